@@ -73,7 +73,7 @@ class ItemView:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class Observation:
     """An epoch and its heartbeat as a judge saw them, and since when, by the judge's monotonic clock."""
 
     epoch: int
@@ -81,14 +81,14 @@ class Sighting:
     since_ms: int
 
 
-def sighting(before: Sighting | None, view: ItemView, now_ms: int) -> Sighting:
+def observe(before: Observation | None, view: ItemView, now_ms: int) -> Observation:
     """Returns what a judge remembers of an item after a look: the epoch and heartbeat, and since when they have not
     changed.
     """
     # An older epoch comes from an old listing, and is ignored.
     if before is not None and (view.epoch < before.epoch or (before.epoch, before.beat) == (view.epoch, view.beat)):
         return before
-    return Sighting(view.epoch, view.beat, now_ms)
+    return Observation(view.epoch, view.beat, now_ms)
 
 
 class Verdict(Enum):
@@ -100,7 +100,7 @@ class Verdict(Enum):
     CLOSED = "nothing is left to do"
 
 
-def judge(view: ItemView, seen: Sighting, now_ms: int, *, unread_period_ms: int) -> Verdict:
+def judge(view: ItemView, seen: Observation, now_ms: int, *, unread_period_ms: int) -> Verdict:
     """Decides what may be done with an item now. `unread_period_ms` is the period of a lease that could not be read."""
     if view.result is not None:
         return Verdict.CLOSED

@@ -158,7 +158,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
     def _changes(self, table: TableHandle, sizes: SplitSizes) -> list[InputPartition]:
         assert self._read.request.changes_since is not None
         plan = plan_changes(table, self._read.request, self._read.request.changes_since)
-        schema = plan.sight.schema
+        schema = plan.view.schema
         units = [unit for snapshot in plan.snapshots for unit in change_units(table, snapshot)]
         units = possible_units(table, units, plan.projection)
         names = change_names(self._read.options, schema)

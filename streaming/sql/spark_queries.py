@@ -28,7 +28,7 @@ from bucketline.state.sql.narrowing import needed_columns, needed_rows
 from bucketline.state.sql.statement import Query, Relation
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import SpreadEngine
-from bucketline.state.store.read.fallback import own_sight
+from bucketline.state.store.read.fallback import own_view
 from bucketline.state.store.sql.between import Between
 from bucketline.state.store.sql.queries import QueryTarget, SpreadRows
 from bucketline.state.store.sql.session import SqlSession, is_path
@@ -149,7 +149,7 @@ class SparkQueries:
         if system is None or system.lower() == _READ_OPTIMIZED:
             options = {**handle.read_options, **handle.storage, READ_OPTIMIZED.key: str(system is not None).lower()}
             if query is not None:
-                options |= _needs(query, relation, _known_fields(own_sight(handle, None).schema))
+                options |= _needs(query, relation, _known_fields(own_view(handle, None).schema))
             return read_frame(self._spark, handle.uri, options)
         schema, rows = system_table(handle, system)
         return self.shown(pa.Table.from_batches(rows, schema=schema))

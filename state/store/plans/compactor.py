@@ -14,7 +14,7 @@ from typing import TypeVar
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CorruptFileError, StorageError
-from bucketline.state.plans.lease import Claim, Lease, Sighting, Verdict, judge, sighting
+from bucketline.state.plans.lease import Claim, Lease, Observation, Verdict, judge, observe
 from bucketline.state.plans.plan import Item, ItemResult, ItemState, Plan
 from bucketline.state.store.engine.engine import Engine, Jobs
 from bucketline.state.store.plans.item_work import ItemJob, ItemWork, Lost, Made, MoveJob, Unclear
@@ -77,7 +77,7 @@ class Compactor:
         self._folder, self._work, self._engine, self._keep_alive = folder, work, engine, keep_alive
         self._lease_ms, self._take = lease_ms, take
         self._world = world
-        self._seen: dict[tuple[str, int], Sighting] = {}
+        self._seen: dict[tuple[str, int], Observation] = {}
         self._is_fresh = False
         self._held: list[Claimed] = []
         self._is_dropped = False
@@ -145,7 +145,7 @@ class Compactor:
             _LOG.warning("an item is passed over: %s", e)
             return None
         now_ms = self._world.stopwatch.elapsed_ms()
-        seen = self._seen[key] = sighting(self._seen.get(key), view, now_ms)
+        seen = self._seen[key] = observe(self._seen.get(key), view, now_ms)
         verdict = judge(view, seen, now_ms, unread_period_ms=self._lease_ms)
         if verdict is Verdict.GIVE_UP:
             last = "" if view.failure is None else f", the last with: {view.failure}"

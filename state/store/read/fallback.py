@@ -29,7 +29,7 @@ _FIRST_SNAPSHOT_ID = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class BranchView:
     """The view of one branch in a read: a snapshot, and the schema with which its rows are read, options included."""
 
     table: TableHandle
@@ -37,18 +37,18 @@ class Sight:
     snapshot: Snapshot | None
 
 
-def own_sight(table: TableHandle, version: Version | None) -> Sight:
+def own_view(table: TableHandle, version: Version | None) -> BranchView:
     """Returns the view of the branch that was opened. Raises OptionError for a version that does not exist."""
     settings = table.table_schema.settings.reading
     snapshot = Versions(table.io, table.metadata_path).find(version, settings)
-    return _sight(table, snapshot, is_past=version is not None or bool(settings.named_versions))
+    return _view_at(table, snapshot, is_past=version is not None or bool(settings.named_versions))
 
 
-def sights(table: TableHandle, version: Version | None) -> list[Sight]:
+def branch_views(table: TableHandle, version: Version | None) -> list[BranchView]:
     """Returns the branches of a read, in order: one, or two if an option names another existing one. Raises OptionError
     for a version that does not exist in one of them, UnsupportedTableError if their columns differ.
     """
-    own = own_sight(table, version)
+    own = own_view(table, version)
     # The newest schema names the other branch, whatever the age of the snapshot.
     settings = table.table_schema.settings.reading
     for option, text, is_asked_first in (
@@ -66,21 +66,21 @@ def sights(table: TableHandle, version: Version | None) -> list[Sight]:
                 "%s: '%s' names the branch %s, which does not exist; it is left out", table.path, option.key, name
             )
             return [own]
-        other_sight = _sight_of_other(own, other, version)
-        if other_sight is None:
+        other_view = _view_of_other(own, other, version)
+        if other_view is None:
             return [own]
-        other_sight = replace(other_sight, schema=_with_names_of(own.schema, other_sight.schema, name))
-        return [other_sight, own] if is_asked_first else [own, other_sight]
+        other_view = replace(other_view, schema=_with_names_of(own.schema, other_view.schema, name))
+        return [other_view, own] if is_asked_first else [own, other_view]
     return [own]
 
 
-def _sight(table: TableHandle, snapshot: Snapshot | None, *, is_past: bool) -> Sight:
+def _view_at(table: TableHandle, snapshot: Snapshot | None, *, is_past: bool) -> BranchView:
     """Returns the view of a branch at a snapshot. A past snapshot is read with the columns of its time; read options
     stay.
     """
     if snapshot is None or not is_past:
-        return Sight(table, table.table_schema, snapshot)
-    return Sight(table, table.with_read_options(table.schema_store.get(snapshot.schema_id)), snapshot)
+        return BranchView(table, table.table_schema, snapshot)
+    return BranchView(table, table.with_read_options(table.schema_store.get(snapshot.schema_id)), snapshot)
 
 
 def _other_branch(table: TableHandle, name: str) -> TableHandle | None:
@@ -93,7 +93,7 @@ def _other_branch(table: TableHandle, name: str) -> TableHandle | None:
     return replace(handle, table_schema=handle.with_read_options(schema))
 
 
-def _sight_of_other(own: Sight, other: TableHandle, version: Version | None) -> Sight | None:
+def _view_of_other(own: BranchView, other: TableHandle, version: Version | None) -> BranchView | None:
     """Returns the view of the other branch that belongs to the view of the own branch; None if it adds nothing. A
     snapshot id names a snapshot of the own branch: the other branch is read as it was at that time, or at its first
     snapshot if that is later. A tag means the same snapshot for both, so the other branch has no partition of its own.
@@ -104,15 +104,15 @@ def _sight_of_other(own: Sight, other: TableHandle, version: Version | None) -> 
     if isinstance(version, str) or settings.tag is not None:
         return None
     if version is None and not settings.named_versions:
-        return own_sight(other, None)
+        return own_view(other, None)
     if (text := settings.version) is not None:
         if Versions(own.table.io, own.table.metadata_path).is_tag(text):
             return None
-        return _sight(other, versions.named(int(text), SCAN_VERSION.key), is_past=True)
+        return _view_at(other, versions.named(int(text), SCAN_VERSION.key), is_past=True)
     if version is not None or settings.snapshot_id is not None:
         assert own.snapshot is not None
-        return _sight(other, _as_of(versions, own.snapshot), is_past=True)
-    return _sight(other, versions.find(None, settings), is_past=True)
+        return _view_at(other, _as_of(versions, own.snapshot), is_past=True)
+    return _view_at(other, versions.find(None, settings), is_past=True)
 
 
 def _as_of(versions: Versions, own: Snapshot) -> Snapshot | None:

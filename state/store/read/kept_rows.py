@@ -13,12 +13,12 @@ from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.sql.compute.conditions import ALL_ROWS
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.datafile.data_files import BATCH_ROWS
-from bucketline.state.store.read.fallback import own_sight
+from bucketline.state.store.read.fallback import own_view
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.merge_read import is_merged, merge_columns, merge_section, read_stored_rows
 from bucketline.state.store.read.projection import plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles
-from bucketline.state.store.read.table_read import ReadRows, file_access, index_entries, plan_sights
+from bucketline.state.store.read.table_read import ReadRows, file_access, index_entries, plan_views
 from bucketline.state.types.arrow import VALUE_KIND, arrow_schema
 from bucketline.state.types.order import key_order
 
@@ -27,12 +27,12 @@ def read_kept(table: TableHandle) -> ReadRows:
     """Returns the rows of the table, with `_row_kind` (int8) as the last column. Raises the errors of `read_table`.
     Rows in the postpone bucket do not count.
     """
-    sight = own_sight(table, None)
-    refuse_unreadable(sight.schema)
-    schema = sight.schema
+    view = own_view(table, None)
+    refuse_unreadable(view.schema)
+    schema = view.schema
     out = arrow_schema(schema.fields).append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
-    (planned,) = plan_sights([sight], read_optimized=False)
-    access = file_access(table, schema, index_entries(sight))
+    (planned,) = plan_views([view], read_optimized=False)
+    access = file_access(table, schema, index_entries(view))
     if not schema.primary_keys:
         rows = read_stored_rows(access, planned.buckets, plan_projection(schema, None, ALL_ROWS))
     else:

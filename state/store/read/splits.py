@@ -21,7 +21,7 @@ from bucketline.state.format.paths import extension_of
 from bucketline.state.format.row_ranges import row_ranges, tracks_rows
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.table_handle import TableHandle, remote_location
-from bucketline.state.store.read.fallback import Sight
+from bucketline.state.store.read.fallback import BranchView
 from bucketline.state.store.read.file_index import narrowed_by_index
 from bucketline.state.store.read.merge_read import read_buckets
 from bucketline.state.store.read.postponed import read_with_postponed
@@ -130,14 +130,14 @@ def plan_scan(
 
     With `snapshot`, this snapshot is read under the schema of the handle, without other branches.
     """
-    seen = () if snapshot is None else (Sight(table, table.table_schema, snapshot),)
+    seen = () if snapshot is None else (BranchView(table, table.table_schema, snapshot),)
     plan = plan_rows(table, request, seen=seen)
     places, units = [], []
     for number, planned in enumerate(plan.planned):
-        sight = planned.sight
-        places.append(TablePlace.of(sight.table, sight.schema))
-        index = index_entries(sight) if planned.partitions else ()
-        access = file_access(sight.table, sight.schema, index)
+        view = planned.view
+        places.append(TablePlace.of(view.table, view.schema))
+        index = index_entries(view) if planned.partitions else ()
+        access = file_access(view.table, view.schema, index)
         vectors = _by_bucket(index)
         if planned.waiting:
             by_partition: dict[bytes, list[BucketFiles]] = {}
@@ -151,13 +151,13 @@ def plan_scan(
         expression = plan.projection.expression
         for kept_bucket in prune(access.schema, planned.buckets, expression, access.schema_of):
             bucket = narrowed_by_index(access, kept_bucket, expression, opens_files=False)
-            for files in _units(sight.schema, bucket):
+            for files in _units(view.schema, bucket):
                 kept = tuple(f for f in files if f.level >= least_level)
                 if kept:
                     part = replace(bucket, files=kept)
-                    divisible = _is_divisible(sight.schema, kept)
+                    divisible = _is_divisible(view.schema, kept)
                     units.append(Split(number, (part,), index=_of(vectors, (part,)), is_divisible=divisible))
-    read = next((p.sight.snapshot for p in plan.planned if p.sight.table is table), None)
+    read = next((p.view.snapshot for p in plan.planned if p.view.table is table), None)
     return Scan(
         tuple(places),
         plan.projection,

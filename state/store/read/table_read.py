@@ -27,7 +27,7 @@ from bucketline.state.store.catalog.versions import Version, Versions
 from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.read.changes import change_entries, change_files
 from bucketline.state.store.read.counted_rows import counted_apart, rows_without_columns
-from bucketline.state.store.read.fallback import Sight, own_sight, sights
+from bucketline.state.store.read.fallback import BranchView, branch_views, own_view
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.merge_read import parts_of, paths_of, read_buckets, read_stored_rows
 from bucketline.state.store.read.postponed import read_with_postponed
@@ -58,7 +58,7 @@ class ReadRequest:
     limit: int | None = None
 
 
-def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight] = ()) -> ReadRows:
+def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> ReadRows:
     """Returns the schema of the requested rows, and the rows, batch by batch; from the view `seen`, if that is given.
     Raises the errors of `Table.to_batches`.
     """
@@ -71,7 +71,7 @@ def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight
     return schema, rows if request.limit is None else _first(rows, request.limit)
 
 
-def read_whole(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight] = ()) -> pa.Table:
+def read_whole(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> pa.Table:
     """Reads the same as `read_table`, all rows at once. Up to `_MOST_READERS` parts of buckets are read at the same
     time, one on each core. Memory: the rows, and what each reader holds.
     """
@@ -94,15 +94,15 @@ def filter_condition(filter: Filter | None, schema: TableSchema) -> Condition:
     return plan_condition(filter, kept_schema(schema).fields)
 
 
-def _projection_of(sight: Sight, request: ReadRequest) -> Projection:
+def _projection_of(view: BranchView, request: ReadRequest) -> Projection:
     """Plans the projection as `plan_projection` does; an error about the schema names the schema's file."""
     check_names(request.columns, "columns")
     try:
-        return plan_projection(sight.schema, request.columns, filter_condition(request.filter, sight.schema))
+        return plan_projection(view.schema, request.columns, filter_condition(request.filter, view.schema))
     except (SchemaMismatchError, OptionError) as e:
         if isinstance(e, OptionError) and e.column is None:
             raise
-        path = f"{sight.table.path}/{SCHEMA_DIR}/{schema_name(sight.schema.id)}"
+        path = f"{view.table.path}/{SCHEMA_DIR}/{schema_name(view.schema.id)}"
         raise e.reworded(f"{e.message} ({path})", path=e.path or path) from e
 
 
@@ -113,7 +113,7 @@ def _first(rows: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatc
         left -= batch.num_rows
 
 
-def _rows_at(table: TableHandle, request: ReadRequest, seen: Sequence[Sight]) -> ReadRows:
+def _rows_at(table: TableHandle, request: ReadRequest, seen: Sequence[BranchView]) -> ReadRows:
     plan = plan_rows(table, request, seen=seen)
     rows = [_rows_of(p, plan.projection) for p in plan.planned]
     if len(rows) == 1:
@@ -128,43 +128,43 @@ def rows_projection(table: TableHandle, request: ReadRequest) -> Projection:
     """Returns the columns and the filter of a request under the schema of the handle. Raises the errors of
     `Table.to_batches`.
     """
-    return _projection_of(Sight(table, table.table_schema, None), request)
+    return _projection_of(BranchView(table, table.table_schema, None), request)
 
 
 def rows_schema(table: TableHandle, request: ReadRequest) -> pa.Schema:
     """Returns the schema of the rows of a read of a snapshot. Raises the errors of `Table.to_batches`."""
-    own = own_sight(table, request.version)
+    own = own_view(table, request.version)
     refuse_unreadable(own.schema, is_named=request.version is not None)
     projection = _projection_of(own, request)
     return arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
 
 
-def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[Sight] = ()) -> "RowsPlan":
+def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> "RowsPlan":
     """Plans the read of a snapshot: the one that is requested, or the view `seen`. Raises the errors of
     `Table.to_batches`.
     """
-    asked = list(seen) or sights(table, request.version)
-    for sight in asked:
-        refuse_unreadable(sight.schema, is_named=bool(seen) or request.version is not None)
+    asked = list(seen) or branch_views(table, request.version)
+    for view in asked:
+        refuse_unreadable(view.schema, is_named=bool(seen) or request.version is not None)
     own = next(s for s in asked if s.table is table)
     projection = _projection_of(own, request)
     asked = [_with_asked(s, projection) for s in asked]
     out = arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
-    return RowsPlan(out, projection, plan_sights(asked, read_optimized=request.read_optimized))
+    return RowsPlan(out, projection, plan_views(asked, read_optimized=request.read_optimized))
 
 
-def _with_asked(sight: Sight, projection: Projection) -> Sight:
+def _with_asked(view: BranchView, projection: Projection) -> BranchView:
     """Returns the same view with the columns of row tracking in its schema, if requested."""
-    if not tracks_rows(sight.schema) or not any(name in TRACKED_NAMES for name in projection.needed):
-        return sight
-    return replace(sight, schema=with_tracked(sight.schema))
+    if not tracks_rows(view.schema) or not any(name in TRACKED_NAMES for name in projection.needed):
+        return view
+    return replace(view, schema=with_tracked(view.schema))
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
     """The buckets of one branch that a read opens, and all files of its snapshot in buckets."""
 
-    sight: Sight
+    view: BranchView
     buckets: Sequence[BucketFiles]
     waiting: Sequence[BucketFiles] = ()
     files: Sequence[BucketFiles] = ()
@@ -183,14 +183,14 @@ class RowsPlan:
     planned: Sequence[PlannedRead]
 
 
-def plan_sights(asked: Sequence[Sight], *, read_optimized: bool) -> list[PlannedRead]:
+def plan_views(asked: Sequence[BranchView], *, read_optimized: bool) -> list[PlannedRead]:
     """Plans the read of each branch: of the second branch only the partitions of which the first branch has no visible
     files.
     """
     plans: list[PlannedRead] = []
     shown: set[bytes] = set()
-    for sight in asked:
-        planned = _plan(sight, read_optimized=read_optimized)
+    for view in asked:
+        planned = _plan(view, read_optimized=read_optimized)
         if shown:
             planned = replace(
                 planned,
@@ -209,8 +209,8 @@ def live_files(table: TableHandle) -> pa.Table:
     Files of another branch are included only for partitions in which the own branch has files, but no visible ones.
     Source: Paimon 2.0 FilesTable.
     """
-    planned = plan_sights(sights(table, None), read_optimized=False)
-    own = next(p for p in planned if p.sight.table is table)
+    planned = plan_views(branch_views(table, None), read_optimized=False)
+    own = next(p for p in planned if p.view.table is table)
     listed = {b.partition for b in own.files}
     tables = []
     for branch in planned:
@@ -219,28 +219,28 @@ def live_files(table: TableHandle) -> pa.Table:
         tables.append(
             files_table(
                 table.path,
-                branch.sight.schema,
+                branch.view.schema,
                 buckets,
-                branch.sight.table.schema_store.read_under(branch.sight.schema),
+                branch.view.table.schema_store.read_under(branch.view.schema),
             )
         )
     return pa.concat_tables(tables)
 
 
-def _plan(sight: Sight, *, read_optimized: bool) -> PlannedRead:
-    if sight.snapshot is None:
-        return PlannedRead(sight, ())
-    files = group_by_bucket(sight.table.manifests.live_entries(sight.snapshot))
+def _plan(view: BranchView, *, read_optimized: bool) -> PlannedRead:
+    if view.snapshot is None:
+        return PlannedRead(view, ())
+    files = group_by_bucket(view.table.manifests.live_entries(view.snapshot))
     waiting: Sequence[BucketFiles] = ()
-    if sight.schema.settings.reading.sees_postponed and not read_optimized:
+    if view.schema.settings.reading.sees_postponed and not read_optimized:
         waiting = [b for b in files if b.bucket == POSTPONE_BUCKET]
-    return PlannedRead(sight, visible_files(sight.schema, files, read_optimized=read_optimized), waiting, files)
+    return PlannedRead(view, visible_files(view.schema, files, read_optimized=read_optimized), waiting, files)
 
 
 def _rows_of(planned: PlannedRead, projection: Projection) -> Iterator[pa.RecordBatch]:
     if not planned.partitions:
         return iter(())
-    access = file_access(planned.sight.table, planned.sight.schema, index_entries(planned.sight))
+    access = file_access(planned.view.table, planned.view.schema, index_entries(planned.view))
     if planned.waiting:
         return read_with_postponed(access, [*planned.buckets, *planned.waiting], projection)
     buckets = prune(access.schema, planned.buckets, projection.expression, access.schema_of)
@@ -257,7 +257,7 @@ def _sources(
     size_bytes = sum(f.file_size for b in planned.buckets for f in b.files)
     if planned.waiting or size_bytes < _SMALL_BYTES:
         return [partial(_rows_of, planned, projection)]
-    access = file_access(planned.sight.table, planned.sight.schema, index_entries(planned.sight))
+    access = file_access(planned.view.table, planned.view.schema, index_entries(planned.view))
     buckets = prune(access.schema, planned.buckets, projection.expression, access.schema_of)
     count, left = counted_apart(access, buckets, projection)
     parts = [part for bucket in left for part in parts_of(access.schema, bucket)]
@@ -270,11 +270,11 @@ def _sources(
     ]
 
 
-def index_entries(sight: Sight) -> Sequence[IndexManifestEntry]:
+def index_entries(view: BranchView) -> Sequence[IndexManifestEntry]:
     """Returns the entries of the snapshot's index manifest, if the table has deletion vectors."""
-    if sight.snapshot is None or not sight.schema.settings.changelog.deletion_vectors:
+    if view.snapshot is None or not view.schema.settings.changelog.deletion_vectors:
         return ()
-    return sight.table.manifests.read_index(sight.snapshot.index_manifest)
+    return view.table.manifests.read_index(view.snapshot.index_manifest)
 
 
 def file_access(table: TableHandle, schema: TableSchema, index: Sequence[IndexManifestEntry]) -> FileAccess:
@@ -291,7 +291,7 @@ def file_access(table: TableHandle, schema: TableSchema, index: Sequence[IndexMa
 class ChangesPlan:
     """The plan of a read of the changes between two snapshots."""
 
-    sight: Sight
+    view: BranchView
     projection: Projection
     snapshots: Sequence[Snapshot]
 
@@ -300,7 +300,7 @@ def plan_changes(table: TableHandle, request: ReadRequest, changes_since: Versio
     """Plans the snapshots of the branch that was opened; other branches do not add to its changes."""
     if request.read_optimized:
         raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
-    own = own_sight(table, request.version)
+    own = own_view(table, request.version)
     refuse_unreadable(own.schema, is_named=True)
     projection = _projection_of(own, request)
     own = _with_asked(own, projection)
@@ -315,7 +315,7 @@ def plan_changes(table: TableHandle, request: ReadRequest, changes_since: Versio
 
 def _changes_of(table: TableHandle, request: ReadRequest, changes_since: Version) -> ReadRows:
     plan = plan_changes(table, request, changes_since)
-    schema = plan.sight.schema
+    schema = plan.view.schema
     out = arrow_schema(schema.select(plan.projection.columns))
     out = out.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
     access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))

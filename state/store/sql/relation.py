@@ -15,7 +15,7 @@ from bucketline.state.sql.compute.filters import literal_scalar, translate_filte
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.queries import path_of
 from bucketline.state.sql.statement import Relation
-from bucketline.state.store.read.fallback import own_sight
+from bucketline.state.store.read.fallback import own_view
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.sql.spelling import spellings
 from bucketline.state.store.system.changes import changes_between
@@ -101,10 +101,10 @@ def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: b
         schema, rows = changes_between(handle_of(table), between.since, between.until, as_log=is_log)
         return rows_source(pa.RecordBatchReader.from_batches(schema, rows if reads else ()), alias)
     if relation.name.system is None:
-        sight = own_sight(handle_of(table), None)
+        view = own_view(handle_of(table), None)
         none = None if reads else iter(())
-        own = sight.schema.fields
-        hidden = TRACKED if tracks_rows(sight.schema) else ()
+        own = view.schema.fields
+        hidden = TRACKED if tracks_rows(view.schema) else ()
         return Source(table, alias, arrow_schema((*own, *hidden)), own, hidden, none)
     schema, rows = system_table(handle_of(table), relation.name.system)
     return rows_source(pa.RecordBatchReader.from_batches(schema, rows if reads else ()), alias)

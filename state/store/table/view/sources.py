@@ -13,7 +13,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.sql.compute.conditions import Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version
-from bucketline.state.store.read.fallback import Sight, sights
+from bucketline.state.store.read.fallback import BranchView, branch_views
 from bucketline.state.store.read.projection import filtered
 from bucketline.state.store.read.table_read import ReadRequest, ReadRows, filter_condition, read_table, read_whole
 from bucketline.state.store.system.tables import keeps_rows, system_table
@@ -47,7 +47,7 @@ class SnapshotSource:
 
     schema: pa.Schema
     table: TableHandle
-    seen: tuple[Sight, ...]
+    seen: tuple[BranchView, ...]
     read_optimized: bool = False
 
     def read(self, wanted: Wanted) -> ReadRows:
@@ -102,7 +102,7 @@ def rows_of(table: TableHandle, version: Version | None, *, read_optimized: bool
     """Returns the rows of a snapshot: the one that is named, else that of the options, else the newest. Raises the
     errors of `Table.to_batches`.
     """
-    seen = tuple(sights(table, version))
+    seen = tuple(branch_views(table, version))
     schema, _ = read_table(table, ReadRequest(read_optimized=read_optimized, limit=0), seen=seen)
     return SnapshotSource(schema, table, seen, read_optimized)
 

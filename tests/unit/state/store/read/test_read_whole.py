@@ -50,8 +50,8 @@ def test_a_whole_read_equals_the_stream_of_batches_part_by_part(tmp_path: Path, 
         assert streamed.num_rows > 1000
     plan = plan_rows(handle_of(table), ReadRequest())
     (planned,) = plan.planned
-    access = file_access(handle_of(table), planned.sight.schema, index_entries(planned.sight))
-    projection = plan_projection(planned.sight.schema, None, ALL_ROWS)
+    access = file_access(handle_of(table), planned.view.schema, index_entries(planned.view))
+    projection = plan_projection(planned.view.schema, None, ALL_ROWS)
     for bucket in planned.buckets:
         parts = parts_of(access.schema, bucket)
         assert len(parts) > 1
