@@ -160,7 +160,7 @@ class SinkOptions:
     key_order: KeyOrder | None
     frame_reader: FrameReader
     plans: PlanOptions
-    beside: AsyncOptions
+    async_compaction: AsyncOptions
     metrics: MetricsOptions
 
 
@@ -201,7 +201,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         key_order=KEY_ORDER.find(options),
         frame_reader=FRAME_READER.get(options),
         plans=plan_options(options, each_commit=compaction is Compaction.ASYNC),
-        beside=async_options(options, compaction),
+        async_compaction=async_options(options, compaction),
         metrics=metrics_options(options),
     )
 

@@ -18,7 +18,7 @@ from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.commit_change import commit_change
-from bucketline.streaming.batch.compact_beside import await_beside
+from bucketline.streaming.batch.async_compaction import await_async
 from bucketline.streaming.batch.target import Target
 
 _LOG = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
         return target, Relief()
     now = _look(target)
     crowded_before = len(now.crowded)
-    action = at.plan.sink.beside.back_pressure
+    action = at.plan.sink.async_compaction.back_pressure
     if not now.crowded or at.plan.compacts or action is BackPressure.CONTINUE:
         return target, Relief(now, crowded_before)
     if action is BackPressure.COMPACT:
@@ -92,11 +92,11 @@ def _compacted(target: Target, engine: Engine, now: Crowding) -> Target:
 def _waited_for(target: Target, now: Crowding) -> Target:
     """Waits until no bucket has too many runs or the time is over, and returns the refreshed target."""
     _tell(target, now, "the batch waits until they are compacted")
-    left_ms = target.at.plan.sink.beside.back_pressure_timeout_ms
+    left_ms = target.at.plan.sink.async_compaction.back_pressure_timeout_ms
     pause_ms = _SHORTEST_WAIT_MS
     while now.crowded and left_ms > 0:
         pause_ms = min(pause_ms, left_ms)
-        is_busy = await_beside(target, pause_ms)
+        is_busy = await_async(target, pause_ms)
         target = target.refreshed()
         now = _look(target)
         if now.crowded and not is_busy:

@@ -39,27 +39,27 @@ _LOG = logging.getLogger(__name__)
 _SHOWN_TABLES = 3
 
 
-def fit_frame(frame: Any, at: TableAt, beside: tuple[str, ...] = ()) -> tuple[TableAt, Any]:
+def fit_frame(frame: Any, at: TableAt, origin: tuple[str, ...] = ()) -> tuple[TableAt, Any]:
     """The table, changed if the policy says so, and the batch with exactly the table's columns (and `_row_kind`).
 
-    Columns named in `beside` are not columns of the table, and are kept unchanged.
+    Columns named in `origin` are not columns of the table, and are kept unchanged.
     Raises SchemaMismatchError for columns that do not fit, even after a change, and for names that occur twice.
     """
     policy = at.plan.sink.schema_evolution
     if policy is EvolutionPolicy.FAIL:
-        check_columns([c for c in frame.columns if c not in beside], at.plan.schema)
+        check_columns([c for c in frame.columns if c not in origin], at.plan.schema)
         return at, frame
     known = {f.name for f in at.plan.schema.fields}
-    data_columns = [c for c in frame.columns if (c != ROW_KIND_COLUMN or c in known) and c not in beside]
+    data_columns = [c for c in frame.columns if (c != ROW_KIND_COLUMN or c in known) and c not in origin]
     if policy is EvolutionPolicy.EVOLVE:
         evolve_table(at.table, frame_schema(frame.select(*data_columns)), policy)
         at = at.refreshed()
         known = {f.name for f in at.plan.schema.fields}
-    fitting = frame.select(*[c for c in frame.columns if c in known or c == ROW_KIND_COLUMN or c in beside])
+    fitting = frame.select(*[c for c in frame.columns if c in known or c == ROW_KIND_COLUMN or c in origin])
     for f in at.plan.schema.fields:
         if f.name not in fitting.columns and f.type.nullable:
             fitting = fitting.withColumn(f.name, F.lit(None))
-    check_columns([c for c in fitting.columns if c not in beside], at.plan.schema)
+    check_columns([c for c in fitting.columns if c not in origin], at.plan.schema)
     return at, fitting
 
 

@@ -57,7 +57,7 @@ class KeyOrderError(BucketlineError):
     code = "KEY_ORDER"
 
 
-def beside_table(columns: Iterable[str], plan: WritePlan) -> tuple[str, ...]:
+def origin_columns(columns: Iterable[str], plan: WritePlan) -> tuple[str, ...]:
     """The columns of a DataFrame that say where rows came from and are not columns of the table."""
     if plan.sink.key_order is None:
         return ()
@@ -76,10 +76,12 @@ def with_feeds(rows: Records, plan: WritePlan, identity: BatchIdentity) -> Recor
     partitions = _partitions(identity, is_asked=is_asked)
     matters = len(partitions) > 1 and merging_of(plan.schema).order_matters()
     columns = _feed_columns(rows, is_asked=is_asked) if matters or is_asked else None
-    beside = () if rows.decode is not None or isinstance(rows, KafkaRanges) else beside_table(rows.frame.columns, plan)
+    origin = (
+        () if rows.decode is not None or isinstance(rows, KafkaRanges) else origin_columns(rows.frame.columns, plan)
+    )
     if matters and columns is not None:
-        return replace(rows, feeds=KafkaFeeds(partitions, *columns, beside))
-    return replace(rows, frame=rows.frame.drop(*beside)) if isinstance(rows, Frame) and beside else rows
+        return replace(rows, feeds=KafkaFeeds(partitions, *columns, origin))
+    return replace(rows, frame=rows.frame.drop(*origin)) if isinstance(rows, Frame) and origin else rows
 
 
 def policy_of(plan: WritePlan, decode: Decoder | None) -> KeyOrder | None:
@@ -217,7 +219,7 @@ def check_begun_partitions(
         for s in other_queries(target)
         if not of_other_cluster(identity, s)
     ]
-    early = begun_beside(starts, ends, known_before(began, others))
+    early = begun_with_known(starts, ends, known_before(began, others))
     if not early:
         return target
     topic, partition = early[0]
@@ -270,7 +272,7 @@ def may_begin(starts: OffsetOfPartition, ends: OffsetOfPartition) -> bool:
     return any(sum(place[0] == topic for place in taken) > 1 for topic in begun)
 
 
-def begun_beside(
+def begun_with_known(
     starts: OffsetOfPartition, ends: OffsetOfPartition, known: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
     """The new partitions, ascending, whose first records a batch takes together with records of known partitions.
@@ -278,8 +280,8 @@ def begun_beside(
     Both must belong to the same topic. A full batch takes records of each partition that holds any.
     """
     taken, before = _taken(starts, ends), set(known)
-    beside = {topic for topic, partition in taken if (topic, partition) in before}
-    return sorted(p for p in taken if starts.get(p, 0) == 0 and p not in before and p[0] in beside)
+    topics = {topic for topic, partition in taken if (topic, partition) in before}
+    return sorted(p for p in taken if starts.get(p, 0) == 0 and p not in before and p[0] in topics)
 
 
 def _taken(starts: OffsetOfPartition, ends: OffsetOfPartition) -> dict[TopicPartition, int]:

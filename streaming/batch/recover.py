@@ -132,7 +132,7 @@ def decide(
     if history.others:
         _refuse_read_again(batch, history.others, is_new=newest is None)
     if known and history.since:
-        _refuse_read_beside(batch, known[0], history)
+        _refuse_read_by_others(batch, known[0], history)
     return WriteBatch()
 
 
@@ -208,7 +208,7 @@ def _said_of(topic: str, other: Snapshot, *, is_new: bool) -> str:
     )
 
 
-def _refuse_read_beside(batch: BatchIdentity, last: Snapshot, history: UserHistory) -> None:
+def _refuse_read_by_others(batch: BatchIdentity, last: Snapshot, history: UserHistory) -> None:
     """Refuses a batch if another query has written its records meanwhile, or those of the `last` batch of this run.
 
     Both queries may have written the last batch at the same time. The check needs to be certain that both read one

@@ -19,8 +19,8 @@ from bucketline.state.store.catalog.table_handle import branch_path
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.storage.objects.object_io import requests_sent
 from bucketline.state.store.storage.wrapped_io import bare
+from bucketline.streaming.batch.async_compaction import finish_async, stop_async
 from bucketline.streaming.batch.batch_metrics import measure
-from bucketline.streaming.batch.compact_beside import finish_beside, stop_beside
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.files.parquet_batch import ParquetReader
 from bucketline.streaming.batch.finish import finish_stream
@@ -100,7 +100,7 @@ class TableSink:
 
         It waits as long as `async-compaction.stop-timeout` says; then the items are released, and their files removed.
         """
-        stop_beside(self._root, commit_user(query_id, self.sink_id))
+        stop_async(self._root, commit_user(query_id, self.sink_id))
 
     def finish(self, spark: Any, query_id: str, is_ending: Callable[[], bool] = lambda: False) -> int:
         """Does the compactions that are still due after a query has ended. Returns the number of rows that readers do
@@ -111,7 +111,7 @@ class TableSink:
         CompactionFailedError.
         """
         user = commit_user(query_id, self.sink_id)
-        finish_beside(self._root, user, is_ending)
+        finish_async(self._root, user, is_ending)
         try:
             table = live_table(self.path, self.options, user, self.storage_options)
             table.keep(finish_stream(table.target, SparkEngine(spark)))

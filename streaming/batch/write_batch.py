@@ -28,6 +28,7 @@ from bucketline.state.store.write.table_at import TableAt
 from bucketline.streaming.bad_records.place import BadRecordsPlace, BatchName, settle_bad_records
 from bucketline.streaming.bad_records.places import place_of
 from bucketline.streaming.batch import recover
+from bucketline.streaming.batch.async_compaction import async_backlog, check_async, notice_batch
 from bucketline.streaming.batch.back_pressure import Relief, relieve
 from bucketline.streaming.batch.commit import (
     CommitReport,
@@ -37,7 +38,6 @@ from bucketline.streaming.batch.commit import (
     owed_compaction_committed,
     settle_skipped,
 )
-from bucketline.streaming.batch.compact_beside import beside_backlog, check_beside, notice_batch
 from bucketline.streaming.batch.conform import (
     at_time,
     fit_decoder,
@@ -55,9 +55,9 @@ from bucketline.streaming.batch.inputs.registry_wait import wait_of, when_regist
 from bucketline.streaming.batch.inputs.topic_ids import newest_ids
 from bucketline.streaming.batch.inputs.topic_watch import TopicWatch
 from bucketline.streaming.batch.key_order import (
-    beside_table,
     check_begun_partitions,
     check_truncates,
+    origin_columns,
     policy_of,
     settle_mixed_keys,
     with_feeds,
@@ -121,7 +121,7 @@ class Done:
 def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -> tuple[Target, BatchReport]:
     """Writes a batch into a table, exactly once. Returns the target for the next batch, and the report of this one."""
     started, engine = time.monotonic(), SparkEngine(frame.sparkSession)
-    check_beside(target, engine.spark)
+    check_async(target, engine.spark)
     work = partial(write_once, target, identity, engine, Frame(frame, job.decoder), job)
     target, done = when_registry_answers(lambda: repeat_if_gone(work), wait_of(job.decoder), target.at.table.world)
     target, done = settle(target, identity, engine, done)
@@ -211,8 +211,8 @@ def conform(target: Target, rows: Frame) -> tuple[Target, Frame]:
     """
     if rows.decode is not None:
         return target, rows
-    beside = beside_table(rows.frame.columns, target.at.plan)
-    at, frame = fit_frame(rows.frame, target.at, beside)
+    origin = origin_columns(rows.frame.columns, target.at.plan)
+    at, frame = fit_frame(rows.frame, target.at, origin)
     return target.with_table(at), replace(rows, frame=frame)
 
 
@@ -390,8 +390,8 @@ def report(target: Target, identity: BatchIdentity, done: Done, started: float) 
 
 def _open_items(target: Target) -> OpenItems:
     """The open items of compaction plans, as this stream saw them last."""
-    if target.at.plan.compacts_beside:
-        return beside_backlog(target)
+    if target.at.plan.compacts_async:
+        return async_backlog(target)
     return planned_backlog(target.at, target.user)
 
 

@@ -22,7 +22,7 @@ from bucketline.streaming.batch.inputs.topic_watch import TopicWatch
 from bucketline.streaming.batch.live_table import LiveTable
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.write_batch import Job
-from bucketline.streaming.job.beside import InThread
+from bucketline.streaming.job.background import InThread
 from bucketline.streaming.tasks.first_tasks import client_error, start_workers, try_tasks
 
 _LOG = logging.getLogger("bucketline.job")
@@ -77,7 +77,7 @@ def splits(options: Mapping[str, str]) -> bool:
 
 
 def choose_reader(
-    spark: Any, source: SourceConfig, options: Mapping[str, str], beside: InThread
+    spark: Any, source: SourceConfig, options: Mapping[str, str], in_thread: InThread
 ) -> ChosenReader | None:
     """How tasks read Kafka themselves, for the first batch to ask; None if Spark reads. Workers are started in both
     cases.
@@ -89,7 +89,7 @@ def choose_reader(
     if why:
         _settle(source, *why)
     if why or not is_choice:
-        beside(lambda: start_workers(spark))
+        in_thread(lambda: start_workers(spark))
         return None
     settings = kafka_client(options, source.token_provider).settings
     reader = KafkaReader(
@@ -97,7 +97,7 @@ def choose_reader(
         is_required=source.reader is ReaderChoice.NATIVE,
         keeps_split=splits(options),
     )
-    return _Tried(reader, source, beside(lambda: try_tasks(spark, settings)))
+    return _Tried(reader, source, in_thread(lambda: try_tasks(spark, settings)))
 
 
 def choose_file_reader(source: SourceConfig, options: Mapping[str, str]) -> ParquetReader | None:

@@ -36,8 +36,8 @@ from bucketline.streaming.batch.inputs.topic_watch import TopicWatch
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.step_for_table import decode_step, step_for
 from bucketline.streaming.job.await_end import await_end, queries
+from bucketline.streaming.job.background import background_work
 from bucketline.streaming.job.bad_place import ready_place
-from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.check import check_job, sink_options_of
 from bucketline.streaming.job.choose_reader import JobSink, choose_file_reader, choose_reader, splits
 from bucketline.streaming.job.create_declared import create_declared, is_declared_later
@@ -131,10 +131,10 @@ def _run_until(
     table = None if is_declared_later(config) else open_or_create(config)
     with (
         open_session(around.name, spark, ending, around.log, silence) as session,
-        beside_start(session.sparkContext, lambda: ending.asked_by is not None) as beside,
+        background_work(session.sparkContext, lambda: ending.asked_by is not None) as in_thread,
         jvm_admin(session, source.options) as admin,
     ):
-        reader = choose_reader(session, config.source, source.options, beside)
+        reader = choose_reader(session, config.source, source.options, in_thread)
         kafka = config.source.format == KAFKA
         silence.doing("asking Kafka for its topics" if kafka else "starting the query")
         if table is None:

@@ -261,8 +261,8 @@ def _kafka_columns(stream: Any, fields: Sequence[DataField], tells_partitions: b
             wanted.append(stream[METADATA[f.name]].alias(f.name))
     if wanted and tells_partitions:
         known = {f.name for f in fields}
-        beside = (name for name in (TOPIC_COLUMN, PARTITION_COLUMN) if name not in known)
-        wanted += [stream[METADATA[name]].alias(name) for name in beside]
+        others = (name for name in (TOPIC_COLUMN, PARTITION_COLUMN) if name not in known)
+        wanted += [stream[METADATA[name]].alias(name) for name in others]
     return stream.select(*wanted) if wanted else stream
 
 

@@ -52,7 +52,7 @@ class ComputedFold(ABC):
         hold, it raises SchemaMismatchError.
         """
 
-    def removes_beside(self, column: str) -> bool:
+    def removes_by_others(self, column: str) -> bool:
         """Whether a row may remove the whole row of its key because of values in other columns than the given
         column.
         """

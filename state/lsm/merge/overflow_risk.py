@@ -79,7 +79,7 @@ def _fails_to_retract(fold: ComputedFold, field: DataField, column: ColumnAggreg
         return False
     if not column.function.retracts:
         # Such a row does not come in, but for a delete that may remove the whole row: it does not if it is late.
-        return fold.removes_beside(field.name)
+        return fold.removes_by_others(field.name)
     return column.function.fails_to_retract(field)
 
 

@@ -57,7 +57,7 @@ class PartialUpdate(ComputedFold):
     def strict(self) -> "PartialUpdate":
         return replace(self, aggregates={n: c.strict() for n, c in self.aggregates.items()})
 
-    def removes_beside(self, column: str) -> bool:
+    def removes_by_others(self, column: str) -> bool:
         if self.ignore_delete:
             return False
         return any(g.removes for g in self.groups) and any(column in g.columns for g in self.groups)

@@ -243,7 +243,7 @@ class Branches:
         """Whether a branch is being deleted, or was deleted."""
         return self._history(name) in Notebook(self._io, self._path).deleted()
 
-    def states_beside(self, root: str) -> list[tuple[str, Snapshot]]:
+    def states_of_others(self, root: str) -> list[tuple[str, Snapshot]]:
         """Returns snapshots that together have all files that other histories share with the history at `root`; each
         snapshot has a name for messages.
 

@@ -164,9 +164,9 @@ def _added(entries: Sequence[ManifestEntry]) -> Iterator[ManifestEntry]:
 
 def _of_entry(root: str, schema: TableSchema, entry: ManifestEntry, *, is_live: bool = False) -> Iterator[BroughtFile]:
     file = entry.file
-    own, *beside = data_paths(root, schema, entry)
+    own, *extra = data_paths(root, schema, entry)
     yield BroughtFile(own, file.file_size, file.creation_time_ms, is_live)
-    yield from (BroughtFile(path, None, file.creation_time_ms) for path in beside)
+    yield from (BroughtFile(path, None, file.creation_time_ms) for path in extra)
 
 
 def _of_index(root: str, schema: TableSchema, entry: IndexManifestEntry) -> BroughtFile:

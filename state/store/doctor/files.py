@@ -36,13 +36,13 @@ class FileChecks:
         """Checks a data file or changelog file, its extra files, and its schema."""
         file = entry.file
         try:
-            path, *beside = data_paths(self._path, self._schema, entry)
+            path, *extra = data_paths(self._path, self._schema, entry)
         except BucketlineError as e:
             text = f"{{state}}: the partition of {file.file_name} cannot be read: {e.message}"
             self.broken.note(state, "partition", entry.partition.hex(), text, owner=entry.identity)
             return
         self._look(state, path, file.file_size, "{state} needs it", entry.identity)
-        for other in beside:
+        for other in extra:
             self._look(state, other, None, "{state} needs it beside a data file", entry.identity)
         try:
             self._schema_of(file.schema_id)

@@ -108,8 +108,8 @@ def _remove(
 ) -> ExpiredChangelogs:
     manifests = Manifests(io, path, [f.type for f in schema.select(schema.partition_keys)])
     tags = [t.snapshot for t in Tags(io, root).list()]
-    beside = [s for _, s in Branches(io, path).states_beside(root)]
-    states = [*sharing_tags(tags, going[0].id, end), *beside, kept[-1]]
+    others = [s for _, s in Branches(io, path).states_of_others(root)]
+    states = [*sharing_tags(tags, going[0].id, end), *others, kept[-1]]
     needed = unite(footprint_of(manifests, schema, state) for state in states)
     needed = needed.union(_named(manifests, schema, kept[0]))
     # Without changelog files, the changes are in new data files, which stayed when a later delta took them away.

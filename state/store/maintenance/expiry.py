@@ -261,7 +261,7 @@ class _Expiry:
                 # seen.
                 tags = self._without_done_rollback(self._tags.list())
                 notes = look_and_drop_left(self._io, self._notebook, self._world, own.name)
-                end = self._end_beside(end, notes)
+                end = self._end_among_others(end, notes)
                 if begin >= end:
                     self._drop_done(notes)
                     return ExpireResult(begin, begin, tags=ended)
@@ -295,7 +295,7 @@ class _Expiry:
             return
         before = [s for s in others if s.id < released.id]
         after = sorted((s for s in (*others, oldest) if s.id > released.id), key=lambda s: s.id)
-        kept = [*before[-1:], after[0], *(s for _, s in self._branches.states_beside(self._root))]
+        kept = [*before[-1:], after[0], *(s for _, s in self._branches.states_of_others(self._root))]
         kept += [s for pin in pins if pin is not None for s in pin.states]
         if any(s.base_manifest_list == released.base_manifest_list for s in kept):
             return
@@ -339,7 +339,7 @@ class _Expiry:
             time_of=time_of,
         )
 
-    def _end_beside(self, end: int, notes: Notes) -> int:
+    def _end_among_others(self, end: int, notes: Notes) -> int:
         """Returns the end of the snapshots that may go while other processes run: limited by what other runs have
         announced, and by pins.
         """
@@ -422,7 +422,7 @@ class _Expiry:
         """Returns the tags and branch states that may need files of [begin, end), each with a name."""
         tagged = [(f"tag {t.name}", t.snapshot) for t in tags]
         sharing = sharing_tags([s for _, s in tagged], begin, end)
-        return [(n, s) for n, s in tagged if s in sharing] + self._branches.states_beside(self._root)
+        return [(n, s) for n, s in tagged if s in sharing] + self._branches.states_of_others(self._root)
 
     def _remains(self, snapshot: Snapshot) -> Footprint:
         """Returns the files that are removed with a snapshot unless something else needs them; without those of its
@@ -474,7 +474,7 @@ class _Expiry:
         """Raises the error of reading a kept state if the state still exists; it was not merely removed meanwhile."""
         reraise_unless_missing(error)
         states = [f"snapshot {i}" for i in self._snapshots.ids()] + [f"tag {n}" for n in self._tags.names()]
-        if name in (*states, *(n for n, _ in self._branches.states_beside(self._root))):
+        if name in (*states, *(n for n, _ in self._branches.states_of_others(self._root))):
             raise CorruptFileError(
                 f"{self._path}: {name} cannot be read, so nothing is expired: {error.message}; see what `doctor` says, "
                 "and delete a tag or branch that is not needed",

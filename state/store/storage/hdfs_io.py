@@ -75,7 +75,7 @@ class HdfsIO:
             raise
 
     def publish(self, path: str, data: bytes) -> bool:
-        temporary = self._beside(path)
+        temporary = self._temporary(path)
         try:
             self.write_new(temporary, data)
         except StorageError as e:
@@ -96,7 +96,7 @@ class HdfsIO:
         return False
 
     def overwrite(self, path: str, data: bytes) -> None:
-        temporary = self._beside(path)
+        temporary = self._temporary(path)
         self.write_new(temporary, data)
         try:
             with hdfs_errors(path):
@@ -170,7 +170,7 @@ class HdfsIO:
         check_not_forked(path)
         return self.connect(self.address)
 
-    def _beside(self, path: str) -> str:
+    def _temporary(self, path: str) -> str:
         folder, _, name = path.rpartition("/")
         return f"{folder}/{temporary_name(name, self.world.ids.new_uuid())}"
 

@@ -204,7 +204,7 @@ class WritePlan:
         return (commit_number + 1) % every == 0
 
     @property
-    def compacts_beside(self) -> bool:
+    def compacts_async(self) -> bool:
         """Whether this job compacts in a thread of its own, during its batches."""
         is_async = self.is_stream and self.sink.compaction is Compaction.ASYNC
         return is_async and not self.schema.settings.compaction.write_only

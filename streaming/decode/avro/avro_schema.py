@@ -274,8 +274,8 @@ def _with_field(node: Node, declared: Mapping[str, object]) -> Node:
     """The node of a field. Some writers put a type's properties next to the field's name; the properties of the type
     itself come first.
     """
-    beside = {k: v for k, v in declared.items() if k not in _STRUCTURE and k not in ("default", "order")}
-    return replace(node, properties={**beside, **node.properties}) if beside else node
+    others = {k: v for k, v in declared.items() if k not in _STRUCTURE and k not in ("default", "order")}
+    return replace(node, properties={**others, **node.properties}) if others else node
 
 
 def _widest(branches: Sequence[Node]) -> pa.DataType:

@@ -32,8 +32,8 @@ from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.job.await_end import await_end, queries
+from bucketline.streaming.job.background import background_work
 from bucketline.streaming.job.bad_place import BadRecordPlaces
-from bucketline.streaming.job.beside import beside_start
 from bucketline.streaming.job.check import check_without_table, sink_options_of
 from bucketline.streaming.job.choose_reader import choose_reader, splits
 from bucketline.streaming.job.ending import Ending
@@ -143,11 +143,11 @@ def _run_until(
     look_around(common, source, spark, silence)
     with (
         open_session(around.name, spark, ending, around.log, silence) as session,
-        beside_start(session.sparkContext, lambda: ending.asked_by is not None) as beside,
+        background_work(session.sparkContext, lambda: ending.asked_by is not None) as in_thread,
         jvm_admin(session, options) as admin,
     ):
         silence.doing("asking Kafka for its topics" if kafka else "starting the query")
-        reader = choose_reader(session, common.source, options, beside)
+        reader = choose_reader(session, common.source, options, in_thread)
         cluster = admin.cluster() if kafka else ClusterNow()
         topics = watch_topics(AskTopicIds(admin, reader), options, cluster) if kafka else None
         if topics is not None:

@@ -23,14 +23,14 @@ TopicPartition = tuple[str, int]
 class KafkaFeeds:
     """The topics and partitions that a batch reads, ascending; the number of a feed is its position among them.
 
-    `topic` and `partition` name the columns with each record's topic and partition. Columns in `beside` exist only for
+    `topic` and `partition` name the columns with each record's topic and partition. Columns in `origin` exist only for
     this, and are no columns of the table.
     """
 
     partitions: tuple[TopicPartition, ...]
     topic: str = "topic"
     partition: str = "partition"
-    beside: tuple[str, ...] = ()
+    origin: tuple[str, ...] = ()
 
     def numbers(self, records: pa.Table) -> NDArray[Any]:
         """The feed of each record. Shapes: n records in, n integers out, of the smallest possible type.
@@ -73,8 +73,8 @@ class KafkaFeeds:
         return positions
 
     def rows(self, records: pa.Table) -> pa.Table:
-        """The records without the columns in `beside`, which the table does not have."""
-        return records.drop_columns(list(self.beside)) if self.beside else records
+        """The records without the columns in `origin`, which the table does not have."""
+        return records.drop_columns(list(self.origin)) if self.origin else records
 
     def _refuse(self, records: pa.Table, row: int) -> NoReturn:
         topic, partition = (records[name][row].as_py() for name in (self.topic, self.partition))

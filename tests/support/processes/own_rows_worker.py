@@ -61,7 +61,7 @@ def merged(engine: str, before: int | None, value: int) -> int:
     return before if engine == "first-row" else before + value
 
 
-def compact_beside(path: str, stop: Any, told: Any) -> None:
+def keep_compacting(path: str, stop: Any, told: Any) -> None:
     """Compacts fully again and again until `stop` is set; tells (rounds that came through, rounds that lost)."""
     table: Table = open_table(path)
     done = lost = 0

@@ -11,7 +11,7 @@ from bucketline.conf.job import JobConfig
 from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.store.table.table import create_table, handle_of
-from bucketline.streaming.batch.key_order import begun_beside, is_full, known_before, may_begin
+from bucketline.streaming.batch.key_order import begun_with_known, is_full, known_before, may_begin
 from bucketline.streaming.cli.settings import settings_table
 from bucketline.streaming.job.check import check_job
 
@@ -37,7 +37,7 @@ def test_a_partition_is_begun_early_where_older_ones_may_hold_more_than_the_batc
     starts = {("t", p): 100 if p in old else 0 for p in held}
     taken = taken_by_spark(held, limit)
     ends = {place: at + taken[place[1]] for place, at in starts.items()}
-    early = begun_beside(starts, ends, {("t", p) for p in old}) if is_full(starts, ends, limit) else []
+    early = begun_with_known(starts, ends, {("t", p) for p in old}) if is_full(starts, ends, limit) else []
     assert may_begin(starts, ends) or not early
     begun = sorted(("t", p) for p in held if p not in old and taken[p])
     if any(held[p] > taken[p] for p in old):
@@ -50,8 +50,8 @@ def test_a_partition_is_begun_early_where_older_ones_may_hold_more_than_the_batc
 def test_only_older_partitions_of_the_same_topic_make_a_new_one_early() -> None:
     starts = {("a", 0): 5, ("b", 0): 7}
     ends = {("a", 0): 15, ("b", 0): 7, ("b", 1): 10}
-    assert begun_beside(starts, ends, {("a", 0), ("b", 0)}) == []
-    assert begun_beside(starts, {**ends, ("b", 0): 8}, {("a", 0), ("b", 0)}) == [("b", 1)]
+    assert begun_with_known(starts, ends, {("a", 0), ("b", 0)}) == []
+    assert begun_with_known(starts, {**ends, ("b", 0): 8}, {("a", 0), ("b", 0)}) == [("b", 1)]
     assert not may_begin(starts, ends) and may_begin(starts, {**ends, ("b", 0): 8})
 
 
@@ -59,7 +59,7 @@ def test_a_query_that_began_with_an_empty_topic_knows_the_partitions_of_then() -
     began = {("t", 0): 0, ("t", 1): 0}
     starts, ends = dict(began), {("t", 0): 5, ("t", 1): 5, ("t", 2): 5}
     assert may_begin(starts, ends)
-    assert begun_beside(starts, ends, known_before(began, [])) == [("t", 2)]
+    assert begun_with_known(starts, ends, known_before(began, [])) == [("t", 2)]
 
 
 def test_what_a_stream_knows_is_what_it_began_with_or_what_the_table_held_by_then() -> None:

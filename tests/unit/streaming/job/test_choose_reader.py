@@ -11,7 +11,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import ReaderChoice, RecordFormat, SourceConfig
 from bucketline.streaming.batch.inputs.kafka_batch import KafkaReader
-from bucketline.streaming.job.beside import beside_start
+from bucketline.streaming.job.background import background_work
 from bucketline.streaming.job.choose_reader import JobSink, choose_reader
 from bucketline.streaming.tasks.first_tasks import client_error
 from bucketline.streaming.tasks.wire import TaskResult, pack_result
@@ -42,15 +42,15 @@ class Session(Cluster):
 
 
 def started(session: Session) -> Any:
-    return beside_start(session, lambda: False)
+    return background_work(session, lambda: False)
 
 
 def chosen(reader: ReaderChoice, **more: str) -> KafkaReader | None:
     options = OPTIONS | {key.replace("_", "."): text for key, text in more.items()}
     source = SourceConfig("kafka", options, RecordFormat.JSON, reader)
     session = Session(random.Random(1))
-    with started(session) as beside:
-        found = choose_reader(session, source, options, beside)
+    with started(session) as in_thread:
+        found = choose_reader(session, source, options, in_thread)
         return None if found is None else found()
 
 
@@ -70,8 +70,8 @@ def test_auto_lets_spark_read_else_and_says_why(caplog: pytest.LogCaptureFixture
     assert "librdkafka refuses the settings" in caplog.text
     source = SourceConfig("kafka", OPTIONS, RecordFormat.JSON, ReaderChoice.AUTO)
     tokens = Session(random.Random(1), application={"spark.kafka.clusters.a.auth.bootstrap.servers": "x"})
-    with started(tokens) as beside:
-        assert choose_reader(tokens, source, OPTIONS, beside) is None
+    with started(tokens) as in_thread:
+        assert choose_reader(tokens, source, OPTIONS, in_thread) is None
     assert "delegation tokens" in caplog.text
     assert tokens.tasks_run == 2
 
@@ -87,15 +87,15 @@ def test_native_is_refused_where_tasks_cannot_read() -> None:
 def test_where_nothing_is_asked_workers_are_started_beside_the_query(format_name: str) -> None:
     session = Session(random.Random(1), defaultParallelism=3)
     source = SourceConfig(format_name, OPTIONS, RecordFormat.JSON, ReaderChoice.SPARK)
-    with started(session) as beside:
-        assert choose_reader(session, source, OPTIONS, beside) is None
+    with started(session) as in_thread:
+        assert choose_reader(session, source, OPTIONS, in_thread) is None
     assert session.tasks_run == 3
 
 
 def test_the_first_batch_does_not_wait_for_more_tasks_than_run_at_a_time() -> None:
     session = Session(random.Random(1), defaultParallelism=400, application={"spark.default.parallelism": "400"})
-    with started(session) as beside:
-        choose_reader(session, SourceConfig("json", OPTIONS, RecordFormat.NONE, ReaderChoice.AUTO), OPTIONS, beside)
+    with started(session) as in_thread:
+        choose_reader(session, SourceConfig("json", OPTIONS, RecordFormat.NONE, ReaderChoice.AUTO), OPTIONS, in_thread)
     assert session.tasks_run == 8
 
 
@@ -117,8 +117,8 @@ def test_what_tasks_lack_is_asked_beside_the_start_and_known_to_the_first_batch(
 ) -> None:
     caplog.set_level(logging.INFO)
     session = NoClient(random.Random(1))
-    with started(session) as beside:
-        found = choose_reader(session, SourceConfig("kafka", OPTIONS, RecordFormat.JSON, reader), OPTIONS, beside)
+    with started(session) as in_thread:
+        found = choose_reader(session, SourceConfig("kafka", OPTIONS, RecordFormat.JSON, reader), OPTIONS, in_thread)
         assert found is not None and not caplog.messages
         session.may_say.set()
     sink = JobSink("/tmp/k.db/t", kafka=found)

@@ -13,7 +13,7 @@ from bucketline.state.store.doctor.examine import Severity
 from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.support.models.modes import COLUMNS
 from tests.support.processes.forked import forking
-from tests.support.processes.own_rows_worker import compact_beside, write_and_read
+from tests.support.processes.own_rows_worker import keep_compacting, write_and_read
 
 WRITES = int(os.environ.get("BUCKETLINE_OWN_ROWS", "8"))
 LIMIT_S = 60 + 10 * WRITES
@@ -64,7 +64,7 @@ def test_each_writer_reads_its_own_rows(tmp_path: Path, mode: str, engine: str, 
         context.Process(target=write_and_read, args=(table.path, n, writers, WRITES, engine, start, told))
         for n in range(writers)
     ]
-    beside = context.Process(target=compact_beside, args=(table.path, stop, compacted))
+    beside = context.Process(target=keep_compacting, args=(table.path, stop, compacted))
     for process in (*processes, beside):
         process.start()
     try:

@@ -16,7 +16,7 @@ from bucketline.conf.wording import counted
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CompactionFailedError
 from bucketline.state.store.engine.engine import Engine, Jobs, Outcome, Parts
-from bucketline.state.store.plans.beside import LEASE_MS, CompactionThread, Turns
+from bucketline.state.store.plans.async_compaction import LEASE_MS, CompactionThread, Turns
 from bucketline.state.store.plans.make_plan import OpenItems, check_plannable
 from bucketline.state.store.plans.when import WhenToPlan
 from bucketline.state.store.write.stages import Stages
@@ -58,7 +58,7 @@ class InPool:
 class _Running:
     """A thread, the Spark context that it uses, its planner, and how long a stop waits for it."""
 
-    beside: CompactionThread
+    thread: CompactionThread
     context: Any
     stop_timeout_ms: int
     when: WhenToPlan = field(default_factory=WhenToPlan)
@@ -68,19 +68,19 @@ _running: dict[tuple[str, str], _Running] = {}
 _lock = Lock()
 
 
-def check_beside(target: Target, spark: Any) -> None:
+def check_async(target: Target, spark: Any) -> None:
     """Starts the thread if this job compacts asynchronously and the thread does not run yet. Called before a batch is
     written.
 
     Raises OptionError, UnsupportedTableError, and CompactionFailedError if an asynchronous compaction has failed.
     """
     at, context = target.at, spark.sparkContext
-    if not at.plan.compacts_beside:
+    if not at.plan.compacts_async:
         return
     check_plannable(at)
     running = _running_of(at.table.metadata_path, target.user)
     if running is None or running.context is not context:
-        settings = at.plan.sink.beside
+        settings = at.plan.sink.async_compaction
         check_pool(settings.pool, context)
         # The thread gets a session of its own, because an engine changes settings of its session while it runs, and so
         # does the engine of the batches.
@@ -91,13 +91,13 @@ def check_beside(target: Target, spark: Any) -> None:
         _keep(at.table.metadata_path, target.user, _Running(CompactionThread(turns), context, settings.stop_timeout_ms))
         return
     with _forgotten_on_error(target):
-        running.beside.check()
+        running.thread.check()
 
 
 def notice_batch(target: Target, batch_id: int) -> None:
     """Tells the thread that a batch was committed. If the thread cannot read what it needs, a warning is logged."""
     at = target.at
-    running = _running_of(at.table.metadata_path, target.user) if at.plan.compacts_beside else None
+    running = _running_of(at.table.metadata_path, target.user) if at.plan.compacts_async else None
     if running is None:
         return
     full, due = at.plan.is_full_due(batch_id), True
@@ -107,28 +107,28 @@ def notice_batch(target: Target, batch_id: int) -> None:
         _LOG.warning("%s: the time of the last compaction cannot be read: %s", at.table.path, e)
     if due or full:
         running.when.planned()
-    running.beside.notice(plans=due, full=full)
+    running.thread.notice(plans=due, full=full)
 
 
-def await_beside(target: Target, timeout_ms: int) -> bool:
+def await_async(target: Target, timeout_ms: int) -> bool:
     """Lets the thread plan what is due, and waits for it up to that time. Returns whether it is still at work then.
     Raises CompactionFailedError.
     """
     running = _running_of(target.at.table.metadata_path, target.user)
-    if running is None or not target.at.plan.compacts_beside:
+    if running is None or not target.at.plan.compacts_async:
         return False
-    running.beside.notice()
+    running.thread.notice()
     with _forgotten_on_error(target):
-        return not running.beside.wait_idle(timeout_ms)
+        return not running.thread.wait_idle(timeout_ms)
 
 
-def beside_backlog(target: Target) -> OpenItems:
+def async_backlog(target: Target) -> OpenItems:
     """The plan items that the thread of this stream left open when it last looked; none if there is no thread."""
     running = _running_of(target.at.table.metadata_path, target.user)
-    return OpenItems() if running is None else running.beside.backlog
+    return OpenItems() if running is None else running.thread.backlog
 
 
-def finish_beside(
+def finish_async(
     path: str,
     user: str,
     is_ending: Callable[[], bool] = lambda: False,
@@ -140,7 +140,7 @@ def finish_beside(
 
     It waits up to `held_ms` for items that other compactors hold. A killed compactor, as the last run of the stream may
     have been, holds its items until its lease ends. Once `is_ending` returns true, the thread is stopped as by
-    `stop_beside`. Raises CompactionFailedError.
+    `stop_async`. Raises CompactionFailedError.
     """
     running = _running_of(path, user)
     if running is None:
@@ -148,9 +148,9 @@ def finish_beside(
     was_held, left_ms = False, held_ms
     try:
         while not is_ending():
-            if not running.beside.wait_idle(_LOOK_MS):
+            if not running.thread.wait_idle(_LOOK_MS):
                 continue
-            held = running.beside.backlog.count
+            held = running.thread.backlog.count
             if held and left_ms <= 0:
                 _LOG.info("%s: %s left to other compactors", path, counted(held, "open item"))
             if (not held and not was_held) or left_ms <= 0:
@@ -160,19 +160,19 @@ def finish_beside(
                 left_ms -= _HELD_LOOK_MS
             was_held = held > 0
             # Compactions that became due after a held item could not be planned before that item was done.
-            running.beside.notice()
+            running.thread.notice()
     finally:
-        stop_beside(path, user)
+        stop_async(path, user)
 
 
-def stop_beside(path: str, user: str) -> None:
+def stop_async(path: str, user: str) -> None:
     """Ends the thread of a stream, if there is one. The thread finishes its running items within
     `async-compaction.stop-timeout`, or releases them.
     """
     running = _running_of(path, user)
     _keep(path, user, None)
     if running is not None:
-        running.beside.stop(running.stop_timeout_ms)
+        running.thread.stop(running.stop_timeout_ms)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.write.table_at import table_at
-from bucketline.streaming.batch.compact_beside import check_pool, finish_beside
+from bucketline.streaming.batch.async_compaction import check_pool, finish_async
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.live_table import forget_table
 from bucketline.streaming.batch.sink import TableSink
@@ -103,7 +103,7 @@ def test_a_failing_compaction_fails_the_next_batch_and_a_restart_tries_again(tmp
     table = made(tmp_path)
     job = Job(table)
     job.batch(0)
-    finish_beside(table.path, "query")
+    finish_async(table.path, "query")
     [damaged] = Path(table.path).glob("bucket-1/*.parquet")
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-20])
@@ -155,7 +155,7 @@ def test_a_job_that_ends_does_not_wait_for_ever_for_others(tmp_path: Path, caplo
     dead_lease(table, 600_000)
     Job(table).batch(3)
     with caplog.at_level(logging.INFO):
-        finish_beside(table.path, "query", held_ms=1)
+        finish_async(table.path, "query", held_ms=1)
     assert "2 open items left to other compactors" in caplog.text
     assert plan_backlog(folder_of(table)).items == 2 and kinds(table) == ["APPEND"] * 4
 

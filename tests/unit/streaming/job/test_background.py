@@ -5,11 +5,11 @@ from threading import Event, Timer
 
 import pytest
 
-from bucketline.streaming.job.beside import Patience, beside_start
+from bucketline.streaming.job.background import Patience, background_work
 
 
 class Jobs:
-    """What `beside_start` asks of a SparkContext."""
+    """What `background_work` asks of a SparkContext."""
 
     def __init__(self) -> None:
         self.tags = list[str]()
@@ -29,8 +29,8 @@ def test_the_end_waits_for_what_is_under_way_however_the_job_ends() -> None:
         assert may_end.wait(60)
         done.append("work")
 
-    with pytest.raises(KeyError), beside_start(jobs, lambda: False) as beside:
-        beside(work)
+    with pytest.raises(KeyError), background_work(jobs, lambda: False) as in_thread:
+        in_thread(work)
         assert done == []
         Timer(0.05, may_end.set).start()
         raise KeyError
@@ -45,8 +45,8 @@ def test_work_that_never_ends_holds_a_job_for_some_time_only(
     is_asked: bool, patience: Patience, caplog: pytest.LogCaptureFixture
 ) -> None:
     jobs, never = Jobs(), Event()
-    with beside_start(jobs, lambda: is_asked, patience) as beside:
-        found: Future[bool] = beside(never.wait)
+    with background_work(jobs, lambda: is_asked, patience) as in_thread:
+        found: Future[bool] = in_thread(never.wait)
     assert not found.done()
     assert jobs.cancelled == jobs.tags != [], "a session that goes on is left without its jobs"
     assert "before the Python workers that it asked Spark for are up" in caplog.text
@@ -57,14 +57,14 @@ def test_work_that_never_ends_holds_a_job_for_some_time_only(
 def test_a_job_says_what_its_end_waits_for(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "bucketline.job")
     may_end = Event()
-    with beside_start(Jobs(), lambda: False, Patience(silent=0)) as beside:
-        beside(lambda: may_end.wait(60))
+    with background_work(Jobs(), lambda: False, Patience(silent=0)) as in_thread:
+        in_thread(lambda: may_end.wait(60))
         Timer(0.5, may_end.set).start()
     assert caplog.messages == ["waiting for the Python workers that are starting"]
 
 
 def test_an_error_is_for_who_asks_for_the_result() -> None:
-    with beside_start(Jobs(), lambda: False) as beside:
-        found = beside(lambda: 1 // 0)
+    with background_work(Jobs(), lambda: False) as in_thread:
+        found = in_thread(lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         found.result(60)

@@ -16,7 +16,7 @@ from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import Engine, GivenBack, Jobs, Outcome, Parts
 from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.plans.beside import CompactionThread, Turns
+from bucketline.state.store.plans.async_compaction import CompactionThread, Turns
 from bucketline.state.store.plans.compactor import Finished
 from bucketline.state.store.plans.item_work import BucketJob, TableWork, do_item
 from bucketline.state.store.plans.make_plan import make_plan
@@ -56,7 +56,7 @@ class Stream:
         self.number += 1
 
 
-def beside_of(stream: Stream, engine: Engine = LOCAL_ENGINE, *, lease_ms: int = WAIT_MS) -> CompactionThread:
+def thread_of(stream: Stream, engine: Engine = LOCAL_ENGINE, *, lease_ms: int = WAIT_MS) -> CompactionThread:
     turns = Turns(stream.at, engine, take=lambda open_items: 3, lease_ms=lease_ms)
     return CompactionThread(turns, lease_ms=lease_ms)
 
@@ -77,14 +77,14 @@ def live_or_expirable(table: Table) -> set[str]:
 def test_compaction_beside_batches_keeps_buckets_small_under_another_name(tmp_path: Path) -> None:
     table = made(tmp_path)
     stream = Stream(table, "async")
-    beside = beside_of(stream)
+    thread = thread_of(stream)
     for number in range(4):
         stream.batch()
-        beside.notice()
-        assert beside.wait_idle(WAIT_MS)
+        thread.notice()
+        assert thread.wait_idle(WAIT_MS)
         if number:
             assert {f["level"] for f in open_table(table.path).files().to_pylist()} != {0}
-    assert beside.stop(WAIT_MS)
+    assert thread.stop(WAIT_MS)
     found = open_table(table.path).snapshots().to_pylist()
     writers = {s["commit_user"] for s in found if s["commit_kind"] == "APPEND"}
     compactors = {s["commit_user"] for s in found if s["commit_kind"] == "COMPACT"}
@@ -97,12 +97,12 @@ def test_compaction_beside_batches_keeps_buckets_small_under_another_name(tmp_pa
 def test_full_compactions_come_when_the_table_asks_for_them(tmp_path: Path, options: Mapping[str, str]) -> None:
     table = made(tmp_path, {**options, "num-sorted-run.compaction-trigger": "9"})
     stream = Stream(table, "async")
-    beside = beside_of(stream)
+    thread = thread_of(stream)
     for number in range(2):
         stream.batch()
-        beside.notice(full=stream.at.plan.is_full_due(number))
-        assert beside.wait_idle(WAIT_MS)
-    beside.stop(WAIT_MS)
+        thread.notice(full=stream.at.plan.is_full_due(number))
+        assert thread.wait_idle(WAIT_MS)
+    thread.stop(WAIT_MS)
     assert {f["level"] for f in open_table(table.path).files().to_pylist()} == {9}
     if "changelog-producer" in options:
         changes = open_table(table.path).to_arrow(changes_since=0)
@@ -118,25 +118,25 @@ def test_a_failing_compaction_is_raised_with_its_reason_and_losing_a_race_is_not
         open_table(table.path).compact()
         return found
 
-    beside = beside_of(stream, JobEngine(overtaken))
+    thread = thread_of(stream, JobEngine(overtaken))
     for _ in range(2):
         stream.batch()
-        beside.notice()
-        assert beside.wait_idle(WAIT_MS)
-    beside.check()
-    beside.stop(WAIT_MS)
+        thread.notice()
+        assert thread.wait_idle(WAIT_MS)
+    thread.check()
+    thread.stop(WAIT_MS)
 
     def broken(work: Jobs) -> Outcome:
         raise ValueError("the disk is on fire")
 
-    beside = beside_of(stream, JobEngine(broken))
+    thread = thread_of(stream, JobEngine(broken))
     stream.batch()
-    beside.notice()
+    thread.notice()
     with pytest.raises(CompactionFailedError, match=r"bucket-. beside the batches failed: .*the disk is on fire"):
-        beside.wait_idle(WAIT_MS)
+        thread.wait_idle(WAIT_MS)
     with pytest.raises(CompactionFailedError):
-        beside.check()
-    assert beside.stop(WAIT_MS) and data_files(table) == live_or_expirable(table)
+        thread.check()
+    assert thread.stop(WAIT_MS) and data_files(table) == live_or_expirable(table)
 
 
 @pytest.mark.parametrize("outages", [2, 3])
@@ -152,16 +152,16 @@ def test_storage_that_fails_for_a_moment_stops_nothing_and_for_long_it_does(tmp_
             return super().turn(stop, plans=plans, full=full)
 
     stream = Stream(made(tmp_path), "async")
-    beside = CompactionThread(Failing(stream.at, LOCAL_ENGINE, take=lambda open_items: 3))
+    thread = CompactionThread(Failing(stream.at, LOCAL_ENGINE, take=lambda open_items: 3))
     stream.batch()
     stream.batch()
-    beside.notice()
+    thread.notice()
     if outages == 3:
         with pytest.raises(CompactionFailedError, match="no answer"):
-            beside.wait_idle(WAIT_MS)
-    while outages == 2 and not beside.done_items:
-        beside.wait_idle(WAIT_MS)
-    assert beside.stop(WAIT_MS)
+            thread.wait_idle(WAIT_MS)
+    while outages == 2 and not thread.done_items:
+        thread.wait_idle(WAIT_MS)
+    assert thread.stop(WAIT_MS)
 
 
 @pytest.mark.parametrize("options", [{}, {"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}])
@@ -214,23 +214,23 @@ def test_a_stop_waits_for_the_compaction_or_drops_it_without_a_trace(
             raise ValueError("given back")
         return LOCAL_ENGINE.run(work)
 
-    beside = beside_of(stream, JobEngine(held))
+    thread = thread_of(stream, JobEngine(held))
     stream.batch()
     stream.batch()
-    beside.notice()
+    thread.notice()
     assert begun.wait(WAIT_MS / 1000)
     before = data_files(table)
     if waits:
         go_on.set()
     else:
         threading.Timer(0.3, go_on.set).start()
-    assert beside.stop(WAIT_MS if waits else 1)
+    assert thread.stop(WAIT_MS if waits else 1)
     kinds = [s["commit_kind"] for s in open_table(table.path).snapshots().to_pylist()]
     assert kinds == ["APPEND", "APPEND", *(["COMPACT"] if waits else [])]
     if not waits:
         assert data_files(table) == before
     # Whoever comes next does what was given back, at once.
-    again = beside_of(stream)
+    again = thread_of(stream)
     again.notice()
     assert again.wait_idle(WAIT_MS) and again.stop(WAIT_MS)
     assert {f["level"] for f in open_table(table.path).files().to_pylist()} != {0}
@@ -256,13 +256,13 @@ def test_what_a_killed_process_left_is_done_once_its_lease_has_ended(tmp_path: P
     dead = CompactionThread(turns, lease_ms=200)
     dead.notice()
     assert killed.wait(WAIT_MS / 1000)
-    beside = beside_of(stream, lease_ms=200)
+    thread = thread_of(stream, lease_ms=200)
     # No further batch comes.
-    beside.notice()
+    thread.notice()
     until = time.monotonic() + WAIT_MS / 1000
-    while beside.done_items < 3 and time.monotonic() < until:
-        beside.wait_idle(WAIT_MS)
-    assert beside.stop(WAIT_MS)
+    while thread.done_items < 3 and time.monotonic() < until:
+        thread.wait_idle(WAIT_MS)
+    assert thread.stop(WAIT_MS)
     assert {f["level"] for f in open_table(table.path).files().to_pylist()} != {0}
 
 
@@ -277,15 +277,15 @@ def _hidden_share(folder: Path) -> float:
     for compaction in ("none", "inline", "async"):
         table = made(folder / compaction)
         stream = Stream(table, compaction)
-        beside = beside_of(stream) if compaction == "async" else None
+        thread = thread_of(stream) if compaction == "async" else None
         with slow_storage(LATENCY_S):
             started = time.monotonic()
             for _ in range(5):
                 stream.batch()
-                if beside is not None:
-                    beside.notice()
+                if thread is not None:
+                    thread.notice()
             seconds[compaction] = time.monotonic() - started
-            if beside is not None:
-                assert beside.wait_idle(WAIT_MS) and beside.stop(WAIT_MS)
+            if thread is not None:
+                assert thread.wait_idle(WAIT_MS) and thread.stop(WAIT_MS)
         assert open_table(table.path).to_arrow()["v"].to_pylist() == [4] * 30
     return (seconds["inline"] - seconds["async"]) / (seconds["inline"] - seconds["none"])

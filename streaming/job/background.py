@@ -39,7 +39,7 @@ class Patience:
 
 
 @contextmanager
-def beside_start(context: Any, is_asked: Callable[[], bool], patience: Patience | None = None) -> Iterator[InThread]:
+def background_work(context: Any, is_asked: Callable[[], bool], patience: Patience | None = None) -> Iterator[InThread]:
     """Starts work while the block runs; the Spark jobs of the work belong to `context`, a SparkContext.
 
     At its end it waits for running work, and only for a short time if `is_asked` says that a signal has come. Then it
@@ -51,7 +51,7 @@ def beside_start(context: Any, is_asked: Callable[[], bool], patience: Patience 
     def begin(work: Callable[[], T]) -> "Future[T]":
         future: Future[T] = Future()
         begun.append(future)
-        Thread(target=_do, args=(context, tag, work, future), name="bucketline-beside-start", daemon=True).start()
+        Thread(target=_do, args=(context, tag, work, future), name="bucketline-background", daemon=True).start()
         return future
 
     try:
