@@ -1,14 +1,17 @@
 """The contents of the next snapshot, decided before anything is written.
 
 `plan_snapshot` decides; the store writes the plan's lists; `SnapshotPlan.snapshot` puts their names in.
-Source: Paimon 2.0 FileStoreCommitImpl.tryCommitOnce.
+
+With row tracking, every row has an id that no other row of the table has, and the snapshot that wrote it last. A file
+whose rows are new says the first id in the manifest; a file of rows that are kept or changed holds both as columns.
+Source: Paimon 2.0 FileStoreCommitImpl.tryCommitOnce, RowTrackingCommitUtils, RowDataFileSequenceNumberTracker.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bucketline.state.commit.author import Author
-from bucketline.state.commit.row_ids import with_row_ids
+from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import (
     CommitKind,
     FileKind,
@@ -16,6 +19,7 @@ from bucketline.state.format.entries import (
     ManifestEntry,
     Snapshot,
 )
+from bucketline.state.format.row_ranges import ROW_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +146,33 @@ def overwrite_entries(live: Iterable[ManifestEntry], new: Sequence[ManifestEntry
     """Returns the delta that replaces the live entries by `new`: their DELETEs, then the ADDs of `new`."""
     gone = [ManifestEntry(FileKind.DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in live]
     return (*gone, *(e for e in new if e.kind is FileKind.ADD))
+
+
+def with_row_ids(
+    entries: Sequence[ManifestEntry], snapshot_id: int, next_row_id: int
+) -> tuple[tuple[ManifestEntry, ...], int]:
+    """Returns the entries of a snapshot, where new files have the row ids and versions that the snapshot gives them;
+    and the first id that is still free.
+    """
+    numbered = []
+    for entry in entries:
+        if entry.kind is FileKind.ADD:
+            file = entry.file
+            if _has_new_rows(file):
+                file = replace(file, first_row_id=next_row_id)
+                next_row_id += file.row_count
+            entry = replace(entry, file=_with_versions(file, snapshot_id))
+        numbered.append(entry)
+    return tuple(numbered), next_row_id
+
+
+def _has_new_rows(file: DataFileMeta) -> bool:
+    holds_ids = file.write_cols is not None and ROW_ID in file.write_cols
+    return file.file_source is FileSource.APPEND and file.first_row_id is None and not holds_ids
+
+
+def _with_versions(file: DataFileMeta, snapshot_id: int) -> DataFileMeta:
+    """Returns the file with the versions of its rows: this snapshot, unless the file holds the versions as a column."""
+    if file.write_cols is None or file.min_sequence_number == 0:
+        return replace(file, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
+    return file

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 from bucketline.streaming.cli import (
     bad_records_command,
-    change_commands,
-    create_command,
     maintain_commands,
     offsets,
     plan_commands,
@@ -15,6 +13,7 @@ from bucketline.streaming.cli import (
     spark_side,
     sql_command,
     status,
+    table_commands,
     version_commands,
 )
 from bucketline.streaming.cli.program import program
@@ -23,8 +22,7 @@ __all__ = ["main", "program"]
 
 COMMANDS = (
     bad_records_command,
-    change_commands,
-    create_command,
+    table_commands,
     maintain_commands,
     offsets,
     plan_commands,

@@ -1,7 +1,12 @@
 """`scan`, `snapshots`, `files`, `schema`: print what is in a table."""
 
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
 import click
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
@@ -15,8 +20,8 @@ from bucketline.state.store.catalog.versions import Version, Versions
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.columns_text import type_text
 from bucketline.streaming.cli.arguments import format_option, names, opened, table_arguments, version
-from bucketline.streaming.cli.parquet_output import check_output, write_parquet
 from bucketline.streaming.cli.program import program
+from bucketline.streaming.cli.progress_bar import progress_bar
 from bucketline.streaming.cli.rows import Format, print_rows, print_table
 
 # The columns that a person looks at first; a table of all columns is wider than any terminal.
@@ -193,3 +198,33 @@ def _condition(schema: TableSchema, where: str | None) -> Condition | None:
         return plan_condition(where, schema.fields)
     except OptionError as e:
         raise click.BadParameter(e.message, param_hint="--where") from e
+
+
+def check_output(path: str) -> None:
+    """Checks that the file can be created. Raises a usage error for another ending, an existing file, a missing
+    folder.
+    """
+    target = Path(path)
+    if target.suffix != ".parquet":
+        raise click.BadParameter(f"{path}: only FILE.parquet can be written", param_hint="--output")
+    if target.exists():
+        raise click.BadParameter(f"{path} exists and is not replaced", param_hint="--output")
+    if not target.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {target.parent}", param_hint="--output")
+
+
+def write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: str) -> int:
+    """Writes the rows and returns how many there are. A failure leaves no file behind."""
+    target = Path(path)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    rows = 0
+    try:
+        with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer, progress_bar("rows") as bar:
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+                bar.advance(batch.num_rows)
+        os.link(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return rows

@@ -1,17 +1,21 @@
-"""The session of a query, with signals of both processes handled."""
+"""The session of a query, with signals of both processes handled.
+
+Signals to Spark's JVM are passed on to Python: under spark-submit a supervisor knows only the JVM.
+"""
 
 import logging
+import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.java_gateway import ensure_callback_server_started
 
 from bucketline.conf.spark_options import check_spark_settings
 from bucketline.streaming.batch.failure import SparkLog
 from bucketline.streaming.batch.preflight import require_classic
 from bucketline.streaming.job.ending import Ending, signals_to
-from bucketline.streaming.job.jvm_signals import jvm_signals_to
 from bucketline.streaming.job.session import awaited_packages, end_session, start_session, submit_arguments
 from bucketline.streaming.job.spark_log import spark_log
 from bucketline.streaming.job.start.silence import Silence
@@ -58,3 +62,45 @@ def _listening(session: Any, ending: Ending, log: SparkLog) -> Iterator[None]:
     with spark_log(context, log), jvm_signals_to(ending, context._jvm):
         ending.session_is_up()
         yield
+
+
+_SIGNALS = ("TERM", "INT", "HUP")
+
+
+class _JvmHandler:
+    """The object that Java calls on a signal, in a thread of its own."""
+
+    def __init__(self, ending: Ending, number: signal.Signals) -> None:
+        self._ending, self._number = ending, number
+
+    def handle(self, number: Any) -> None:
+        del number
+        self._ending.ask(self._number)
+
+    class Java:
+        implements = ("sun.misc.SignalHandler",)
+
+
+@contextmanager
+def jvm_signals_to(ending: Ending, jvm: Any) -> Iterator[None]:
+    """Sends the signals of Spark's JVM to `ending`, so that they do not end the JVM during a batch.
+
+    Python's callback server must run. A signal that the JVM ignores stays ignored; a warning is logged for a signal
+    that the JVM leaves to the system (-Xrs).
+    """
+    java = jvm.sun.misc
+    before = {}
+    for name in _SIGNALS:
+        try:
+            handler = _JvmHandler(ending, signal.Signals[f"SIG{name}"])
+            before[name] = java.Signal.handle(java.Signal(name), handler)
+        except Py4JJavaError as e:
+            _LOG.warning(
+                "SIG%s would end Spark's JVM in the middle of a batch: %s", name, e.java_exception.getMessage()
+            )
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            with suppress(Py4JError, ConnectionError):  # the JVM may have ended
+                java.Signal.handle(java.Signal(name), handler)

@@ -13,8 +13,7 @@ from bucketline.conf.table.file_options import FILE_FORMAT
 from bucketline.conf.table.table_options import BUCKET
 from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.near_names import check_names
-from bucketline.state.format.near_options import check_options
+from bucketline.state.format.near_names import check_names, check_options
 from bucketline.state.types.logical import DataField, field_to_json, parse_field
 
 CURRENT_VERSION = 3

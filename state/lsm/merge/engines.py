@@ -1,16 +1,34 @@
-"""The object of a table's merge engine. Only this module distinguishes merge engines."""
+"""The object of a table's merge engine, or of a table without a key. Only this module distinguishes merge engines."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from bucketline.conf.table.merge_options import MergeEngine
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.aggregation import AggregationMerging
 from bucketline.state.lsm.merge.deduplicate import DeduplicateMerging
 from bucketline.state.lsm.merge.first_row import FirstRowMerging
-from bucketline.state.lsm.merge.fold import Fold
+from bucketline.state.lsm.merge.fold import Fold, KeepAll
 from bucketline.state.lsm.merge.merging import Merging
-from bucketline.state.lsm.merge.no_key import NoKey
 from bucketline.state.lsm.merge.partial_update_merging import PartialUpdateMerging
+
+
+@dataclass(frozen=True, slots=True)
+class NoKey(Merging):
+    """The engine of a table where nothing is merged: every row stays, in any order, and a changed row is written as it
+    is."""
+
+    takes_updates = True
+
+    def fold(self) -> Fold:
+        return KeepAll()
+
+    def order_matters(self) -> bool:
+        return False
+
+    def takes_deletes(self) -> bool:
+        return True
+
 
 _ENGINES: Mapping[MergeEngine, type[Merging]] = {
     MergeEngine.DEDUPLICATE: DeduplicateMerging,

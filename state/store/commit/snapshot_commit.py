@@ -36,7 +36,7 @@ from bucketline.state.store.commit.publication import publish_snapshot
 from bucketline.state.store.commit.publish_outcome import Publication, PublishOutcome
 from bucketline.state.store.commit.schema_gone import check_branch, check_own_schema
 from bucketline.state.store.storage.file_io import FileIO
-from bucketline.state.store.storage.queued_writes import QueuedWrites
+from bucketline.state.store.storage.parallel import QueuedWrites
 
 _LOOKS = 5
 

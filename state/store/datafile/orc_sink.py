@@ -5,16 +5,24 @@ a clock in the reader's zone. An ORC timestamp without a zone is the same in eve
 every reader gets the right instant. ORC's own instants, as Paimon Java writes them, are right only for readers in the
 zone of the writer.
 
+The C++ writer of ORC also writes in its destructor, and an error there ends the whole process. So it writes to a stream
+that keeps errors until Python asks for them.
+
 Source: Paimon 2.0 OrcFileFormat, OrcTypeUtil, OrcFormatWriter.
 """
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as orc
 
+from bucketline.conf.errors import BucketlineError
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.datafile.checked_sink import CheckedSink, block_bytes_for
-from bucketline.state.store.datafile.orc_output import OrcOutput
 from bucketline.state.types.buffers import leaves
 
 _NANOS_PER_SECOND = 1_000_000_000
@@ -110,3 +118,41 @@ def _stored_type(arrow: pa.DataType, is_legacy_ltz: bool) -> pa.DataType:
         key = _stored_field(arrow.key_field, is_legacy_ltz).with_nullable(False)
         return pa.map_(key, _stored_field(arrow.item_field, is_legacy_ltz))
     return pa.list_(_stored_field(arrow.value_field, is_legacy_ltz)) if pa.types.is_list(arrow) else arrow
+
+
+class OrcOutput(io.RawIOBase):
+    """A stream into an open file that never raises; after the first error nothing more is written."""
+
+    def __init__(self, sink: pa.NativeFile) -> None:
+        super().__init__()
+        self._sink = sink
+        self._size = 0
+        self._error: Exception | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        """Returns how many bytes have been written."""
+        return self._size
+
+    def write(self, data: Any) -> int:
+        """Accepts all of the bytes, even if storage has failed."""
+        rest = memoryview(data).cast("B")
+        if self._error is None:
+            try:
+                self._sink.write(rest)
+            except (OSError, pa.ArrowException, BucketlineError) as e:
+                self._error = e
+        self._size += len(rest)
+        return len(rest)
+
+    def close(self) -> None:
+        """Leaves the file open: the code that opened it closes it."""
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raises an error of the storage from this block, or from an earlier one."""
+        yield
+        if self._error is not None:
+            raise self._error

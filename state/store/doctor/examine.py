@@ -29,16 +29,15 @@ from bucketline.state.store.doctor.live import Share
 from bucketline.state.store.doctor.places import place_problems
 from bucketline.state.store.doctor.problem import Broken, Problem, State, passable
 from bucketline.state.store.doctor.repeats import repeat_problems
-from bucketline.state.store.doctor.rows import row_problems
+from bucketline.state.store.doctor.rows import row_problems, vector_problems
 from bucketline.state.store.doctor.states import NamedState, named_states
-from bucketline.state.store.doctor.vectors import vector_problems
 from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.maintenance.named_files import Progress
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
-from bucketline.state.store.maintenance.read_once import ReadOnceIO
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.store.storage.file_io import file_io_for
+from bucketline.state.store.storage.remembered import ReadOnceIO
 
 LIVE_BYTES = 512 << 20
 """The default of the bytes of live files' entries in memory. If there are more, buckets are checked in shares, and each

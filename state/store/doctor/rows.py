@@ -1,7 +1,8 @@
 """Checks the rows of live files: readable, as many as recorded, sorted, in the right bucket, within the recorded
-bounds.
+bounds; and that the rows exist that deletion vectors name.
 
-Source: Paimon 2.0 ConflictDetection, MergeTreeWriter, DataFileMeta.
+Source: Paimon 2.0 ConflictDetection, MergeTreeWriter, DataFileMeta, DeletionVectorsIndexFile,
+ApplyDeletionVectorReader.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import BucketlineError
+from bucketline.conf.wording import counted
 from bucketline.state.bucket.fixed import assign_fixed_buckets
 from bucketline.state.bucket.mode import bucket_keys, bucket_mode
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.row_ranges import is_blob_file
 from bucketline.state.store.doctor.problem import Problem, State
 from bucketline.state.store.doctor.stats import StatsCheck
+from bucketline.state.store.index.deletion_vectors import DeletedRows
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.types.arrow import SEQUENCE
@@ -75,3 +78,16 @@ def _is_strictly_sorted(rows: pa.RecordBatch, keys: Sequence[str]) -> bool:
     if not bool(np.all(sort_indices(rows, keys).to_numpy() == np.arange(rows.num_rows))):
         return False
     return bool(np.all(key_changes(rows, keys)))
+
+
+def vector_problems(deletions: DeletedRows, bucket: BucketFiles, state: State) -> Iterator[Problem]:
+    """Yields problems in the vectors of a bucket's files. Memory: one vector."""
+    for file in bucket.files:
+        try:
+            deleted = deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
+        except BucketlineError as e:
+            yield Problem("deletion-vector", file.file_name, e.message, state.needed)
+            continue
+        if deleted is not None and len(deleted) and deleted[-1] >= file.row_count:
+            message = f"its deletion vector names row {deleted[-1]}, it has {counted(file.row_count, 'row')}"
+            yield Problem("deletion-vector", file.file_name, message)

@@ -1,17 +1,29 @@
-"""Adds to a table's storage what the table's catalog needs, by the table's link."""
+"""Adds to a table's storage what the table's catalog needs, by the table's link.
+
+Where a database keeps the table's name, publications take Paimon's lock, and properties follow the schema. If commits
+of Paimon's JVM writers need the lock, they could overwrite a commit of ours without it.
+Source: Paimon 2.0 RenamingSnapshotCommit, JdbcCatalog.alterTableImpl.
+"""
+
+import logging
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 from bucketline.conf.catalog_link import CatalogLink
 from bucketline.conf.catalog_options import MetastoreKind
 from bucketline.state.determinism import World
-from bucketline.state.format.table_name import parse_table_name
+from bucketline.state.errors import StorageError
+from bucketline.state.format.json_files.schema_json import decode_schema
+from bucketline.state.format.paths import SCHEMA_DIR, SNAPSHOT_DIR, parse_schema_id, parse_snapshot_id
+from bucketline.state.format.table_name import TableName, parse_table_name
+from bucketline.state.format.table_properties import table_properties
 from bucketline.state.store.server.rest_settings import rest_client
 from bucketline.state.store.server.rest_table import RestTable
 from bucketline.state.store.server.sql_names import SqlLock, SqlNames
 from bucketline.state.store.storage.objects.object_io import ObjectIO
 from bucketline.state.store.storage.plain_io import plain_io
 from bucketline.state.store.storage.rest_table_io import RestTableIO
-from bucketline.state.store.storage.sql_table_io import SqlTableIO
-from bucketline.state.store.storage.wrapped_io import Inner
+from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
 
 
 def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
@@ -28,3 +40,42 @@ def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
         lock_id = f"{settings.key}.{name.database}.{name.table}"
         lock = SqlLock(names.database, lock_id, settings.lock_timeout_ms, settings.lock_sleep_ms)
     return SqlTableIO(io, root, name, lock, names if settings.syncs_properties else None)
+
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlTableIO(WrappedIO):
+    """The storage of the table `name` at `root`; `lock` and `properties` are None if the catalog needs none."""
+
+    storage: Inner
+    root: str
+    name: TableName
+    lock: SqlLock | None
+    properties: SqlNames | None
+
+    @property
+    def inner(self) -> Inner:
+        return self.storage
+
+    def publish(self, path: str, data: bytes) -> bool:
+        folder, _, file = path.rpartition("/")
+        is_snapshot = folder == f"{self.root}/{SNAPSHOT_DIR}" and parse_snapshot_id(file) is not None
+        is_schema = folder == f"{self.root}/{SCHEMA_DIR}" and parse_schema_id(file) is not None
+        if not (is_snapshot or is_schema):
+            return self.storage.publish(path, data)
+        with nullcontext() if self.lock is None else self.lock.held():
+            won = self.storage.publish(path, data)
+        if won and is_schema and self.properties is not None:
+            self._follow(self.properties, data)
+        return won
+
+    def _follow(self, names: SqlNames, data: bytes) -> None:
+        """Writes the table's options to the database. The schema is changed already, so a failure is logged as a
+        warning.
+        """
+        try:
+            names.set_properties(self.name, table_properties(decode_schema(data)))
+        except StorageError as e:
+            _LOG.warning("%s: its options in the catalog's database are older than its schema: %s", self.name, e)

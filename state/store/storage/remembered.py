@@ -1,9 +1,15 @@
-"""Keeps the bytes of files that never change in memory, by their names, within a budget of bytes."""
+"""Keeps the bytes of files that never change in memory, by their names, within a budget of bytes.
+
+Manifests, lists and index manifests never change and their names are never used again, so what was read stays valid.
+"""
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
+
+from bucketline.state.format.paths import MANIFEST_DIR
+from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
 
 BUDGET_BYTES = 64 << 20
 _LARGEST_BYTES = 4 << 20
@@ -69,3 +75,27 @@ class RememberedFor:
 
     def forget(self, path: str) -> None:
         FILES_OF_PROCESS.forget((self.owner, path))
+
+
+REMEMBERED_BYTES = 256 << 20
+"""The default of the bytes of manifest files that are kept in memory; the least recently used file is dropped first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnceIO(WrappedIO):
+    """A FileIO that keeps what it has read from manifest folders, within the bytes of `remembered`."""
+
+    inner: Inner
+    remembered: Remembered = field(default_factory=lambda: Remembered(REMEMBERED_BYTES, REMEMBERED_BYTES))
+
+    def read(self, path: str) -> bytes:
+        data = self.remembered.get(path)
+        if data is None:
+            data = self.inner.read(path)
+            if f"/{MANIFEST_DIR}/" in path:
+                self.remembered.put(path, data)
+        return data
+
+    def read_unchanging(self, path: str) -> bytes:
+        """Returns the whole file. It is read from storage, never from what this process has kept of the file."""
+        return self.read(path)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -16,7 +17,6 @@ from bucketline.state.store.read.views import snapshots_table
 from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.maintenance import tags_table
 from bucketline.state.store.table.view.dataset import TableDataset
-from bucketline.state.store.table.view.frames import as_duckdb, as_polars, own_name
 from bucketline.state.store.table.view.sources import rows_of, system_rows
 
 if TYPE_CHECKING:
@@ -221,3 +221,23 @@ class ReadableTable:
     def branches(self) -> list[str]:
         """Returns the names of the branches beside `main`."""
         return Branches(self._handle.io, self.path).known()
+
+
+def as_polars(dataset: TableDataset) -> Any:
+    """Returns the dataset as a LazyFrame. Raises OptionError if Polars is not installed."""
+    try:
+        polars = import_module("polars")
+    except ImportError as e:
+        raise OptionError("to_polars needs Polars: pip install polars", key="polars") from e
+    return polars.scan_pyarrow_dataset(dataset)
+
+
+def as_duckdb(dataset: TableDataset, con: Any, name: str) -> Any:
+    """Makes the dataset a view of a DuckDB connection, and returns it as a relation."""
+    con.register(name, dataset)
+    return con.view(name)
+
+
+def own_name(uri: str) -> str:
+    """Returns the table's name, which is the last folder of its path."""
+    return uri.rstrip("/").rsplit("/", 1)[-1]

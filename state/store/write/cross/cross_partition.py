@@ -3,22 +3,29 @@ table. This is the only bucket mode that needs RocksDB; `modes` imports this mod
 """
 
 import logging
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, cast
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.allocation import Assigners
 from bucketline.state.commit.change import AppendCheck
-from bucketline.state.store.storage.file_io import file_io_for
-from bucketline.state.store.write.cross.cross_overwrite import CrossOverwriteKeys
+from bucketline.state.format.entries import ManifestEntry, Snapshot
+from bucketline.state.lsm.merge.feeds import MixedKey
+from bucketline.state.store.catalog.manifests import EVERYTHING, EntryFilter, Manifests
+from bucketline.state.store.storage.errors import scratch_folder
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.write.cross.cross_write import CrossWrite
 from bucketline.state.store.write.dynamic import asked_assigners
 from bucketline.state.store.write.grouping import KeyShares
+from bucketline.state.store.write.placing import SnapshotNote
+from bucketline.state.store.write.run_buffer import Blob
+from bucketline.state.store.write.sealed_runs import SealedRun
 from bucketline.state.store.write.stages import Stages, TaskCounts, WriteStage
 from bucketline.state.store.write.write_plan import (
     Mode,
+    ReplacedPartitions,
     ReplacedState,
     Source,
     TableState,
@@ -26,6 +33,7 @@ from bucketline.state.store.write.write_plan import (
     WritePlan,
     WriteScope,
 )
+from bucketline.state.types.logical import DataType
 
 _LOG = logging.getLogger(__name__)
 
@@ -150,3 +158,39 @@ def _is_within_reach(checkpoint: str, storage: Mapping[str, str] | None) -> bool
 @cache
 def _warn_once(why: str) -> None:
     _LOG.warning("the key index gets no backup in the checkpoint, and is built anew where it is lost: %s", why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossOverwriteKeys(CrossWrite):
+    """Finds where keys go as `CrossWrite` does, for rows that replace partitions."""
+
+    replaced: ReplacedPartitions
+
+    def place(
+        self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
+    ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
+        """Yields the rows as runs of the buckets that they go to. No note is written for the next write, which builds
+        its index again.
+        """
+        with scratch_folder("bucketline-overwrite-") as scratch:
+            # @dataclass(slots=True) creates the class anew, and super() without arguments would mean the first class.
+            for placed in CrossWrite.place(replace(self, local_directory=scratch, backup=None), share, runs):
+                if not isinstance(placed, SnapshotNote):
+                    yield placed
+
+    def manifests(self, io: FileIO, path: str, partition_types: Sequence[DataType]) -> Manifests:
+        """Returns the manifests of the table without the replaced partitions."""
+        return _KeptManifests(io, path, partition_types, self.replaced)
+
+
+class _KeptManifests(Manifests):
+    """The manifests of a table as if the replaced partitions were empty."""
+
+    def __init__(
+        self, io: FileIO, path: str, partition_types: Sequence[DataType], replaced: ReplacedPartitions
+    ) -> None:
+        super().__init__(io, path, partition_types)
+        self._replaced = replaced
+
+    def live_entries(self, snapshot: Snapshot, wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
+        return [e for e in super().live_entries(snapshot, wanted) if not self._replaced.is_replaced(e.partition)]

@@ -14,8 +14,7 @@ from bucketline.state.determinism import World
 from bucketline.state.format.json_files.snapshot_json import encode_snapshot
 from bucketline.state.store.doctor.examine import examine, open_to_examine
 from bucketline.state.store.doctor.finding import Finding, Severity
-from bucketline.state.store.maintenance.read_once import ReadOnceIO
-from bucketline.state.store.storage.remembered import Remembered
+from bucketline.state.store.storage.remembered import ReadOnceIO, Remembered
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.storage.faulty_io import FaultyIO
 from tests.support.storage.watched_access import on_io

@@ -16,8 +16,7 @@ from bucketline.state.errors import StorageError
 from bucketline.state.store.engine.local_engine import LocalEngine
 from bucketline.state.store.storage.local_io import LocalIO
 from bucketline.state.store.storage.open_ahead import open_ahead
-from bucketline.state.store.storage.parallel import AT_ONCE, all_at_once
-from bucketline.state.store.storage.queued_writes import QueuedWrites
+from bucketline.state.store.storage.parallel import AT_ONCE, QueuedWrites, all_at_once
 from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.sink import TableSink
