@@ -3,6 +3,7 @@
 A sort key is a table of columns of plain int64, uint64 and binary values without nulls: they compare as the values do.
 For curves each value becomes 64 bits that compare as the value does: numbers with their sign turned, the first eight
 bytes of texts. Nulls come first, on a Hilbert curve last, as in Paimon.
+A sample of keys gives the bounds of ranges of keys, for sorting with several tasks.
 Source: Paimon 2.0 ZIndexer, HilbertIndexer, OrderSorter; J. Skilling, Programming the Hilbert curve (2004).
 """
 
@@ -172,3 +173,45 @@ def _as_binary(values: np.ndarray) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(width), len(values), [None, pa.py_buffer(np.ascontiguousarray(values).tobytes())]
     )
+
+
+def bounds_of(sample: pa.Table, count: int) -> pa.Table:
+    """At most `count` - 1 ascending, distinct keys that divide a sample into ranges of about as many keys each.
+
+    Range n holds the keys from bound n - 1 on, up to bound n alone. Many equal keys make fewer ranges.
+    """
+    ordered = sample.take(pc.sort_indices(sample, sort_keys=[(name, "ascending") for name in sample.column_names]))
+    places = np.unique(np.arange(1, count) * ordered.num_rows // count)
+    bounds = ordered.take(pa.array(places[places > 0])).combine_chunks()
+    if bounds.num_rows < 2:
+        return bounds
+    is_new = _at_or_below(bounds.slice(1), bounds.slice(0, bounds.num_rows - 1))
+    return bounds.filter(pa.array(np.append(True, ~is_new)))
+
+
+def ranges_of(key: pa.Table, bounds: pa.Table) -> np.ndarray:
+    """Returns the number of each key's range. Shapes: n rows in, n int64 out, from 0 to the number of bounds."""
+    low = np.zeros(key.num_rows, np.int64)
+    high = np.full(key.num_rows, bounds.num_rows, np.int64)
+    for _ in range(bounds.num_rows.bit_length()):
+        middle = (low + high) // 2
+        is_open = low < high
+        middles = bounds.take(pa.array(np.minimum(middle, bounds.num_rows - 1)))
+        up = is_open & _at_or_below(middles, key)
+        low = np.where(up, middle + 1, low)
+        high = np.where(is_open & ~up, middle, high)
+    return low
+
+
+def _at_or_below(keys: pa.Table, others: pa.Table) -> np.ndarray:
+    """Whether each key is at most the other key of its row."""
+    below, equal = np.zeros(keys.num_rows, np.bool_), np.ones(keys.num_rows, np.bool_)
+    for name in keys.column_names:
+        left, right = keys[name], others[name]
+        below |= equal & _as_numpy(pc.less(left, right))
+        equal &= _as_numpy(pc.equal(left, right))
+    return below | equal
+
+
+def _as_numpy(flags: pa.ChunkedArray) -> np.ndarray:
+    return np.asarray(flags.to_numpy(), np.bool_)

@@ -1,4 +1,5 @@
-"""Stored bad records, read back from a folder or a table, and the choice of those that a replay takes.
+"""The places for bad records that options name; stored bad records, read back from a folder or a table, and the choice
+of those that a replay takes.
 
 A replay has a number, and marks the records that it takes with that number before it writes them. If the replay dies in
 between, the next attempt finds the marks and writes the same records.
@@ -14,12 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bucketline.conf.sink_options import SinkOptions
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.read.table_read import ReadRequest, read_whole
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.table.write import write_table
 from bucketline.state.types.if_else import if_else
 from bucketline.streaming.bad_records.folder import Folder
+from bucketline.streaming.bad_records.place import BadRecordsPlace
 from bucketline.streaming.bad_records.rejects_table import KEY, REPLAY, RejectsTable
 from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, rejects_of
 
@@ -167,3 +170,12 @@ def stored_in(place: object) -> StoredRecords | None:
     if isinstance(place, RejectsTable):
         return StoredInTable(place)
     return StoredInFolder(place) if isinstance(place, Folder) else None
+
+
+def place_of(sink: SinkOptions, storage: Mapping[str, str]) -> BadRecordsPlace | None:
+    """The place that the options of a sink name; None if they name none. `storage` holds the storage options of the
+    table.
+    """
+    if sink.bad_records_table is not None:
+        return RejectsTable(sink.bad_records_table, storage)
+    return None if sink.bad_records_path is None else Folder(sink.bad_records_path, storage)

@@ -26,7 +26,7 @@ from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.table_at import TableAt
 from bucketline.streaming.bad_records.place import BadRecordsPlace, BatchName, settle_bad_records
-from bucketline.streaming.bad_records.places import place_of
+from bucketline.streaming.bad_records.stored import place_of
 from bucketline.streaming.batch import recover
 from bucketline.streaming.batch.async_compaction import async_backlog, check_async, notice_batch
 from bucketline.streaming.batch.back_pressure import Relief, relieve

@@ -26,7 +26,7 @@ from bucketline.conf.sources.source_options import (
     start_at,
 )
 from bucketline.conf.wording import counted
-from bucketline.state.commit.fit_schema import misfit
+from bucketline.state.commit.widen import misfit
 from bucketline.state.determinism import SYSTEM_WORLD, SystemIds
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.json_files.schema_json import TableSchema

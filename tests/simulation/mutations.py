@@ -223,7 +223,7 @@ MUTATIONS = (
     ),
     _broken(
         "schema of a commit",
-        "state/store/commit/schema_gone.py",
+        "state/store/commit/commit_proof.py",
         "    if stored is None or stored.fields != schema.fields:",
         "    if stored is not None and stored.id < 0:",
         "a commit cannot be read after a fast-forward",

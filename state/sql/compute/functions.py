@@ -21,9 +21,8 @@ from bucketline.state.sql.compute.json_paths import JSON_FUNCTIONS
 from bucketline.state.sql.compute.meeting import common_type, compared, to_common
 from bucketline.state.sql.compute.moments import by_array
 from bucketline.state.sql.compute.nested import NESTED_FUNCTIONS
-from bucketline.state.sql.compute.numbers import Value, arithmetic, is_number
+from bucketline.state.sql.compute.numbers import Value, arithmetic, is_number, rounded
 from bucketline.state.sql.compute.regexes import REGEX_FUNCTIONS
-from bucketline.state.sql.compute.rounding import rounded
 from bucketline.state.sql.compute.texts import TEXT_FUNCTIONS
 from bucketline.state.sql.compute.times import TIME_FUNCTIONS
 from bucketline.state.sql.dialect import DIALECT

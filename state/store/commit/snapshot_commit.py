@@ -29,12 +29,17 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.commit.commit_base import Bases, CommitBase
 from bucketline.state.store.commit.commit_check import CommitChecks, Fit, SnapshotChanges
-from bucketline.state.store.commit.commit_proof import FilesProof, brought_files, files_gone
+from bucketline.state.store.commit.commit_proof import (
+    FilesProof,
+    brought_files,
+    check_branch,
+    check_own_schema,
+    files_gone,
+)
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
 from bucketline.state.store.commit.discard import discard_manifests
 from bucketline.state.store.commit.publication import publish_snapshot
 from bucketline.state.store.commit.publish_outcome import Publication, PublishOutcome
-from bucketline.state.store.commit.schema_gone import check_branch, check_own_schema
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.parallel import QueuedWrites
 

@@ -26,11 +26,11 @@ from bucketline.state.store.doctor.finding import Finding, Severity
 from bucketline.state.store.doctor.hashes import hash_problems
 from bucketline.state.store.doctor.history import HistoryWalk
 from bucketline.state.store.doctor.live import Share
-from bucketline.state.store.doctor.places import place_problems
 from bucketline.state.store.doctor.problem import Broken, Problem, State, passable
 from bucketline.state.store.doctor.repeats import repeat_problems
 from bucketline.state.store.doctor.rows import row_problems, vector_problems
 from bucketline.state.store.doctor.states import NamedState, named_states
+from bucketline.state.store.doctor.unique_keys import unique_key_problems
 from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.maintenance.named_files import Progress
 from bucketline.state.store.maintenance.orphans import remove_orphan_files
@@ -167,7 +167,7 @@ class _Examination:
                     marked = replace(access, deletions=deletions)
                     yield from (p for p in repeat_problems(marked, bucket, state) if p.message not in known)
             self._step()
-        for look in (hash_problems, place_problems):
+        for look in (hash_problems, unique_key_problems):
             try:
                 yield from (replace(p, needed=state.needed) for p in look(table, newest))
             except BucketlineError as e:

@@ -28,7 +28,7 @@ from bucketline.state.store.write.grouping import GroupRows, share_group
 from bucketline.state.store.write.placing import Placing, SnapshotNote
 from bucketline.state.store.write.run_buffer import Blob
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, seal, unseal
-from bucketline.state.types.key_ranges import bounds_of, ranges_of
+from bucketline.state.types.curves import bounds_of, ranges_of
 from bucketline.state.types.row_kind import RowKind
 
 _RANGE_BITS = 40

@@ -1,4 +1,8 @@
-"""The foreachBatch function of a job of several tables."""
+"""The foreachBatch function of a job of several tables.
+
+If an earlier process began a batch with other settings, the batch is finished with those: some tables may hold rows
+made by them.
+"""
 
 import logging
 from collections.abc import Callable
@@ -6,21 +10,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from bucketline.conf.routes.routed_job import Resolved
 from bucketline.conf.wording import counted
 from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.store.write.table_at import table_at
 from bucketline.streaming.batch.batch_metrics import measure_parked, measure_tables
 from bucketline.streaming.batch.failure import explained_in_one_line
+from bucketline.streaming.batch.history import read_history
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.inputs.kafka_batch import KafkaReader, read_by_one_task, records_of
 from bucketline.streaming.batch.inputs.registry_wait import wait_of, when_registry_answers
 from bucketline.streaming.batch.progress import BatchReport
+from bucketline.streaming.batch.target import Target
 from bucketline.streaming.batch.write_batch import identify
 from bucketline.streaming.decode.decode_step import RECORD_TYPES
 from bucketline.streaming.log import log_to_standard_error
 from bucketline.streaming.many.batch import Input, write_many
 from bucketline.streaming.many.entries import BatchSpan
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
-from bucketline.streaming.many.pinned import begun_otherwise
 from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.many.spark_tables import SparkTables
 from bucketline.streaming.tasks.read_task import Frame, Records
@@ -148,3 +155,29 @@ def line_of(told: Told, identity: BatchIdentity) -> str:
 
 def _sum(reports: tuple[BatchReport, ...], name: str) -> int:
     return sum(int(getattr(report, name)) for report in reports)
+
+
+def begun_otherwise(job: ManyJob, state: ManyState, identity: BatchIdentity) -> str | None:
+    """The settings that the batch must be finished with. None if the job's own settings may be used: the batch was
+    begun with the same settings, or no table holds it yet. Only the first batch of a process asks.
+    """
+    if state.has_looked:
+        return None
+    pin = state.files.read_pin(identity.batch_id)
+    if pin is None or pin.hash == job.pin or pin.digest != identity.digest:
+        return None
+    if state.files.read(identity.batch_id) is not None:
+        return None
+    is_begun = any(_holds(state, name, route, identity) for name, route in pin.tables.items())
+    return pin.settings if is_begun else None
+
+
+def _holds(state: ManyState, name: str, route: int, identity: BatchIdentity) -> bool:
+    """Whether a table has a snapshot of the batch."""
+    opener = state.tables.opener
+    config = opener.config(Resolved(route, name))
+    handle = opener.open(config, None, may_create=False)
+    if handle is None:
+        return False
+    _, history = read_history(Target(table_at(handle, opener.options(config)), state.tables.user).refreshed())
+    return any(s.commit_identifier == identity.batch_id for s in history.known)

@@ -23,13 +23,13 @@ from bucketline.streaming.decode.step_for_table import decode_step
 from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 from bucketline.streaming.job.many.pin import with_pinned
 from bucketline.streaming.job.many.run import many_job
+from bucketline.streaming.job.many.sink import begun_otherwise
 from bucketline.streaming.job.many.table_opener import JobTableOpener
 from bucketline.streaming.many.batch import Input, write_many
 from bucketline.streaming.many.entries import BatchSpan, started_again
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
 from bucketline.streaming.many.ledger import Entry, FeedOffsets, offsets_in
 from bucketline.streaming.many.ledger_files import TableRequest, Wish, ledger_files
-from bucketline.streaming.many.pinned import begun_otherwise
 from bucketline.streaming.many.tables import Tables
 from tests.support.spark.local_tables import LocalTables
 from tests.support.spark.tasks import Cluster

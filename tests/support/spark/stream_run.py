@@ -6,7 +6,7 @@ from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.write.table_at import TableAt, table_at
-from bucketline.streaming.bad_records.places import place_of
+from bucketline.streaming.bad_records.stored import place_of
 from bucketline.streaming.batch import history
 from bucketline.streaming.batch.commit import CommitReport, commit_batch
 from bucketline.streaming.batch.identity import BatchIdentity

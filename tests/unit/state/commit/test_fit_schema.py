@@ -2,7 +2,7 @@
 
 import pytest
 
-from bucketline.state.commit.fit_schema import misfit
+from bucketline.state.commit.widen import misfit
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.catalog.new_schema import plan_schema
 

@@ -4,8 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bucketline.state.types.curves import OrderStrategy, sort_key
-from bucketline.state.types.key_ranges import bounds_of, ranges_of
+from bucketline.state.types.curves import OrderStrategy, bounds_of, ranges_of, sort_key
 
 
 def drawn(seed: int, rows: int, spread: int) -> list[pa.Array]:

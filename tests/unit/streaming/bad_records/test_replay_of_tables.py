@@ -12,10 +12,10 @@ from bucketline.streaming.bad_records.replays import Replayed
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.job.many.pin import with_pinned
 from bucketline.streaming.job.many.replay import ReplayFiles, as_replayed, replay_job, replay_of, replay_state
+from bucketline.streaming.job.many.sink import begun_otherwise
 from bucketline.streaming.job.many.table_opener import JobTableOpener
 from bucketline.streaming.job.replay import replayed_identity
 from bucketline.streaming.many.batch import Input, write_many
-from bucketline.streaming.many.pinned import begun_otherwise
 from tests.support.spark.local_tables import LocalTables
 from tests.support.spark.many_shop import Shop
 from tests.support.spark.tasks import killed_at

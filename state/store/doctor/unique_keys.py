@@ -20,7 +20,7 @@ from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.storage.errors import scratch_folder
 
 
-def place_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
+def unique_key_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
     """Yields the keys that a snapshot has in two partitions; none for tables whose keys cannot move, or whose keys
     expire.
 
