@@ -8,6 +8,7 @@ Source: Avro 1.12 specification, binary encoding.
 
 import base64
 import json
+import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
 
@@ -201,7 +202,27 @@ def as_text(value: object) -> str | None:
     """
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value, default=_json_bytes, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return _json(value)
+    except ValueError:
+        finite = _finite(value)
+        return finite if isinstance(finite, str) else _json(finite)
+
+
+def _json(value: object) -> str:
+    """Raises ValueError for a number that JSON does not have."""
+    return json.dumps(value, default=_json_bytes, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _finite(value: object) -> object:
+    """The value with words for infinity and NaN inside it, as Avro's own JSON has them."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _json_bytes(value: object) -> str:

@@ -29,6 +29,8 @@ _APICURIO = (
     "(apicurio.registry.as-confluent=true and apicurio.registry.use-id=contentId)"
 )
 _GLUE = "in the frame of AWS Glue's serializers, which cannot be read"
+_LAST_ID = b"\x7f\xff\xff\xff"
+"""Registries count with signed numbers, so that larger ids are damage."""
 _NO_ID = b"\x00" * 4
 """No registry gives the id 0: these bytes begin a longer id."""
 _GLUE_STARTS = (b"\x03\x00", b"\x03\x05")
@@ -78,7 +80,8 @@ def frames_of(records: pa.Array) -> Frames:
     """The records by schema. Shapes: n binary without nulls in."""
     first, lengths = pc.binary_slice(records, 0, 1), pc.binary_length(records)
     framed = pc.and_(pc.equal(first, _FIRST_ID), pc.greater_equal(lengths, _ID_FRAME))
-    by_id = pc.and_(framed, pc.not_equal(pc.binary_slice(records, 1, _ID_FRAME), _NO_ID))
+    ids = pc.binary_slice(records, 1, _ID_FRAME)
+    by_id = pc.and_(framed, pc.and_(pc.not_equal(ids, _NO_ID), pc.less_equal(ids, _LAST_ID)))
     by_guid = pc.and_(pc.equal(first, _FIRST_GUID), pc.greater_equal(lengths, _GUID_FRAME))
     groups = [*_groups(records, by_id, _ID_FRAME), *_groups(records, by_guid, _GUID_FRAME)]
     neither = np.flatnonzero(~pc.or_(by_id, by_guid).to_numpy(zero_copy_only=False))
@@ -100,9 +103,11 @@ def _groups(records: pa.Array, mask: pa.Array, frame_bytes: int) -> list[Group]:
         return []
     names = pc.binary_slice(records.take(pa.array(positions)), 1, frame_bytes).dictionary_encode()
     codes = names.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes))
     return [
-        Group(_name(name), positions[codes == code], frame_bytes)
-        for code, name in enumerate(names.dictionary.to_pylist())
+        Group(_name(name), some, frame_bytes)
+        for name, some in zip(names.dictionary.to_pylist(), np.split(positions[order], ends[:-1]), strict=True)
     ]
 
 

@@ -55,10 +55,13 @@ _PLAIN = {
 }
 UUID_BYTES = pa.binary(16)
 """The Arrow type of UUIDs in bytes."""
-_LOGICAL = "logicalType"
+_LOGICAL, _UNJUDGED_LOGICAL = "logicalType", "bucketline.logicalType"
+_TYPES_INSIDE = frozenset({"type", "fields", "items", "values"})
 _WIDER = ((AvroKind.INT, AvroKind.LONG), (AvroKind.FLOAT, AvroKind.DOUBLE))
-_MOST_NODES, _MOST_DEPTH = 20_000, 100
-_STRUCTURE = frozenset({"type", "name", "namespace", "aliases", "fields", "symbols", "items", "values", "size", "doc"})
+_MOST_NODES, _MOST_DEPTH, _MOST_BYTES = 20_000, 100, 2**31
+_STRUCTURE = frozenset(
+    {"type", "name", "namespace", "aliases", "fields", "symbols", "items", "values", "size", "doc", "order"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +137,8 @@ def parse_avro_schema(schema: object, references: Iterable[object] = ()) -> Avro
     named: dict[str, object] = {}
     try:
         for reference in references:
-            fastavro.parse_schema(reference, named_schemas=named)
-        parsed = fastavro.parse_schema(schema, named_schemas=named)
+            fastavro.parse_schema(_bare(reference), named_schemas=named)
+        parsed = fastavro.parse_schema(_bare(schema), named_schemas=named)
         building = _Building(named)
         root = building.node(parsed)
     except UnknownType as e:
@@ -155,11 +158,11 @@ def only_fields(schema: AvroSchema, wanted: Mapping[str, object]) -> AvroSchema:
 
 
 def _only(node: Node, wanted: Mapping[str, object]) -> Node:
-    if not wanted:
+    if not wanted or node.is_text:
         return node
     if node.kind is AvroKind.UNION:
         return replace(node, children=tuple(_only(child, wanted) for child in node.children))
-    if node.kind is not AvroKind.RECORD or node.is_text:
+    if node.kind is not AvroKind.RECORD:
         return node
     children = []
     for name, child in zip(node.names, node.children, strict=True):
@@ -167,6 +170,19 @@ def _only(node: Node, wanted: Mapping[str, object]) -> Node:
         kept = _only(child, inner) if isinstance(inner, Mapping) else child
         children.append(kept if name in wanted else replace(child, is_read=False))
     return replace(node, children=tuple(children))
+
+
+def _bare(schema: object) -> object:
+    """The schema without what changes no byte of a record, so that nothing of that makes a schema bad: defaults, and
+    the names of logical types. Schemas in use have defaults of a wrong type, and decimals with a negative scale.
+    """
+    if isinstance(schema, Mapping):
+        return {
+            (_UNJUDGED_LOGICAL if key == _LOGICAL else key): _bare(value) if key in _TYPES_INSIDE else value
+            for key, value in schema.items()
+            if key != "default" and not key.startswith("__")
+        }
+    return [_bare(one) for one in schema] if isinstance(schema, list) else schema
 
 
 def _no_schema(why: str) -> SchemaMismatchError:
@@ -203,7 +219,7 @@ class _Building:
             return self._union([self.node(branch) for branch in schema])
         assert isinstance(schema, Mapping), "fastavro has checked the schema"
         kind = schema["type"]
-        properties = {key: value for key, value in schema.items() if key not in _STRUCTURE and key[:2] != "__"}
+        properties = _properties(schema)
         if kind in ("record", "error", "enum", "fixed"):
             return replace(self._named(str(schema["name"])), properties=properties)
         self._count(1)
@@ -257,10 +273,15 @@ class _Building:
         if schema["type"] == "enum":
             return Node(AvroKind.ENUM, name=name, names=tuple(schema["symbols"]))
         if schema["type"] == "fixed":
-            return Node(AvroKind.FIXED, name=name, size=int(schema["size"]), fewest_bytes=int(schema["size"]))
+            size = int(schema["size"])
+            if not 0 <= size < _MOST_BYTES:
+                raise ValueError(f"the fixed type {name} has {size} bytes")
+            return Node(AvroKind.FIXED, name=name, size=size, fewest_bytes=size)
         fields = list(schema["fields"])
         children = tuple(_with_field(self.node(f["type"]), f) for f in fields)
         names = tuple(str(f["name"]) for f in fields)
+        if len(set(names)) < len(names):
+            raise ValueError(f"the record {name} has two fields of the same name")
         fewest = sum(child.fewest_bytes for child in children)
         return Node(AvroKind.RECORD, name=name, children=children, names=names, fewest_bytes=fewest)
 
@@ -270,11 +291,20 @@ class _Building:
             raise ValueError(f"it has more than {_MOST_NODES} types")
 
 
+def _properties(declared: Mapping[str, object]) -> dict[str, object]:
+    """What a type or a field says of its values beyond Avro's own words; fastavro's marks begin with two underscores."""
+    return {
+        (_LOGICAL if key == _UNJUDGED_LOGICAL else key): value
+        for key, value in declared.items()
+        if key not in _STRUCTURE and key[:2] != "__"
+    }
+
+
 def _with_field(node: Node, declared: Mapping[str, object]) -> Node:
     """The node of a field. Some writers put a type's properties next to the field's name; the properties of the type
     itself come first.
     """
-    others = {k: v for k, v in declared.items() if k not in _STRUCTURE and k not in ("default", "order")}
+    others = _properties(declared)
     return replace(node, properties={**others, **node.properties}) if others else node
 
 

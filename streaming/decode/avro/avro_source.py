@@ -5,11 +5,13 @@ Connect's converter writes names of its own in addition to Avro's types: `connec
 Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium 3 data type mappings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bucketline.streaming.decode.avro.avro_schema import AvroKind, AvroSchema, Node
 from bucketline.streaming.decode.json_values.json_shape import MAP_ENTRIES, SourceSchema
 
+_PRECISION, _PRECISION_OF_CONNECT = "connect.decimal.precision", 64
+"""Connect's converters write the precision 64 for a decimal whose precision they do not know."""
 _MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
 _TYPES = {
     AvroKind.BOOLEAN: "boolean",
@@ -62,8 +64,7 @@ def _of_values(node: Node) -> SourceSchema:
     if node.is_text:
         return {"type": "string"}
     if node.kind is AvroKind.UNION:
-        wide = {child.kind for child in node.children} - {AvroKind.NULL}
-        return {"type": "int64" if AvroKind.LONG in wide else "double" if AvroKind.DOUBLE in wide else "string"}
+        return _of_branches([child for child in node.children if child.kind is not AvroKind.NULL])
     if node.kind is AvroKind.RECORD:
         fields = [{"field": name, **_source(child)} for name, child in zip(node.names, node.children, strict=True)]
         return {"type": "struct", "name": node.properties.get("connect.name", node.name), "fields": fields}
@@ -80,6 +81,16 @@ def _of_values(node: Node) -> SourceSchema:
         return {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
     kind = node.properties.get("connect.type", _TYPES.get(node.kind, "string"))
     return {"type": kind, "name": _name(node), "parameters": _parameters(node)}
+
+
+def _of_branches(branches: Sequence[Node]) -> SourceSchema:
+    """The node for a union of several types whose values have one Arrow type."""
+    kinds = {branch.kind for branch in branches}
+    if kinds == {AvroKind.RECORD}:
+        return {**_of_values(branches[0]), "name": None}
+    if kinds & {AvroKind.BYTES, AvroKind.FIXED}:
+        return {"type": "bytes"}
+    return {"type": "int64" if AvroKind.LONG in kinds else "double" if AvroKind.DOUBLE in kinds else "string"}
 
 
 def _is_entries(node: Node) -> bool:
@@ -104,6 +115,8 @@ def _parameters(node: Node) -> Mapping[str, object]:
     declared = node.properties.get("connect.parameters")
     parameters = dict(declared) if isinstance(declared, Mapping) else {}
     if node.properties.get("logicalType") == "decimal":
+        precision = node.properties.get("precision")
+        if precision != _PRECISION_OF_CONNECT or _PRECISION in parameters or "scale" not in parameters:
+            parameters[_PRECISION] = str(precision)
         parameters["scale"] = str(node.properties.get("scale", 0))
-        parameters["connect.decimal.precision"] = str(node.properties.get("precision"))
     return parameters

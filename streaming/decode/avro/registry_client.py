@@ -17,6 +17,8 @@ from bucketline.streaming.decode.avro.avro_schema import AvroSchema, parse_avro_
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, RegistryError
 
 _NOT_FOUND = 404
+_NO_CODES = (None, -1)
+"""What the client reports as the error code where an answer has none. A registry's own answers have one."""
 _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TRUST = f"name the certificates to trust in {CA_LOCATION.key}"
 _PACKAGE = "confluent_kafka.schema_registry"
@@ -57,7 +59,10 @@ class ConfluentClient:
 
     def schema_text(self, name: SchemaName) -> SchemaText | str:
         by_id, by_guid = self._client.get_schema, self._client.get_schema_by_guid
-        schema = self._answer(partial(by_id, name) if isinstance(name, int) else partial(by_guid, str(name)))
+        if isinstance(name, int):
+            schema = self._answer(partial(by_id, name))
+        else:  # older registries know no GUIDs at all
+            schema = self._answer(partial(by_guid, str(name)), is_always_known=False)
         if schema is None:
             return unknown(name)
         if schema.schema_type != "AVRO":
@@ -83,15 +88,21 @@ class ConfluentClient:
             references.setdefault(place, named.schema.schema_str)
         return None
 
-    def _answer(self, ask: Callable[[], Any]) -> Any:
-        """The answer of the registry; None if it does not have the thing asked for. Raises RegistryError."""
+    def _answer(self, ask: Callable[[], Any], *, is_always_known: bool = True) -> Any:
+        """The answer of the registry; None if it does not have the thing asked for. Raises RegistryError.
+
+        `is_always_known`: every registry knows requests of this kind, so whoever answers 404 without an error code is no
+        registry. A proxy does that while the registry behind it is away, and this must not make records bad.
+        """
         try:
             return ask()
         except self._error as e:
             status = int(getattr(e, "http_status_code", 0))
-            if status == _NOT_FOUND:
-                return None
             message = f"the schema registry at {self._url} answers {status}: {_one_line(e)}"
+            if status == _NOT_FOUND:
+                if not is_always_known or getattr(e, "error_code", None) not in _NO_CODES:
+                    return None
+                raise RegistryDownError(f"{message}; check source.registry.url") from e
             if status in (401, 403):
                 message += "; check source.registry.username and password, or token"
             raise (RegistryDownError if status in _TRY_AGAIN else RegistryError)(message) from e

@@ -116,8 +116,9 @@ def declared_columns(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -
     """
     fields = source_fields(source).items()
     is_nullable = TypeMapping.TO_NULLABLE in mapping
+    types = {name: declared_type(node, mapping) for name, node in fields}
     return tuple(
-        pa.field(name, declared_type(node, mapping), is_nullable or node.get("optional") is not False)
+        pa.field(name, types[name], is_nullable or pa.types.is_null(types[name]) or node.get("optional") is not False)
         for name, node in fields
     )
 

@@ -30,6 +30,7 @@ from bucketline.streaming.decode.json_values.json_shape import (
     SourceSchema,
     column_in_source,
     is_unsigned,
+    name_of,
     source_fields,
 )
 
@@ -93,7 +94,7 @@ def declared_type(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -> p
 
 
 def _declared_type(source: SourceSchema) -> pa.DataType:
-    name, kind = source.get("name"), source.get("type")
+    name, kind = name_of(source), source.get("type")
     if name in DATES:
         return pa.date32()
     if name in TIME_UNITS:

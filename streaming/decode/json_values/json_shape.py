@@ -225,7 +225,7 @@ def envelope_shape(row: Shape, before: Shape | None = None, source_parts: Sequen
 
 def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple[Form, ...]:
     """The forms of a leaf, the expected one first."""
-    root, name = data_type.root, source.get("name")
+    root, name = data_type.root, name_of(source)
     if root in _DECIMAL_TARGETS and name == _DECIMAL:
         return _decimal_forms(source)
     if root in _DECIMAL_TARGETS and name == _VARIABLE_DECIMAL:
@@ -288,7 +288,7 @@ def _reading_of_bytes(source: SourceSchema, writing: Writing) -> ValueReading:
 
 def _number_forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple[Form, ...]:
     """The forms of a number. Without a schema Debezium may write decimals as base64, and unsigned numbers as signed."""
-    name, kind = source.get("name"), source.get("type")
+    name, kind = name_of(source), source.get("type")
     if not writing.is_debezium or name in (SIGNED, TEXT):
         return (_NUMBER, _TEXT)
     is_wide = data_type.root is TypeRoot.DECIMAL and (data_type.precision, data_type.scale) == _UNSIGNED_DIGITS
@@ -342,6 +342,12 @@ def _is_time_like(name: object) -> bool:
 
 def _mismatch(name: object, wanted: str) -> Form:
     return Form(JsonKind.NUMBER, ValueReading.REFUSED, reason=f"the source sends {name}, which is not {wanted}")
+
+
+def name_of(source: SourceSchema) -> str | None:
+    """The name of a node's type; None if the node has no name, or one that is not a text."""
+    name = source.get("name")
+    return name if isinstance(name, str) else None
 
 
 def source_fields(source: SourceSchema) -> dict[str, SourceSchema]:

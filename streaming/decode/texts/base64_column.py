@@ -14,6 +14,7 @@ _DIGITS[np.frombuffer(_ALPHABET, dtype=np.uint8)] = np.arange(64, dtype=np.uint8
 _HEX_DIGITS = np.full(256, _NO_DIGIT, dtype=np.uint8)
 _HEX_DIGITS[np.frombuffer(b"0123456789abcdefABCDEF", dtype=np.uint8)] = [*range(16), *range(10, 16)]
 _LARGEST_DECIMAL_BYTES = 16
+_TOO_MANY_DIGITS = "a decimal has more than 38 digits"
 
 
 def decode_hex(texts: pa.Array) -> pa.Array:
@@ -70,7 +71,8 @@ def decode_base64(texts: pa.Array, *, padded: bool = True) -> pa.Array:
 
 
 def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
-    """Big-endian two's complement numbers as decimals of 38 digits.
+    """Big-endian two's complement numbers as decimals of 38 digits. A number may begin with any number of bytes that only
+    repeat its sign, as a `fixed` of Avro has them.
 
     Shapes: n large_binary in, n decimal128(38, scale) out, nulls kept.
     Raises ValueError for a number of no bytes or of more than 38 digits, and for a scale Arrow does not know.
@@ -78,14 +80,23 @@ def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
     offsets, data = _filled(numbers)
     lengths = np.diff(offsets)
     valid = numbers.is_valid().to_numpy(zero_copy_only=False)
-    if np.any(lengths[valid] == 0) or np.any(lengths > _LARGEST_DECIMAL_BYTES):
-        raise ValueError("a decimal must be of 1 to 16 bytes")
+    if np.any(lengths[valid] == 0):
+        raise ValueError("a decimal must be of 1 byte or more")
     sign = np.zeros(len(lengths), dtype=np.uint8)
     sign[lengths > 0] = np.where(data[offsets[:-1][lengths > 0]] & 0x80, 0xFF, 0)
     rows = np.repeat(sign[:, None], _LARGEST_DECIMAL_BYTES, axis=1)
     row = np.repeat(np.arange(len(lengths)), lengths)
     from_end = np.repeat(offsets[1:] - 1, lengths) - np.arange(len(data))
+    if len(data) and lengths.max() > _LARGEST_DECIMAL_BYTES:
+        is_more = from_end >= _LARGEST_DECIMAL_BYTES
+        if np.any(data[is_more] != sign[row[is_more]]):
+            raise ValueError(_TOO_MANY_DIGITS)
+        row, from_end, data = row[~is_more], from_end[~is_more], data[~is_more]
     rows[row, from_end] = data  # little-endian, as Arrow holds decimals
+    is_turned = (rows[:, -1] ^ sign) & 0x80 != 0  # only if more bytes than Arrow's have been left out
+    is_lowest = (rows[:, -1] == 0x80) & ~np.any(rows[:, :-1], axis=1)  # Arrow's check overlooks it
+    if np.any(is_turned | is_lowest):
+        raise ValueError(_TOO_MANY_DIGITS)
     data_type = pa.decimal128(38, scale)
     decimals = pa.Array.from_buffers(data_type, len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))])
     decimals.validate(full=True)  # 16 bytes can hold more than 38 digits

@@ -3,12 +3,15 @@
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bucketline.state.types.decimal_cast import cast_decimal
 from bucketline.state.types.recast import decimal_texts
 from bucketline.streaming.decode.texts.base64_column import decimals_of_bytes
 
 _EMPTY = "a decimal must be of 1 byte or more"
+_LARGEST_SCALE = 131_072
+"""No database has numbers with more digits. Texts of numbers with a much larger scale would fill the memory."""
 
 
 def decimals_as(numbers: pa.Array, scale: int, target: pa.DataType) -> pa.Array:
@@ -17,6 +20,15 @@ def decimals_as(numbers: pa.Array, scale: int, target: pa.DataType) -> pa.Array:
     Shapes: n large_binary in, big-endian two's complement; n out, nulls kept. Raises ValueError for a number that the
     type does not hold.
     """
+    if numbers.null_count == len(numbers):
+        return pa.nulls(len(numbers), target)
+    if not -_LARGEST_SCALE <= scale <= _LARGEST_SCALE:
+        raise ValueError(f"a decimal has the scale {scale}")
+    if pa.types.is_floating(target):  # Arrow's cast of decimals is not always the nearest number
+        nearest = decimals_as(numbers, scale, pa.string()).cast(pa.float64()).cast(target)
+        if pc.any(pc.is_inf(nearest)).as_py():
+            raise ValueError(f"a decimal is too large for {target}")
+        return nearest
     if not pa.types.is_string(target):
         decimals = decimals_of_bytes(numbers, scale)
         return cast_decimal(decimals, target) if pa.types.is_decimal(target) else decimals.cast(target)

@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 @dataclass
 class SchemaRegistry:
-    """What the server holds, what it was asked, and how it behaves: its `status`, and how many requests it refuses."""
+    """What the server holds, what it was asked, and how it behaves: its `status`, with the `body` that others than a
+    registry send, and how many requests it refuses.
+    """
 
     url: str = ""
     schemas: list[dict[str, object]] = field(default_factory=list)
@@ -22,6 +24,7 @@ class SchemaRegistry:
     logins: set[str | None] = field(default_factory=set)
     status: int = 200
     refused: int = 0
+    body: bytes | None = None
 
     def add(self, subject: str, schema: object, **more: object) -> int:
         """The id of a schema that the registry has from now on."""
@@ -71,7 +74,7 @@ def schema_registry(
             registry.logins.add(self.headers.get("Authorization"))
             length = int(self.headers.get("Content-Length") or 0)
             status, answer = registry.answer(self.command, path, json.loads(self.rfile.read(length) or "{}"))
-            data = json.dumps(answer).encode()
+            data = json.dumps(answer).encode() if registry.body is None else registry.body
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(data)))

@@ -139,11 +139,34 @@ def test_a_map_without_values_in_a_union_is_read() -> None:
         ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "Other"}]}, "Other"),
         ("strin", "strin"),
         (7, "not an Avro schema"),
+        (record(a={"type": "fixed", "name": "F", "size": -1}), "the fixed type F has -1 bytes"),
+        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}] * 2}, "two fields of the same name"),
     ],
 )
 def test_what_is_no_schema_is_refused_with_the_reason(schema: object, why: str) -> None:
     with pytest.raises(SchemaMismatchError, match=why):
         parse_avro_schema(schema)
+
+
+def test_what_a_schema_says_beyond_the_bytes_makes_it_no_bad_schema() -> None:
+    kinds: list[object] = [
+        {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": -2},
+        {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 5},
+        {"type": "fixed", "name": "F", "size": 1, "logicalType": "decimal", "precision": 30},
+        {"type": "enum", "name": "E", "symbols": ["x"], "default": "y"},
+        "long",
+    ]
+    fields = [{"name": f"f{at}", "type": kind, "default": None} for at, kind in enumerate(kinds)]
+    parsed = parse_avro_schema({"type": "record", "name": "R", "fields": fields})
+    assert parsed.root.children[0].properties["logicalType"] == "decimal"
+    read_ = read_bodies(pa.array([b"\x02\x07\x02\x08\x09\x00\x02"] * 20, pa.binary()), parsed)
+    assert read_.values[0].as_py() == {"f0": b"\x07", "f1": b"\x08", "f2": b"\x09", "f3": "x", "f4": 1}
+
+
+def test_numbers_that_json_lacks_are_words_in_a_text() -> None:
+    schema = record(a=["null", "string", "double", {"type": "array", "items": "double"}])
+    bodies = [body_of(schema, {"a": value}) for value in (float("nan"), [1.5, float("inf"), float("-inf")])]
+    assert read(schema, *bodies).values.field("a").to_pylist()[:2] == ["NaN", '[1.5,"Infinity","-Infinity"]']
 
 
 def test_a_schema_that_grows_by_its_names_is_refused() -> None:

@@ -292,6 +292,7 @@ def test_rows_of_debezium_without_an_envelope_are_bad_as_plain_rows(registry: Sc
         (b"\x03\x00" + bytes(16) + b"\x02", "AWS Glue"),
         (b"\x03\x05" + bytes(16), "AWS Glue"),
         (b"\x00\x00", "not in the frame of a schema registry"),
+        (b"\x00\xff\xff\xff\xff\x02", "not in the frame of a schema registry"),
     ],
 )
 def test_frames_of_other_serializers_are_refused_by_name(registry: SchemaRegistry, message: bytes, reason: str) -> None:

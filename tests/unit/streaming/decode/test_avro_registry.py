@@ -114,6 +114,20 @@ def test_a_registry_that_is_down_is_an_error_that_the_driver_waits_with(
     assert isinstance(schemas.schema(known), AvroSchema)
 
 
+@pytest.mark.parametrize("body", [b"default backend - 404", b'{"message": "no Route matched"}'])
+def test_a_404_that_is_not_the_registrys_is_no_records_fault(
+    registry: SchemaRegistry, tmp_path: Path, body: bytes
+) -> None:
+    known = registry.add("orders", ORDER)
+    registry.status, registry.body = 404, body
+    schemas = read(registry, tmp_path)
+    with pytest.raises(RegistryDownError, match="answers 404: .*; check source.registry.url"):
+        schemas.schema(known)
+    assert "no schema with GUID" in str(schemas.schema(UUID(registry.guid(known))))
+    registry.status, registry.body = 200, None
+    assert isinstance(schemas.schema(known), AvroSchema)
+
+
 def test_a_registry_that_is_not_there_is_an_error_with_its_address(tmp_path: Path) -> None:
     with schema_registry() as server:
         url = server.url

@@ -68,6 +68,16 @@ def connect(kind: str, name: str, **more: object) -> dict[str, object]:
         (logical("long", "timestamp-micros"), "TIMESTAMP(6)", DAY * 1000 + 1, dt.datetime(1970, 1, 2, 0, 0, 0, 1)),
         (logical("long", "local-timestamp-micros"), "TIMESTAMP(3)", DAY * 1000 + 1, dt.datetime(1970, 1, 2)),
         (logical("bytes", "decimal", precision=9, scale=2), "DECIMAL(9, 2)", b"\xff", Decimal("-0.01")),
+        (logical("bytes", "decimal", precision=3, scale=5), "DECIMAL(5, 5)", b"\x7b", Decimal("0.00123")),
+        (logical("bytes", "decimal", precision=5, scale=-2), "DECIMAL(7, 0)", b"\x7b", Decimal(12300)),
+        (logical("bytes", "decimal", precision=3, scale=5), "DOUBLE", b"\x7b", 0.00123),
+        (
+            {"type": "fixed", "name": "F", "size": 20, **logical("fixed", "decimal", precision=9, scale=2)},
+            "DECIMAL(9, 2)",
+            b"\xff" * 19 + b"\x85",
+            Decimal("-1.23"),
+        ),
+        ({"type": "int", "connect.name": ["no", "text"]}, "INT", 7, 7),
         (connect("int", "io.debezium.time.Date"), "DATE", 0, dt.date(1970, 1, 1)),
         (connect("long", "io.debezium.time.MicroTimestamp"), "TIMESTAMP(6)", 1, dt.datetime(1970, 1, 1, 0, 0, 0, 1)),
         (
@@ -101,6 +111,12 @@ def test_a_value_in_a_column(kind: object, column: Any, value: object, expected:
         ({"type": "array", "items": "int"}, "BIGINT", [1], "field v: [1] cannot become BIGINT"),
         ("int", {"type": "ARRAY", "element": "INT"}, 1, "field v: 1 cannot become ARRAY"),
         (
+            logical("bytes", "decimal", precision=38, scale=0),
+            "DECIMAL(38, 0)",
+            b"\x80" + bytes(15),
+            f"field v: 80{'00' * 15} cannot become DECIMAL(38, 0)",
+        ),
+        (
             logical("long", "time-micros"),
             "TIME(0)",
             -1,
@@ -111,7 +127,7 @@ def test_a_value_in_a_column(kind: object, column: Any, value: object, expected:
 def test_a_value_that_does_not_fit_is_one_bad_record(kind: object, column: Any, value: object, reason: str) -> None:
     good = {"long": 0, "double": 1.0, "string": "2024-02-29"}.get(str(kind))
     if isinstance(kind, dict) and "logicalType" in kind:
-        good = 0
+        good = b"\x01" if kind["type"] == "bytes" else 0
     values = [value] if good is None else [good, value, good, good]
     rows, bad = in_column(kind, column, *values)
     assert bad == {values.index(value): reason}
@@ -128,6 +144,10 @@ def test_debeziums_decimals_with_a_scale_of_their_own_are_decimals() -> None:
     }
     values = [{"scale": 1, "value": b"\x0f"}, {"scale": 3, "value": b"\x0f"}]
     assert in_column(kind, "DECIMAL(9, 3)", *values) == ([Decimal("1.500"), Decimal("0.015")], {})
+    for scale in (2**31 - 1, -(2**31)):  # as text such a number would fill the memory
+        rows, bad = in_column(kind, "STRING", *values, {"scale": scale, "value": b"\x0f"})
+        assert rows == ["1.5", "0.015", None]
+        assert list(bad) == [2]
 
 
 def test_fields_are_matched_by_name_and_missing_ones_are_null() -> None:

@@ -12,8 +12,10 @@ from bucketline.conf.sources.message_options import NO_MESSAGE_OPTIONS, MessageO
 from bucketline.conf.sources.registry_options import RegistryOptions
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import columns_text
+from bucketline.streaming.decode.avro.avro_schema import parse_avro_schema
+from bucketline.streaming.decode.avro.avro_source import source_of
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
-from bucketline.streaming.decode.declared.declared_rows import declared_rows
+from bucketline.streaming.decode.declared.declared_rows import declared_columns, declared_rows
 from bucketline.streaming.decode.declared.declared_table import DeclaredTable, declared_table
 from tests.support.servers.schema_registry import schema_registry
 
@@ -125,12 +127,19 @@ def test_records_without_a_row_declare_nothing() -> None:
         declared(RecordFormat.JSON, ({"id": 1}, {"a": 1}))
 
 
+CONNECTS_DECIMAL = {
+    "type": "bytes",
+    "connect.name": "org.apache.kafka.connect.data.Decimal",
+    "connect.parameters": {"scale": "2"},
+}
 AVRO_FIELDS = [
     {"name": "id", "type": "long"},
     {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}]},
     {"name": "paid", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
     {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
     {"name": "either", "type": ["string", "long"]},
+    {"name": "raw", "type": ["bytes", {"type": "fixed", "name": "F", "size": 2}]},
+    {"name": "money", "type": {**CONNECTS_DECIMAL, "logicalType": "decimal", "scale": 2, "precision": 64}},
 ]
 ROW = {"type": "record", "name": "Row", "fields": AVRO_FIELDS}
 EVENT = {
@@ -145,7 +154,8 @@ EVENT = {
 KEY = {"type": "record", "name": "Key", "fields": AVRO_FIELDS[:1]}
 HEARTBEAT = {"type": "record", "name": "Heartbeat", "fields": [{"name": "ts_ms", "type": "long"}]}
 AVRO_COLUMNS = (
-    "id BIGINT NOT NULL, day DATE, paid DECIMAL(9, 2) NOT NULL, tags ARRAY<STRING> NOT NULL, either STRING NOT NULL"
+    "id BIGINT NOT NULL, day DATE, paid DECIMAL(9, 2) NOT NULL, tags ARRAY<STRING> NOT NULL, either STRING NOT NULL, "
+    "raw BYTES NOT NULL, money DECIMAL(38, 2) NOT NULL"
 )
 
 
@@ -172,3 +182,10 @@ def test_the_registry_declares_the_table_of_records_in_avro(
         found = declared_table(rows, decode)
         schemas.forget()
     assert shown(found) == (AVRO_COLUMNS, primary_key)
+
+
+def test_a_record_without_fields_declares_no_type_and_stops_no_other_column() -> None:
+    empty = {"type": "record", "name": "Empty", "fields": []}
+    row = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}, {"name": "none", "type": empty}]}
+    found = declared_columns(source_of(parse_avro_schema(row)))
+    assert [(f.name, f.type, f.nullable) for f in found] == [("id", pa.int32(), False), ("none", pa.null(), True)]

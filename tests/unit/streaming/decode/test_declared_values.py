@@ -80,6 +80,33 @@ def test_small_and_negative_scales_are_written_without_an_exponent() -> None:
     assert values("STRING", {"scale": -3, "value": number(12)}, node=variable) == ["12000"]
 
 
+def test_a_scale_that_no_number_has_makes_its_record_bad_and_fills_no_memory() -> None:
+    variable = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
+    for scale in (2**31 - 1, -(2**31)):
+        for kind in ("STRING", "DECIMAL(9, 2)", "DOUBLE"):
+            only_bad(kind, {"scale": scale, "value": number(12)}, "cannot become", node=variable)
+    node = {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "99999999999"}}
+    only_bad("DECIMAL(9, 2)", number(12), "cannot become", node=node)
+
+
+def test_bytes_that_only_repeat_the_sign_change_no_decimal() -> None:
+    node = {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2"}}
+    padded = [base64.b64encode(value.to_bytes(20, "big", signed=True)).decode() for value in (123, -123, 10**38 - 1)]
+    assert [str(one) for one in values("DECIMAL(38, 2)", *padded, node=node)] == ["1.23", "-1.23", f"{'9' * 36}.99"]
+    for value in (2**127, -(2**127), -(2**127) - 1, 2**130):
+        only_bad("DECIMAL(38, 2)", base64.b64encode(value.to_bytes(20, "big", signed=True)).decode(), "", node=node)
+
+
+def test_a_decimal_becomes_the_nearest_double() -> None:
+    node = {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "5"}}
+    assert values("DOUBLE", number(123), number(-(10**30)), None, node=node) == [0.00123, -1e25, None]
+    only_bad("FLOAT", number(10**60), "cannot become FLOAT", node=node)
+
+
+def test_a_name_of_a_type_that_is_no_text_says_nothing() -> None:
+    assert values("INT", 7, node={"type": "int32", "name": ["no", "text"]}) == [7]
+
+
 PARTS = {"year": 2024, "month": 2, "day": 29}
 CLOCK = {"hour": 10, "minute": 11, "second": 12, "picoseconds": 345678912345}
 ENDLESS = {"year": None, "specialValue": "POSITIVE_INFINITY"}
