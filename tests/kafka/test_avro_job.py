@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 FIELDS = [{"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}]
 ORDER = {"type": "record", "name": "Order", "fields": FIELDS}
 NEWER = {"type": "record", "name": "Order", "fields": [*FIELDS, {"name": "note", "type": ["null", "string"]}]}
-READERS = ("spark", "native")
+READERS = ("spark", pytest.param("native", marks=pytest.mark.stores))
 
 
 def framed(registry: SchemaRegistry, schema: dict[str, object], value: object) -> bytes:

@@ -27,8 +27,8 @@ def plain(value: object) -> object:
 
 def as_python(value: object, node: Node) -> object:
     """A value out of Arrow in the form of fastavro."""
-    if value is None:
-        return None
+    if value is None or node.is_text:
+        return value
     if node.kind is AvroKind.UNION:
         children = [child for child in node.children if child.kind is not AvroKind.NULL]
         return as_python(value, children[0]) if children else None

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import fastavro
@@ -54,17 +54,59 @@ def _with_bytes(item):
     return item
 
 
-def drawn_value(random: Random, schema: object) -> object:
-    """A value of the schema, for `body_of`."""
+def odd_schema(random: Random) -> dict[str, object]:
+    """As `drawn_schema`, with what has no Arrow type of its own: records inside themselves, and unions of unlike types.
+    Types are named again, too.
+    """
+    schema = drawn_schema(random)
+    _make_odd(random, schema, [])
+    return schema
+
+
+def _make_odd(random, schema, known):
     if isinstance(schema, list):
-        return drawn_value(random, random.choice(schema))
+        for branch in schema:
+            _make_odd(random, branch, known)
+    if not isinstance(schema, dict):
+        return
+    if "name" in schema:
+        known.append(schema["name"])
+    for part in ("items", "values"):
+        _make_odd(random, schema.get(part), known)
+    for field in schema.get("fields", ()):
+        if random.random() < 0.3:
+            unlike = random.sample(["null", "string", "long", "bytes", "double", {"type": "map", "values": "float"}], 3)
+            field["type"] = random.choice((["null", random.choice(known)], unlike))
+        else:
+            _make_odd(random, field["type"], known)
+
+
+def _named(schema: object, known: dict[str, object]) -> dict[str, object]:
+    """The types that a schema defines, by name."""
+    parts = schema if isinstance(schema, list) else list(schema.values()) if isinstance(schema, dict) else []
+    if isinstance(schema, dict) and isinstance(schema.get("name"), str) and schema["type"] in ("record", "enum", "fixed"):
+        known[schema["name"]] = schema
+    for part in parts:
+        _named(part, known)
+    return known
+
+
+def drawn_value(random: Random, schema: object, known: Mapping[str, object] | None = None) -> object:
+    """A value of the schema, for `body_of`. `known` are the types that its names stand for."""
+    known = _named(schema, {}) if known is None else known
+    if isinstance(schema, list):
+        branch = random.choice(schema)
+        is_named = isinstance(branch, str) and branch in known
+        return None if is_named and random.random() < 0.7 else drawn_value(random, branch, known)
+    if isinstance(schema, str) and schema in known:
+        return drawn_value(random, known[schema], known)
     kind = schema["type"] if isinstance(schema, dict) else schema
     if kind == "record":
-        return {f["name"]: drawn_value(random, f["type"]) for f in schema["fields"]}
+        return {f["name"]: drawn_value(random, f["type"], known) for f in schema["fields"]}
     if kind == "array":
-        return [drawn_value(random, schema["items"]) for _ in range(_size(random))]
+        return [drawn_value(random, schema["items"], known) for _ in range(_size(random))]
     if kind == "map":
-        return {f"k{random.randrange(9)}": drawn_value(random, schema["values"]) for _ in range(_size(random))}
+        return {f"k{random.randrange(9)}": drawn_value(random, schema["values"], known) for _ in range(_size(random))}
     if kind == "enum":
         return random.choice(schema["symbols"])
     if kind == "fixed":
@@ -94,7 +136,8 @@ def body_of(schema: object, value: object) -> bytes:
 
 def bodies_of(random: Random, schema: object, count: int) -> list[bytes]:
     plain = fastavro.parse_schema(without_logical_types(schema))
-    return [body_of(plain, drawn_value(random, schema)) for _ in range(count)]
+    known = _named(schema, {})
+    return [body_of(plain, drawn_value(random, schema, known)) for _ in range(count)]
 
 
 def read_by_fastavro(schema: object, bodies: Sequence[bytes]) -> list[object]:
