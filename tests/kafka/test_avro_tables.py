@@ -1,4 +1,4 @@
-"""A topic of Debezium in Avro becomes several tables, while the registry goes away and comes back between two batches."""
+"""A topic of Debezium in Avro becomes several tables, though the registry goes away in mid-stream and comes back."""
 
 import logging
 import struct

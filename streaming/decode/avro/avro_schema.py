@@ -292,7 +292,7 @@ class _Building:
 
 
 def _properties(declared: Mapping[str, object]) -> dict[str, object]:
-    """What a type or a field says of its values beyond Avro's own words; fastavro's marks begin with two underscores."""
+    """What a type or a field says of its values beyond Avro's own words. Marks of fastavro begin with `__`."""
     return {
         (_LOGICAL if key == _UNJUDGED_LOGICAL else key): value
         for key, value in declared.items()

@@ -91,8 +91,8 @@ class ConfluentClient:
     def _answer(self, ask: Callable[[], Any], *, is_always_known: bool = True) -> Any:
         """The answer of the registry; None if it does not have the thing asked for. Raises RegistryError.
 
-        `is_always_known`: every registry knows requests of this kind, so whoever answers 404 without an error code is no
-        registry. A proxy does that while the registry behind it is away, and this must not make records bad.
+        `is_always_known`: every registry knows requests of this kind, so whoever answers 404 without an error code is
+        no registry. A proxy does that while the registry behind it is away, and this must not make records bad.
         """
         try:
             return ask()

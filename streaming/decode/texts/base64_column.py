@@ -71,8 +71,8 @@ def decode_base64(texts: pa.Array, *, padded: bool = True) -> pa.Array:
 
 
 def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
-    """Big-endian two's complement numbers as decimals of 38 digits. A number may begin with any number of bytes that only
-    repeat its sign, as a `fixed` of Avro has them.
+    """Big-endian two's complement numbers as decimals of 38 digits. A number may begin with bytes that only repeat its
+    sign, as a `fixed` of Avro has them.
 
     Shapes: n large_binary in, n decimal128(38, scale) out, nulls kept.
     Raises ValueError for a number of no bytes or of more than 38 digits, and for a scale Arrow does not know.

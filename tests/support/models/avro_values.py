@@ -84,7 +84,7 @@ def _make_odd(random, schema, known):
 def _named(schema: object, known: dict[str, object]) -> dict[str, object]:
     """The types that a schema defines, by name."""
     parts = schema if isinstance(schema, list) else list(schema.values()) if isinstance(schema, dict) else []
-    if isinstance(schema, dict) and isinstance(schema.get("name"), str) and schema["type"] in ("record", "enum", "fixed"):
+    if isinstance(schema, dict) and schema.get("type") in ("record", "enum", "fixed"):
         known[schema["name"]] = schema
     for part in parts:
         _named(part, known)

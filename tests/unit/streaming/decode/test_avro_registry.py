@@ -121,7 +121,7 @@ def test_a_404_that_is_not_the_registrys_is_no_records_fault(
     known = registry.add("orders", ORDER)
     registry.status, registry.body = 404, body
     schemas = read(registry, tmp_path)
-    with pytest.raises(RegistryDownError, match="answers 404: .*; check source.registry.url"):
+    with pytest.raises(RegistryDownError, match=r"answers 404: .*; check source\.registry\.url"):
         schemas.schema(known)
     assert "no schema with GUID" in str(schemas.schema(UUID(registry.guid(known))))
     registry.status, registry.body = 200, None
