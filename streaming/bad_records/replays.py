@@ -7,11 +7,15 @@ batch.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.wording import counted
+from bucketline.state.types.buffers import one_array
 from bucketline.streaming.bad_records.stored import StoredRecords
 from bucketline.streaming.decode.rejects import ReasonCode
 
@@ -94,14 +98,17 @@ class Replay:
 def up_to(rows: pa.Table, newest: Callable[[str, str | None], int | None]) -> pa.Table:
     """The records of batches that have been written. `newest` is the newest batch of a writer (`query_id`) in a table
     (`table_name`), None where none is known."""
-    parts = [rows.slice(0, 0)]
-    writers = rows.group_by(["query_id", "table_name"], use_threads=False).aggregate([]).to_pylist()
-    for writer in writers:
-        user, table = writer["query_id"], writer["table_name"]
-        batch = newest(user, table)
-        if batch is not None:
-            of_user = rows.filter(pc.equal(rows["query_id"], user))
-            name = of_user["table_name"]
-            of_table = of_user.filter(name.is_null() if table is None else pc.equal(name, table))
-            parts.append(of_table.filter(pc.less_equal(of_table["batch_id"], pa.scalar(batch, pa.int64()))))
-    return pa.concat_tables(parts)
+    if not rows.num_rows:
+        return rows
+    users, of_users = _encoded(rows["query_id"])
+    tables, of_tables = _encoded(rows["table_name"])
+    pairs, of_pairs = np.unique(of_users * len(tables) + of_tables, return_inverse=True)
+    found = [newest(users[pair // len(tables)], tables[pair % len(tables)]) for pair in pairs.tolist()]
+    limits = pa.array(found, pa.int64()).take(pa.array(of_pairs))
+    return rows.filter(pc.less_equal(rows["batch_id"], limits))
+
+
+def _encoded(texts: pa.ChunkedArray) -> tuple[list[Any], npt.NDArray[np.int64]]:
+    """The different texts of a column, and the position of each row's text among them; a null counts as a text."""
+    encoded = one_array(texts).dictionary_encode(null_encoding="encode")
+    return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int64)

@@ -1,6 +1,6 @@
 """Metrics of a stream's batches: adds the report of each batch to the metrics of the process."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from bucketline.conf.metrics_options import MetricsOptions
 from bucketline.state.determinism import SYSTEM_WORLD, World
@@ -70,6 +70,11 @@ BUCKETS_BY_RUNS = Metric("buckets", MetricKind.GAUGE, "buckets by their number o
 SKIPPED_RECORDS = Metric("skipped_records", MetricKind.COUNTER, "records that hold no row and are not bad, label kind")
 UNEXPECTED_ROWS = Metric("unexpected_rows", MetricKind.COUNTER, "rows that are not as expected, label expectation")
 PARKED = Metric("parked", MetricKind.GAUGE, "1 for each table that the job goes on without, until it is unparked")
+PARKED_UNTIL = Metric(
+    "parked_until_timestamp_seconds",
+    MetricKind.GAUGE,
+    "from when Kafka may remove records that a parked table has missed, seconds since the epoch",
+)
 LAST_BATCH = Metric(
     "last_batch_timestamp_seconds", MetricKind.GAUGE, "when the last batch ended, seconds since the epoch"
 )
@@ -120,6 +125,10 @@ def _add(report: BatchReport, labels: Mapping[str, str], now_ms: int, registry: 
     registry.set(LAST_BATCH, now_ms / 1000, labels)
 
 
-def measure_parked(tables: Collection[str], writer: str, registry: Registry = REGISTRY) -> None:
-    """Sets the metric of parked tables. Tables that are no longer in `tables` are removed from the metric."""
-    registry.replace(PARKED, {(("table", table),): 1.0 for table in tables}, {"writer": writer})
+def measure_parked(tables: Mapping[str, int | None], writer: str, registry: Registry = REGISTRY) -> None:
+    """Sets the metrics of parked tables, each with the time from which Kafka may remove what it has missed; below 0 if
+    Kafka never does, None if it is not known. Tables that are no longer in `tables` are removed from the metrics."""
+    labels = {"writer": writer}
+    until = {table: at / 1000 for table, at in tables.items() if at is not None and at >= 0}
+    registry.replace(PARKED, {(("table", table),): 1.0 for table in tables}, labels)
+    registry.replace(PARKED_UNTIL, {(("table", table),): seconds for table, seconds in until.items()}, labels)

@@ -148,6 +148,11 @@ def kafka_offsets(offsets: str | None) -> dict[tuple[str, str], int]:
     }
 
 
+def numbered_offsets(offsets: str | None) -> dict[tuple[str, int], int]:
+    """As `kafka_offsets`, with partitions as numbers."""
+    return {(topic, int(partition)): offset for (topic, partition), offset in kafka_offsets(offsets).items()}
+
+
 def new_partitions(batch: BatchIdentity) -> frozenset[tuple[str, str]]:
     """The topics and partitions that this batch reads and the batch before it did not."""
     return frozenset(kafka_offsets(batch.end_offsets).keys() - kafka_offsets(batch.start_offsets).keys())

@@ -19,7 +19,7 @@ from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.write.write_plan import WritePlan
 from bucketline.streaming.batch.history import other_queries
-from bucketline.streaming.batch.identity import BatchIdentity, first_offsets, kafka_offsets, read_note, write_note
+from bucketline.streaming.batch.identity import BatchIdentity, first_offsets, numbered_offsets, read_note, write_note
 from bucketline.streaming.batch.recover import END_OFFSETS, of_other_cluster
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
@@ -109,17 +109,13 @@ def _feed_columns(rows: Frame | KafkaRanges, *, is_asked: bool) -> tuple[str, st
 
 
 def _partitions(identity: BatchIdentity, *, is_asked: bool) -> tuple[TopicPartition, ...]:
-    partitions = tuple(sorted(_numbered(kafka_offsets(identity.end_offsets))))
+    partitions = tuple(sorted(numbered_offsets(identity.end_offsets)))
     if not partitions and is_asked and identity.end_offsets not in (None, "[{}]"):
         raise OptionError(
             f"'{KEY_ORDER.key}' needs a Kafka source, and this query reads none; remove the option",
             key=KEY_ORDER.key,
         )
     return partitions
-
-
-def _numbered(offsets: Mapping[tuple[str, str], int]) -> dict[TopicPartition, int]:
-    return {(topic, int(partition)): offset for (topic, partition), offset in offsets.items()}
 
 
 def check_truncates(identity: BatchIdentity, decode: Decoder | None) -> None:
@@ -205,17 +201,17 @@ def check_begun_partitions(
     """
     plan = target.at.plan
     policy = policy_of(plan, decode)
-    starts, ends = (_numbered(kafka_offsets(o)) for o in (identity.start_offsets, identity.end_offsets))
+    starts, ends = (numbered_offsets(o) for o in (identity.start_offsets, identity.end_offsets))
     # Files of the checkpoint and other queries are read only if a batch begins one partition and also reads another.
     if policy is None or not may_begin(starts, ends):
         return target
     was_refused = read_note(spark, identity, _REFUSED) == identity.digest
     if not (was_refused or is_full(starts, ends, most_records)) or not merging_of(plan.schema).order_matters():
         return target
-    first = _numbered(kafka_offsets(first_offsets(spark, identity)))
+    first = numbered_offsets(first_offsets(spark, identity))
     began = first or {p: at for p, at in starts.items() if at > 0}
     others = [
-        _numbered(kafka_offsets(s.properties.get(END_OFFSETS)))
+        numbered_offsets(s.properties.get(END_OFFSETS))
         for s in other_queries(target)
         if not of_other_cluster(identity, s)
     ]

@@ -7,8 +7,8 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 
 import click
@@ -29,7 +29,8 @@ from bucketline.streaming.cli.rows import Format, print_table
 from bucketline.streaming.cli.stream_lines import batches_of
 from bucketline.streaming.job.job_table import has_table, open_existing
 from bucketline.streaming.job.kafka.table_offsets import WriterOffsets, newest_offsets
-from bucketline.streaming.job.many.lag import KafkaNow, ask_kafka
+from bucketline.streaming.job.many.kept_records import day_and_minute, removed_from_ms
+from bucketline.streaming.job.many.lag import KafkaLag, KafkaNow, ask_kafka
 from bucketline.streaming.many.birth import birth_of
 from bucketline.streaming.many.entries import route_of
 from bucketline.streaming.many.ledger import Entry, FeedOffsets, Ledger, offsets_in
@@ -82,16 +83,17 @@ def show_job(conf_file: str, form: Format, *, watch: bool) -> None:
     settings = read_settings_file(conf_file)
     program.keep_secret({key: setting.text for key, setting in settings.items()})
     job = resolve_jobs(settings)
-    while True:
-        rows, unknown = job_status(job)
-        if watch and form is Format.TABLE:
-            click.clear()
-        print_table(rows, form)
-        for line in unknown:
-            click.echo(f"note: {line}", err=True)
-        if not watch:
-            return
-        time.sleep(_EVERY_S)
+    with closing(KafkaLag()) as ask:
+        while True:
+            rows, unknown = job_status(job, ask=ask)
+            if watch and form is Format.TABLE:
+                click.clear()
+            print_table(rows, form)
+            for line in unknown:
+                click.echo(f"note: {line}", err=True)
+            if not watch:
+                return
+            time.sleep(_EVERY_S)
 
 
 def job_status(
@@ -196,13 +198,13 @@ def _kept_until(table: _Table, kafka: KafkaNow) -> str:
     """How long Kafka keeps the records that the table has missed."""
     if kafka.behind(table.reached) == 0:
         return "it has missed no record yet"
-    removed_ms = kafka.removed_from_ms(table.reached)
+    own_ms = None if table.entry is None else removed_from_ms(table.entry, kafka.retention_ms)
+    removed_ms = kafka.removed_from_ms(table.reached) if own_ms is None else own_ms
     if removed_ms is None:
         return "it is not known how long Kafka keeps what it has missed"
     if removed_ms < 0:
         return "Kafka keeps what it has missed"
-    when = datetime.fromtimestamp(removed_ms / 1000, UTC)
-    return f"Kafka removes the first record that it has missed from {when:%Y-%m-%d %H:%M} UTC on"
+    return f"Kafka removes the first record that it has missed from {day_and_minute(removed_ms)} on"
 
 
 def _of_table(handle: TableHandle, query: str | None) -> dict[str, object]:

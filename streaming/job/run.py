@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark import __version__ as pyspark_version
@@ -17,7 +17,6 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job import CHECKPOINT, SOURCE_FORMAT, JobConfig
 from bucketline.conf.metrics_options import metrics_options
 from bucketline.conf.resolve import show_settings
-from bucketline.conf.secrets import mask_text
 from bucketline.conf.sources.source_options import (
     KAFKA,
     SourceOptions,
@@ -28,21 +27,17 @@ from bucketline.conf.sources.source_options import (
     source_options,
     start_at,
 )
-from bucketline.conf.wording import counted
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.identity import has_ledger
 from bucketline.streaming.batch.inputs.topic_watch import TopicWatch
-from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.step_for_table import decode_step, step_for
-from bucketline.streaming.job.await_end import await_end, queries
 from bucketline.streaming.job.background import background_work
 from bucketline.streaming.job.bad_place import ready_place
 from bucketline.streaming.job.check import check_job, sink_options_of
 from bucketline.streaming.job.choose_reader import JobSink, choose_file_reader, choose_reader, splits
 from bucketline.streaming.job.create_declared import create_declared, is_declared_later
 from bucketline.streaming.job.ending import Ending, process_ending, signals_to
-from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.job_table import open_or_create
 from bucketline.streaming.job.kafka.ask_topic_ids import AskTopicIds
 from bucketline.streaming.job.kafka.kafka_admin import ClusterNow, JvmAdmin, jvm_admin
@@ -60,12 +55,12 @@ from bucketline.streaming.job.kafka.kafka_failure import kafka_failures
 from bucketline.streaming.job.kafka.partition_lag import PartitionLag
 from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 from bucketline.streaming.job.open_session import open_session
+from bucketline.streaming.job.run_query import Around, QuerySink, run_query, servers_of
 from bucketline.streaming.job.session import settings_to_start_with, starts_java
 from bucketline.streaming.job.source import choose_rows, read_stream
 from bucketline.streaming.job.start.needs import require_kafka_jar, require_packages, shown_as_up
 from bucketline.streaming.job.start.reach_kafka import reach_kafka
 from bucketline.streaming.job.start.silence import Silence, broken_silence
-from bucketline.streaming.job.start_report import StartReport
 from bucketline.streaming.tasks.kafka.kafka_errors import topic_missing
 
 SESSION_ZONE = "spark.sql.session.timeZone"
@@ -98,17 +93,6 @@ def run_job(
         with explained(), shown_as_up(metrics, name, config.table) as labels:
             around = Around(name, asked, silence, log, PartitionLag(labels, metrics))
             _run_until(around, config, spark, reset_identity=reset_identity, allow_reprocess=allow_reprocess)
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """The surroundings of a job's run: its name, the object that asks it to end, and the reports of its progress."""
-
-    name: str
-    ending: Ending
-    silence: Silence
-    log: SparkLog
-    lag: PartitionLag
 
 
 @contextmanager
@@ -183,31 +167,21 @@ def _run_until(
             most_records=most_records(source.options) if kafka else None,
             bad_records=ready_place(config, source.options),
         )
-        gate = BatchGate(sink)
-        with kafka_failures(source.options if kafka else None), explained():
-            tells_partitions = kafka and config.key_order is not None
+        tells_partitions = kafka and config.key_order is not None
+
+        def rows() -> Any:
             stream = read_stream(session, config.source, source, schema.fields, step, tells_partitions=tells_partitions)
-            if step is None:
-                stream = choose_rows(
-                    stream, config.columns, config.source.format, (*schema.primary_keys, *schema.partition_keys)
-                )
-            writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", config.checkpoint)
-            _LOG.info("starting the query: reading from %s", source_name(config.source.format, source.options))
-            partitions = admin.partitions if kafka else dict
-            running = queries(writer, config.trigger, session, config.checkpoint, partitions)
-            query = next(running)
+            if step is not None:
+                return stream
+            keys = (*schema.primary_keys, *schema.partition_keys)
+            return choose_rows(stream, config.columns, config.source.format, keys)
+
+        query_sink = QuerySink(
+            sink, lambda query: sink.finish(session, query, lambda: ending.asked_by is not None), sink.stop
+        )
         try:
-            with kafka_failures(source.options if kafka else None):
-                starting = StartReport(kafka=servers_of(source.options) if kafka else None)
-                await_end(query, gate, ending, silence, starting, around.lag)
-                for query in () if gate.is_closed else running:
-                    await_end(query, gate, ending, silence, starting, around.lag)
-            if config.trigger.interval_ms is None and not gate.is_closed:
-                starting.end(gate)
-                silence.doing("compacting what is due")
-                _finish(sink, session, str(query.id), ending)
+            run_query(around, session, config, source.options, admin.partitions, read=rows, sink=query_sink)
         finally:
-            sink.stop(str(query.id))
             if step is not None and step.registry is not None:
                 step.registry.forget()
 
@@ -253,26 +227,6 @@ def watch_topics(ask: AskTopicIds, options: Mapping[str, str], cluster: ClusterN
         )
         return None
     return TopicWatch(ask, fails_on_data_loss(options))
-
-
-def _finish(sink: TableSink, session: Any, query_id: str, ending: Ending) -> None:
-    """Does the compactions that are still due after a query has ended, and logs rows that readers still do not see."""
-    hidden = sink.finish(session, query_id, lambda: ending.asked_by is not None)
-    if hidden:
-        _LOG.warning("the job ends with %s that cannot be read yet; they are in the table", counted(hidden, "row"))
-
-
-def servers_of(options: Mapping[str, str]) -> str:
-    """The servers of a Kafka source, for messages."""
-    return mask_text(kafka_source(options).servers or "")
-
-
-def source_name(name: str, options: Mapping[str, str]) -> str:
-    """The source's name for messages; for Kafka its servers and topics."""
-    if name != KAFKA:
-        return name
-    source = kafka_source(options)
-    return f"Kafka at {servers_of(options)}, {'no topic' if source.topics_text is None else source.topics_text}"
 
 
 def _reset(

@@ -34,7 +34,7 @@ from bucketline.streaming.tasks.kafka.kafka_feeds import KafkaFeeds
 from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.many.read_tables import ReadTables
 from bucketline.streaming.tasks.many.spark_tables import Ahead, TableResults, TablesEngine
-from bucketline.streaming.tasks.many.table_notes import NO_TABLE, TaskNotes
+from bucketline.streaming.tasks.many.table_notes import NO_TABLE, TableNote, TaskNotes
 from bucketline.streaming.tasks.many.write_tables import WriteTables, packed_task
 from bucketline.streaming.tasks.read_task import Records
 from bucketline.streaming.tasks.write_task import owning
@@ -72,6 +72,7 @@ class Attempt:
         self._aside, self._only = aside, only
         self._turns: dict[int, Turn] = {}
         self.failed: dict[str, BucketlineError] = {}
+        self._notes_of_failed: dict[str, TableNote] = {}
         self._taken_back: dict[str, BadRecords] = {}
         self._started = self._planned = self._ran = time.monotonic()
 
@@ -97,8 +98,8 @@ class Attempt:
             birth = turn.known.birth
             changed[turn.name] = after_batch(turn.entry, birth, batch.batch_id, turn.note, now_ms, wrote=turn.wrote)
         for name, error in self.failed.items():
-            user = self._state.tables.user
-            changed[name] = parked_entry(self._entries.get(name), batch, self._span, user, error.message, now_ms)
+            user, note = self._state.tables.user, self._notes_of_failed.get(name)
+            changed[name] = parked_entry(self._entries.get(name), batch, self._span, user, error.message, now_ms, note)
             self._state.tables.forget(name)
         return changed
 
@@ -186,7 +187,7 @@ class Attempt:
                     raise opened
                 tables.add(opened)
             except BucketlineError as e:
-                self._fail(name, e)
+                self._fail(name, e, notes.new[name].note)
         return bool(names)
 
     def _take_notes(self, notes: TaskNotes) -> None:
@@ -334,13 +335,13 @@ class Attempt:
             raise error
         self._turns.pop(turn.known.number, None)
         self._taken_back[turn.name] = turn.known.config.bad_records
-        self._fail(turn.name, error)
+        self._fail(turn.name, error, turn.note)
 
-    def _fail(self, name: str, error: BucketlineError) -> None:
+    def _fail(self, name: str, error: BucketlineError, note: TableNote) -> None:
         if self._job.on_failure is OnTableFailure.STOP and self._only is None:
             raise error if name in error.message else error.reworded(f"{name}: {error.message}")
         _LOG.error("%s is parked from batch %d on: %s", name, self._identity.batch_id, error.message)
-        self.failed[name] = error
+        self.failed[name], self._notes_of_failed[name] = error, note
 
 
 def _is_of_table(error: Exception) -> bool:

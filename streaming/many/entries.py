@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bucketline.conf.routes.routed_job import Left, Resolved
-from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
+from bucketline.streaming.batch.identity import BatchIdentity, numbered_offsets
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.many.ledger import BEFORE_ALL, Entry, FeedOffsets, Ledger, Parked, offsets_text
 from bucketline.streaming.tasks.many.split import Feed, Origin, Resolver
@@ -20,11 +20,7 @@ class BatchSpan:
 
 
 def span_of(identity: BatchIdentity) -> BatchSpan:
-    return BatchSpan(_numbered(identity.start_offsets), _numbered(identity.end_offsets))
-
-
-def _numbered(offsets: str | None) -> dict[Feed, int]:
-    return {(topic, int(partition)): offset for (topic, partition), offset in kafka_offsets(offsets).items()}
+    return BatchSpan(numbered_offsets(identity.start_offsets), numbered_offsets(identity.end_offsets))
 
 
 def identity_for(
@@ -145,12 +141,29 @@ def after_batch(entry: Entry | None, birth: str, batch: int, note: TableNote, no
     return replace(entry, last_batch=batch, commits=entry.commits + 1, marked_ms=now_ms) if wrote else entry
 
 
-def parked_entry(entry: Entry | None, batch: BatchIdentity, span: BatchSpan, user: str, why: str, now_ms: int) -> Entry:
-    """The ledger entry of a table that has failed in a batch: it has all records before that batch."""
+def parked_entry(
+    entry: Entry | None,
+    batch: BatchIdentity,
+    span: BatchSpan,
+    user: str,
+    why: str,
+    now_ms: int,
+    note: TableNote | None = None,
+) -> Entry:
+    """The ledger entry of a table that has failed in a batch: it has all records before that batch. `note` is the note
+    on its records in the batch, if they were read."""
     entry = Entry("") if entry is None else entry
+    note = TableNote() if note is None else note
     parked = Parked(batch.batch_id, user, batch.digest, span.start, span.end, why, now_ms)
-    cutoff = span.start if entry.cutoff is None else entry.cutoff
-    return replace(entry, parked=parked, cutoff=cutoff, catching_up=False)
+    return replace(
+        entry,
+        parked=parked,
+        cutoff=span.start if entry.cutoff is None else entry.cutoff,
+        catching_up=False,
+        fed=entry.fed | note.spans.keys(),
+        origins=entry.origins | note.origins,
+        lacks_since_ms=entry.lacks_since_ms if note.first_ms is None else note.first_ms,
+    )
 
 
 def unparked(entry: Entry) -> Entry:
@@ -173,7 +186,8 @@ def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[Bat
 
 def caught_up(entry: Entry, end: FeedOffsets, *, is_all: bool) -> Entry:
     """The ledger entry of a table that has caught up to `end`; `is_all` if it lacks no records."""
-    return replace(entry, catching_up=not is_all, cutoff=None if is_all else end)
+    lacks_since_ms = None if is_all else entry.lacks_since_ms
+    return replace(entry, catching_up=not is_all, cutoff=None if is_all else end, lacks_since_ms=lacks_since_ms)
 
 
 def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> Entry:

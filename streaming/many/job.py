@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.conf.job import BadRecords
+from bucketline.conf.metrics_options import MetricsOptions
 from bucketline.conf.routes.route_options import OnTableFailure, Unmatched
 from bucketline.streaming.bad_records.place import BadRecordsPlace
 from bucketline.streaming.batch.progress import BatchReport
@@ -24,6 +25,7 @@ class ManyJob:
     `nameless` decodes records that belong to no table; `bad_records` are the settings for bad records among them.
     `places` returns the place that such settings name; None if they name no place. `one` has the settings that a job of
     one table has too. A table that was parked catches up by at most `most_missed` records with each batch.
+    `metrics` says where metrics are shown, unless a table says otherwise.
     """
 
     routes: Resolver
@@ -37,6 +39,7 @@ class ManyJob:
     settings: str
     one: Job = field(default_factory=Job)
     most_missed: int = 5_000_000
+    metrics: MetricsOptions = field(default_factory=MetricsOptions)
 
 
 @dataclass(slots=True)

@@ -44,7 +44,8 @@ class Entry:
     batch that brought it rows, `commits` how many did. `fed` are the partitions that have brought it records, `origins`
     the source's tables and topics. All records before `cutoff` are in the table; None stands for the end of the
     ledger's batch, as for each table that takes part. A table that is `catching_up` was parked, and reads the records
-    that it has missed. `marked_ms` is when its newest batch was tagged.
+    that it has missed. `lacks_since_ms` is when the first record that it has missed was written; None if not known.
+    `marked_ms` is when its newest batch was tagged.
     """
 
     birth: str
@@ -55,6 +56,7 @@ class Entry:
     cutoff: FeedOffsets | None = None
     parked: Parked | None = None
     catching_up: bool = False
+    lacks_since_ms: int | None = None
     marked_ms: int = 0
 
     @property
@@ -150,6 +152,8 @@ def _said(entry: Entry) -> dict[str, Any]:
         said["cutoff"] = _topics(entry.cutoff)
     if entry.catching_up:
         said["catching-up"] = True
+    if entry.lacks_since_ms is not None:
+        said["lacks-since-ms"] = entry.lacks_since_ms
     if entry.parked is not None:
         p = entry.parked
         said["parked"] = {
@@ -186,5 +190,6 @@ def _entry(said: Mapping[str, Any]) -> Entry:
             parked["since-ms"],
         ),
         catching_up=said.get("catching-up", False),
+        lacks_since_ms=said.get("lacks-since-ms"),
         marked_ms=int(said["marked-ms"]),
     )

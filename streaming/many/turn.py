@@ -12,7 +12,7 @@ from bucketline.streaming.batch import recover
 from bucketline.streaming.batch.back_pressure import Relief, relieve
 from bucketline.streaming.batch.commit import commit_batch
 from bucketline.streaming.batch.conform import at_time, grow_table, of_one_source_table, refuse_need, refuse_unexpected
-from bucketline.streaming.batch.identity import BatchIdentity, kafka_offsets
+from bucketline.streaming.batch.identity import BatchIdentity, numbered_offsets
 from bucketline.streaming.batch.key_order import (
     check_begun_partitions,
     check_truncates,
@@ -106,8 +106,7 @@ def _is_before(own: Sequence[Snapshot], batch: BatchIdentity) -> bool:
 
 
 def _fed(own: Sequence[Snapshot]) -> frozenset[Feed]:
-    places = (kafka_offsets(s.properties.get(recover.END_OFFSETS)) for s in own)
-    return frozenset((topic, int(partition)) for of in places for topic, partition in of)
+    return frozenset(feed for s in own for feed in numbered_offsets(s.properties.get(recover.END_OFFSETS)))
 
 
 def plan_turn(turn: Turn) -> None:

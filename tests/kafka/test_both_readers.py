@@ -266,12 +266,12 @@ def test_topics_go_to_tables_of_their_own_and_others_are_bad_records(
 
 
 def test_a_new_checkpoint_parks_the_tables_whose_records_kafka_has_removed(
-    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("kept", "gone"):
         kafka_broker.create_topic(f"lacks-{name}", settings={"retention.ms": "3600000"})
         kafka_broker.produce(f"lacks-{name}", [record(n) for n in range(3)])
-    job = by_topics(kafka_broker, tmp_path, "spark", "lacks-(.*)", "lacks-.*")
+    job = by_topics(kafka_broker, tmp_path, "spark", "lacks-(.*)", "lacks-.*", "on-table-failure: park\n")
     run_routed(job, spark)
     for name in ("kept", "gone"):
         kafka_broker.produce(f"lacks-{name}", [record(n) for n in range(10, 13)])
@@ -281,5 +281,11 @@ def test_a_new_checkpoint_parks_the_tables_whose_records_kafka_has_removed(
     assert (found["kept"]["state"], found["kept"]["rows"]) == ("ok", 6)
     assert found["gone"]["rows"] == 3 and found["gone"]["state"].startswith("parked")
     assert "from offset 3 up to 5" in found["gone"]["why"]
-    now = ask_kafka(job.common.source.options, {("lacks-kept", 0): 3})
+    now = ask_kafka(job.common.source.options, {("lacks-kept", 0): 3, ("lacks-none", 0): 1})
+    assert now.why is not None and "topic 'lacks-none' is not known" in now.why
     assert now.removed_from_ms({("lacks-kept", 0): 3}) == 1_700_000_000_010 + 3_600_000
+    kafka_broker.produce("lacks-kept", [KafkaRecord(b"no record", b"0", 0, 1_700_000_000_000)])
+    caplog.set_level("INFO", "bucketline.many")
+    run_routed(job, spark)
+    said = caplog.messages[-1]
+    assert said.endswith("2 tables parked (kept, Kafka keeps what it has missed until 2023-11-14 23:13 UTC; gone)")

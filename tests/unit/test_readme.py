@@ -29,6 +29,7 @@ from bucketline.streaming.batch.batch_metrics import (
     GAUGES,
     LAST_BATCH,
     PARKED,
+    PARKED_UNTIL,
     SKIPPED_RECORDS,
     UNEXPECTED_ROWS,
 )
@@ -150,6 +151,7 @@ def test_every_metric_is_listed() -> None:
         BUCKETS_BY_RUNS,
         LAST_BATCH,
         PARKED,
+        PARKED_UNTIL,
         SKIPPED_RECORDS,
         UNEXPECTED_ROWS,
         ITEMS,

@@ -26,6 +26,7 @@ NO_IDS = "the brokers give topics no ids"
 _MANY = 20
 """Up to this number, topics are described one by one."""
 
+_RETENTION = "retention.ms"
 _LISTED = re.compile(r"\(name=([\w.-]+), topicId=([\w-]{22}),")
 _LATE, _STOPPED = "java.util.concurrent.TimeoutException", "java.lang.InterruptedException"
 _NO_TOPIC = "UnknownTopicOrPartitionException"
@@ -153,6 +154,26 @@ class JvmAdmin:
             offsets.setdefault(topic, {})[partition] = int(found.get(name).offset())
         return offsets
 
+    def retention_ms(self, topics: Collection[str]) -> dict[str, int]:
+        """How long each topic keeps records, in milliseconds; below 0 for ever. Topics that the brokers do not tell of
+        are not in it.
+
+        Raises Py4JError if the query of this thread is stopped meanwhile.
+        """
+        kinds = self._jvm.org.apache.kafka.common.config
+        try:
+            asked = {topic: kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, topic) for topic in topics}
+            answers = self._admin().describeConfigs(self._list_of(asked.values())).values()
+            return {topic: self._kept_ms(answers.get(asked[topic])) for topic in topics}
+        except (Py4JError, TypeError) as e:
+            if _STOPPED in str(e):
+                raise
+            _LOG.debug("it is not known how long topics keep records: %s", _reason(e))
+            return {}
+
+    def _kept_ms(self, future: Any) -> int:
+        return int(future.get(TOPICS_TIMEOUT_MS, self._milliseconds).get(_RETENTION).value())
+
     def describe(self, topics: Collection[str]) -> Described:
         """The current ids of topics, with one request; waits at most a few seconds for the answer.
 
@@ -193,11 +214,11 @@ class JvmAdmin:
                 raise
             return None, _reason(e)
 
-    def _list_of(self, texts: Collection[str]) -> Any:
-        names = self._jvm.java.util.ArrayList()
-        for text in texts:
-            names.add(text)
-        return names
+    def _list_of(self, values: Collection[Any]) -> Any:
+        listed = self._jvm.java.util.ArrayList()
+        for value in values:
+            listed.add(value)
+        return listed
 
     def _admin(self) -> Any:
         if self._client is None:

@@ -3,8 +3,7 @@
 import importlib
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from bucketline.conf.errors import BucketlineError
@@ -13,7 +12,8 @@ from bucketline.streaming.many.ledger import FeedOffsets
 from bucketline.streaming.tasks.many.split import Feed
 
 _ANSWER_S = 5.0
-"""The most seconds that the brokers may take for all offsets together, and then for the settings of the topics."""
+_RETENTION_S = 60.0
+"""How long the answer to how long topics keep records is used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,54 +66,101 @@ class KafkaNow:
 
 
 def ask_kafka(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
-    """Asks Kafka for the ends of partitions, and for the time of the first record after each of the given offsets.
-    Raises no error, so that a status still shows everything else.
-    """
-    if not reached:
-        return KafkaNow({})
+    """The answers of Kafka with clients for this once. Raises no error."""
+    lag = KafkaLag()
     try:
-        client = importlib.import_module("confluent_kafka")
-    except ImportError:
-        return KafkaNow({}, "the lag is not known: pip install 'bucketline[kafka]'")
-    try:
-        translated = kafka_client(options)
-    except BucketlineError as e:
-        return KafkaNow({}, f"the lag is not known: {e.message}")
-    if translated.obstacles:
-        return KafkaNow({}, f"the lag is not known: {translated.obstacles[0]}")
-    settings = {**translated.settings, "group.id": "bucketline-status", "enable.auto.commit": False}
-    consumer = client.Consumer({**settings, "enable.partition.eof": True, "log_level": 0})
-    try:
-        found = _asked(client, consumer, reached)
-        return replace(found, retention_ms=_retention(client, translated.settings, {topic for topic, _ in reached}))
-    except client.KafkaException as e:
-        said = e.args[0].str() if e.args and hasattr(e.args[0], "str") else str(e)
-        return KafkaNow({}, f"the lag is not known: {said}")
+        return lag(options, reached)
     finally:
-        consumer.close()
+        lag.close()
 
 
-def _retention(client: Any, settings: Mapping[str, str], topics: Collection[str]) -> dict[str, int]:
-    """How long each topic keeps records, in milliseconds; without topics that no broker has answered for."""
-    admin = importlib.import_module("confluent_kafka.admin")
-    kept: dict[str, int] = {}
-    with suppress(client.KafkaException):
-        asking = admin.AdminClient({**settings, "log_level": 0})
+class KafkaLag:
+    """Asks Kafka for the ends of partitions, and for the time of the first record after each of the given offsets. Its
+    clients are kept until `close`. Raises no error, so that a status still shows everything else.
+
+    `answer_s` is the most seconds that the brokers may take for all offsets together, and then for the settings of the
+    topics.
+    """
+
+    def __init__(self, answer_s: float = _ANSWER_S) -> None:
+        self._answer_s = answer_s
+        self._consumer: Any = None
+        self._admin: Any = None
+        self._kept_ms: dict[str, int] = {}
+        self._kept_at: float | None = None
+
+    def __call__(self, options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
+        if not reached:
+            return KafkaNow({}, "the lag is not known: no batch of the job is in its tables yet")
+        try:
+            client = importlib.import_module("confluent_kafka")
+        except ImportError:
+            return KafkaNow({}, "the lag is not known: pip install 'bucketline[kafka]'")
+        try:
+            translated = kafka_client(options)
+        except BucketlineError as e:
+            return KafkaNow({}, f"the lag is not known: {e.message}")
+        if translated.obstacles:
+            return KafkaNow({}, f"the lag is not known: {translated.obstacles[0]}")
+        try:
+            self._open(client, translated.settings)
+            found, why = _asked(client, self._consumer, reached, self._answer_s)
+        except client.KafkaException as e:
+            self.close()
+            return KafkaNow({}, f"the lag is not known: {_said(e)}")
+        return KafkaNow(found, why, self._retention(client, {topic for topic, _ in found}))
+
+    def close(self) -> None:
+        """Closes the clients. The next call opens others."""
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = self._admin = None
+
+    def _open(self, client: Any, settings: Mapping[str, str]) -> None:
+        if self._consumer is not None:
+            return
+        own = {"group.id": "bucketline-status", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        self._consumer = client.Consumer({**settings, **own, "enable.partition.eof": True, "log_level": 0})
+        admin = importlib.import_module("confluent_kafka.admin")
+        self._admin = admin.AdminClient({**settings, "log_level": 0})
+
+    def _retention(self, client: Any, topics: Collection[str]) -> dict[str, int]:
+        """How long each topic keeps records, in milliseconds; without topics that no broker has answered for."""
+        is_new = self._kept_at is not None and time.monotonic() - self._kept_at < _RETENTION_S
+        if is_new and self._kept_ms.keys() >= set(topics):
+            return self._kept_ms
+        admin, kept = importlib.import_module("confluent_kafka.admin"), dict[str, int]()
         asked = [admin.ConfigResource(admin.ConfigResource.Type.TOPIC, topic) for topic in sorted(topics)]
-        for resource, answer in asking.describe_configs(asked, request_timeout=_ANSWER_S).items():
+        try:
+            answers = self._admin.describe_configs(asked, request_timeout=self._answer_s) if asked else {}
+        except client.KafkaException:
+            return {}
+        for resource, answer in answers.items():
             try:
-                kept[resource.name] = int(answer.result(_ANSWER_S)["retention.ms"].value)
+                kept[resource.name] = int(answer.result(self._answer_s)["retention.ms"].value)
             except (client.KafkaException, KeyError, TypeError, ValueError, TimeoutError):
                 continue
-    return kept
+        self._kept_ms, self._kept_at = kept, time.monotonic()
+        return kept
 
 
-def _asked(client: Any, consumer: Any, reached: FeedOffsets) -> KafkaNow:
-    deadline = time.monotonic() + _ANSWER_S
+def _asked(
+    client: Any, consumer: Any, reached: FeedOffsets, answer_s: float
+) -> tuple[dict[Feed, UnreadRecords], str | None]:
+    """The partitions that Kafka has answered for, and why something is not known. Raises KafkaException."""
+    deadline = time.monotonic() + answer_s
     found: dict[Feed, UnreadRecords] = {}
+    why: str | None = None
+    missing = (client.KafkaError.UNKNOWN_TOPIC_OR_PART, client.KafkaError._UNKNOWN_TOPIC)
     for feed in sorted(reached):
         left = max(0.1, deadline - time.monotonic())
-        _, end = consumer.get_watermark_offsets(client.TopicPartition(*feed), timeout=left)
+        try:
+            _, end = consumer.get_watermark_offsets(client.TopicPartition(*feed), timeout=left)
+        except client.KafkaException as e:
+            if e.args[0].code() not in (*missing, client.KafkaError._UNKNOWN_PARTITION):
+                raise
+            why = f"the lag of tables with records of topic {feed[0]!r} is not known: {_said(e)}"
+            continue
         found[feed] = UnreadRecords(end)
     behind = {feed: reached[feed] for feed in found if found[feed].end > reached[feed]}
     if behind:
@@ -126,4 +173,16 @@ def _asked(client: Any, consumer: Any, reached: FeedOffsets) -> KafkaNow:
                 kind, at_ms = message.timestamp()
                 if message.error() is None and kind != client.TIMESTAMP_NOT_AVAILABLE:
                     found[feed] = UnreadRecords(found[feed].end, at_ms)
-    return KafkaNow(found)
+    consumer.unassign()
+    if behind:
+        topic, number = min(behind)
+        why = (
+            f"it is not known how old the records are that wait in topic {topic!r} partition {number}: Kafka has not "
+            f"handed them out within {answer_s:g} s"
+        )
+    return found, why
+
+
+def _said(error: Any) -> str:
+    """The text of a KafkaException."""
+    return str(error.args[0].str()) if error.args and hasattr(error.args[0], "str") else str(error)

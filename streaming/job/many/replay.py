@@ -64,22 +64,21 @@ def replay_routed(
         registry = None if common.registry is None else RegistrySchemas(common.registry, SystemIds().new_uuid())
         opener_of = partial(JobTableOpener, zone=session.conf.get(SESSION_ZONE), registry=registry, has_headers=True)
 
-        warned: set[str] = set()
+        many, tables, warned = replay_job(job, registry), Tables(opener_of(job), user), set[str]()
 
         def write(rows: pa.Table, number: int) -> None:
-            made = partial(replay_state, opener_of=opener_of, files=files.of_batch(number))
-            state = made(job, user)
+            own = files.of_batch(number)
 
             def pinned(text: str, writer: str) -> tuple[ManyJob, ManyState]:
                 begun = with_pinned(job, text)
-                return replay_job(begun, registry), made(begun, writer)
+                return replay_job(begun, registry), ManyState(own, Tables(opener_of(begun), writer))
 
-            sink = ManySink(replay_job(job, registry), lambda _: state, pinned)
+            sink = ManySink(many, lambda _: ManyState(own, tables), pinned)
             try:
                 sink.write(records_frame(session, rows), replayed_identity(user, number))
             finally:
                 sink.stop()
-            for known in state.tables.all():
+            for known in tables.all():
                 if known.name not in warned:
                     warn_of_order(known.target.at.table)
                     warned.add(known.name)
@@ -130,13 +129,6 @@ def as_replayed(routed: RoutedJob) -> RoutedJob:
 def replay_job(job: RoutedJob, registry: RegistrySchemas | None = None) -> ManyJob:
     """The settings of a replay's batches. Its ledgers know one batch each, so tables need not show the one before."""
     return many_job(job, Job(allow_reprocess=True), registry)
-
-
-def replay_state(
-    job: RoutedJob, user: str, *, opener_of: Callable[[RoutedJob], JobTableOpener], files: LedgerFiles
-) -> ManyState:
-    """The state at the start of a replay's batch: no table is open, and no ledger is known."""
-    return ManyState(files, Tables(opener_of(job), user))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,37 +31,32 @@ from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
-from bucketline.streaming.job.await_end import await_end, queries
 from bucketline.streaming.job.background import background_work
 from bucketline.streaming.job.bad_place import BadRecordPlaces
 from bucketline.streaming.job.check import check_without_table, sink_options_of
 from bucketline.streaming.job.choose_reader import choose_reader, splits
 from bucketline.streaming.job.ending import Ending
-from bucketline.streaming.job.gate import BatchGate
 from bucketline.streaming.job.kafka.ask_topic_ids import AskTopicIds
 from bucketline.streaming.job.kafka.kafka_admin import ClusterNow, jvm_admin
 from bucketline.streaming.job.kafka.kafka_checkpoint import read_offsets
-from bucketline.streaming.job.kafka.kafka_failure import kafka_failures
 from bucketline.streaming.job.kafka.partition_lag import PartitionLag
 from bucketline.streaming.job.many.begin_again import begin_again, first_offsets, go_on
+from bucketline.streaming.job.many.kept_records import KeptRecords
 from bucketline.streaming.job.many.pin import pinned_settings, with_pinned
 from bucketline.streaming.job.many.sink import ManySink
 from bucketline.streaming.job.many.table_opener import JobTableOpener
 from bucketline.streaming.job.open_session import open_session
 from bucketline.streaming.job.run import (
     SESSION_ZONE,
-    Around,
     ending_by_signals,
     look_around,
     run_job,
-    servers_of,
-    source_name,
     watch_topics,
 )
+from bucketline.streaming.job.run_query import Around, QuerySink, run_query
 from bucketline.streaming.job.source import read_records, records_between
 from bucketline.streaming.job.start.needs import shown_as_up
 from bucketline.streaming.job.start.silence import broken_silence
-from bucketline.streaming.job.start_report import StartReport
 from bucketline.streaming.many.entries import BatchSpan
 from bucketline.streaming.many.job import ManyJob, ManyState
 from bucketline.streaming.many.ledger import offsets_text
@@ -185,29 +180,13 @@ def _run_until(
             kafka=reader,
             joins_partitions=kafka and not splits(options),
             between=partial(_between, options) if kafka else None,
+            kept=KeptRecords(admin.retention_ms) if kafka else None,
         )
-        gate = BatchGate(sink)
-        with kafka_failures(options if kafka else None), explained():
-            stream = read_records(session, common.source, options)
-            writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", common.checkpoint)
-            _LOG.info("starting the query: reading from %s", source_name(common.source.format, options))
-            partitions = admin.partitions if kafka else dict
-            running = queries(writer, common.trigger, session, common.checkpoint, partitions)
-            query = next(running)
+        query_sink = QuerySink(sink, lambda _: sink.finish(SparkEngine(session)), lambda _: sink.stop())
+        read = partial(read_records, session, common.source, options)
         try:
-            with kafka_failures(options if kafka else None):
-                starting = StartReport(kafka=servers_of(options) if kafka else None)
-                await_end(query, gate, ending, silence, starting, around.lag)
-                for query in () if gate.is_closed else running:
-                    await_end(query, gate, ending, silence, starting, around.lag)
-            if common.trigger.interval_ms is None and not gate.is_closed:
-                starting.end(gate)
-                silence.doing("compacting what is due")
-                hidden = sink.finish(SparkEngine(session))
-                if hidden:
-                    _LOG.warning("the job ends with %d rows that cannot be read yet; they are in their tables", hidden)
+            run_query(around, session, common, options, admin.partitions, read=read, sink=query_sink)
         finally:
-            sink.stop()
             if registry is not None:
                 registry.forget()
 
@@ -248,6 +227,7 @@ def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = Non
         pin=pin,
         settings=text,
         one=one,
+        metrics=metrics_options(sink_options_of(common)),
     )
 
 

@@ -5,7 +5,7 @@ made by them.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -24,10 +24,12 @@ from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.batch.write_batch import identify
 from bucketline.streaming.decode.decode_step import RECORD_TYPES
+from bucketline.streaming.job.many.kept_records import KeptRecords, day_and_minute
 from bucketline.streaming.log import log_to_standard_error
 from bucketline.streaming.many.batch import Input, write_many
 from bucketline.streaming.many.entries import BatchSpan
 from bucketline.streaming.many.job import ManyJob, ManyState, Told
+from bucketline.streaming.metrics.outlets import show_outlets
 from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
 from bucketline.streaming.tasks.many.spark_tables import SparkTables
 from bucketline.streaming.tasks.read_task import Frame, Records
@@ -35,6 +37,7 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 _LOG = logging.getLogger("bucketline.many")
 _SHOWN = 3
+_NEVER = 1 << 62
 
 Pinned = Callable[[str, str], tuple[ManyJob, ManyState]]
 """(pinned settings, the writer's name) → the job and its state with these settings."""
@@ -45,7 +48,8 @@ class ManySink:
     """Writes the batches of one query into many tables; use as `foreachBatch(sink)`, in one process.
 
     `make_state` makes the state once the query's name is known. `kafka` returns the reader with which tasks read Kafka
-    themselves, `between` a DataFrame of Kafka's records between offsets.
+    themselves, `between` a DataFrame of Kafka's records between offsets. `kept` says until when Kafka keeps what parked
+    tables have missed.
     """
 
     job: ManyJob
@@ -54,6 +58,7 @@ class ManySink:
     kafka: Callable[[], KafkaReader | None] | None = None
     joins_partitions: bool = False
     between: Callable[[Any, BatchSpan], Any] | None = None
+    kept: KeptRecords | None = None
     _state: ManyState | None = field(default=None, init=False)
     _engine: SparkTables | None = field(default=None, init=False)
 
@@ -107,13 +112,17 @@ class ManySink:
     def _tell(self, told: Told, identity: BatchIdentity, state: ManyState) -> None:
         for report in told.reports:
             _LOG.debug("%s", report.line(), extra={"bucketline": report})
+        parked: dict[str, int | None] = {}
         if state.ledger is not None:
-            parked = [name for name, entry in state.ledger.tables.items() if entry.parked is not None]
+            kept = KeptRecords(lambda _: {}) if self.kept is None else self.kept
+            parked = kept.until_ms(state.ledger)
             measure_parked(parked, state.tables.user)
         open_tables = state.tables.by_path()
         shown = [(r, open_tables[r.table].target.at.plan.sink.metrics) for r in told.reports if r.table in open_tables]
         measure_tables(shown, state.tables.user)
-        _LOG.info("%s", line_of(told, identity))
+        if not shown:
+            show_outlets(self.job.metrics)  # A batch for parked tables alone reports no table.
+        _LOG.info("%s", line_of(told, identity, parked))
 
     def stop(self) -> None:
         """Destroys the data that the sink has broadcast, and closes the client that asks for the ids of topics. Called
@@ -130,8 +139,8 @@ class ManySink:
         return 0 if self._state is None else self._state.tables.finish(engine, self.job.commit_parallelism)
 
 
-def line_of(told: Told, identity: BatchIdentity) -> str:
-    """The log line of a batch of many tables."""
+def line_of(told: Told, identity: BatchIdentity, parked: Mapping[str, int | None]) -> str:
+    """The log line of a batch of many tables. `parked` are the parked tables, as in `KeptRecords.until_ms`."""
     parts = [f"batch {identity.batch_id}"]
     if told.is_skipped:
         return f"{parts[0]}: all of its tables have it already"
@@ -144,13 +153,22 @@ def line_of(told: Told, identity: BatchIdentity) -> str:
         parts.append(f"rejected {rejected:,}")
     if told.left_out:
         parts.append(f"{counted(told.left_out, 'record')} of no table")
-    if told.parked_records or told.failed:
-        names = sorted({*told.parked_records, *told.failed})
-        shown = ", ".join(n.rpartition("/")[2] for n in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-        parts.append(f"{counted(len(names), 'table')} parked ({shown})")
+    if parked:
+        first = sorted(parked.items(), key=lambda of: (_NEVER if of[1] is None or of[1] < 0 else of[1], of[0]))
+        shown = "; ".join(_shown_parked(*of) for of in first[:_SHOWN]) + ("; ..." if len(first) > _SHOWN else "")
+        parts.append(f"{counted(len(parked), 'table')} parked ({shown})")
     if told.reports:
         parts.append(f"{max(r.total_seconds for r in told.reports):.2f} s")
     return " | ".join(parts)
+
+
+def _shown_parked(table: str, until_ms: int | None) -> str:
+    name = table.rpartition("/")[2]
+    if until_ms is None:
+        return name
+    return (
+        f"{name}, Kafka keeps what it has missed {'' if until_ms < 0 else f'until {day_and_minute(until_ms)}'}".strip()
+    )
 
 
 def _sum(reports: tuple[BatchReport, ...], name: str) -> int:

@@ -33,8 +33,8 @@ from bucketline.streaming.tasks.kafka.kafka_errors import KafkaReaderError
 from bucketline.streaming.tasks.kafka.kafka_feeds import KafkaFeeds
 from bucketline.streaming.tasks.kafka.kafka_fetch import RangeFetch
 from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
-from bucketline.streaming.tasks.many.split import Feed, Origin, Part, Resolver, Splitter, not_before, spans
-from bucketline.streaming.tasks.many.table_notes import NO_TABLE, NewTable, TableNote, TaskNotes
+from bucketline.streaming.tasks.many.split import Feed, Origin, Part, Resolver, Splitter, not_before
+from bucketline.streaming.tasks.many.table_notes import NO_TABLE, NewTable, TableNote, TaskNotes, note_of
 from bucketline.streaming.tasks.placement import Destination
 from bucketline.streaming.tasks.read_task import ReadPlan, Sealing, joined_messages, task_number
 from bucketline.streaming.tasks.wire import REJECTS, RUNS, SEEN, TABLES, Routed, routed_note
@@ -231,16 +231,12 @@ class _Reading:
 
     def _sample(self, part: Part, to: Resolved) -> None:
         """Keeps the first records of a table that is not known."""
-        before = self._new.get(to.table, NewTable(to.route, frozenset(), 0))
+        before = self._new.get(to.table, NewTable(to.route, TableNote()))
         room = _SAMPLE_RECORDS - sum(t.num_rows for t in before.sample)
         is_small = sum(t.nbytes for t in before.sample) < _SAMPLE_BYTES
         more = (part.records.slice(0, room),) if room > 0 and is_small else ()
-        self._new[to.table] = NewTable(
-            before.route,
-            before.origins | {part.origin},
-            before.records + part.records.num_rows,
-            (*before.sample, *more),
-        )
+        note = before.note.with_records(note_of(part.records, part.origin))
+        self._new[to.table] = NewTable(before.route, note, (*before.sample, *more))
 
     def _wait(self, part: Part, number: int, table: str) -> Iterator[Routed]:
         """Keeps records until enough of their table have come."""
@@ -248,7 +244,7 @@ class _Reading:
         records = not_before(part.records, self._plan.since.get(table, {}))
         if note.error is not None or not records.num_rows:
             return
-        self._notes[number] = note.with_records(records.num_rows, spans(records), frozenset((part.origin,)))
+        self._notes[number] = note.with_records(note_of(records, part.origin))
         self._waiting.setdefault(number, []).append(records)
         self._counts[number] = self._counts.get(number, 0) + records.num_rows
         self._waiting_bytes += records.nbytes

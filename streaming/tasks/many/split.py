@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bucketline.conf.job import RecordFormat
 from bucketline.conf.routes.route import SourceName
@@ -127,6 +128,14 @@ def spans(records: pa.Table) -> dict[Feed, tuple[int, int]]:
         if topic is not None:
             found[topic, feed & 0xFFFFFFFF] = int(of_feed.min()), int(of_feed.max()) + 1
     return found
+
+
+def first_ms(records: pa.Table) -> int | None:
+    """When the first of the records was written, in milliseconds since 1970; None if Kafka does not say."""
+    if "timestamp" not in records.column_names:
+        return None
+    earliest = pc.min(records["timestamp"])
+    return int(earliest.cast(pa.int64()).as_py()) // 1000 if earliest.is_valid else None
 
 
 def joined_spans(

@@ -15,7 +15,7 @@ from bucketline.state.store.write.sealed_runs import SealedRun
 from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed, decode_need
 from bucketline.streaming.decode.schema_needs import joined_needs
 from bucketline.streaming.decode.seen import NOTHING_SEEN, Seen, decode_seen, joined_seen
-from bucketline.streaming.tasks.many.split import Feed, Origin, joined_spans
+from bucketline.streaming.tasks.many.split import Feed, Origin, first_ms, joined_spans, spans
 from bucketline.streaming.tasks.wire import MIXED, NEEDS, REJECTS, SEEN, TABLES, Sent, TaskResult
 
 NO_TABLE = -1
@@ -29,36 +29,42 @@ Spans = Mapping[Feed, tuple[int, int]]
 @dataclass(frozen=True, slots=True)
 class TableNote:
     """What was read for one table: how many records, from which offset up to which of each partition, and where they
-    came from. `error` is why they could not become rows; if it is set, nothing of the table may be written. `need`,
-    `seen`, `rejects` and `mixed` are as in `Outcome`.
+    came from. `first_ms` is when the first of them was written; None if not known. `error` is why they could not become
+    rows; if it is set, nothing of the table may be written. `need`, `seen`, `rejects` and `mixed` are as in `Outcome`.
     """
 
     records: int = 0
     spans: Spans = field(default_factory=dict)
     origins: frozenset[Origin] = frozenset()
+    first_ms: int | None = None
     error: BucketlineError | None = None
     need: SchemaNeed = NOTHING_NEEDED
     seen: Seen = NOTHING_SEEN
     rejects: tuple[bytes, ...] = ()
     mixed: tuple[MixedKey, ...] = ()
 
-    def with_records(self, records: int, spans: Spans, origins: frozenset[Origin]) -> "TableNote":
-        """The note with more records counted."""
+    def with_records(self, more: "TableNote") -> "TableNote":
+        """The note with the records that `more` counts."""
         return replace(
             self,
-            records=self.records + records,
-            spans=joined_spans(self.spans, spans),
-            origins=self.origins | origins,
+            records=self.records + more.records,
+            spans=joined_spans(self.spans, more.spans),
+            origins=self.origins | more.origins,
+            first_ms=min((at for at in (self.first_ms, more.first_ms) if at is not None), default=None),
         )
+
+
+def note_of(records: pa.Table, origin: Origin) -> TableNote:
+    """The note on records of one origin."""
+    return TableNote(records.num_rows, spans(records), frozenset((origin,)), first_ms(records))
 
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that the tasks did not know: its route, the origins of its records, and the first records."""
+    """A table that the tasks did not know: its route, the note on its records, and the first records."""
 
     route: int
-    origins: frozenset[Origin]
-    records: int
+    note: TableNote
     sample: tuple[pa.Table, ...] = ()
 
 
@@ -111,7 +117,7 @@ def read_notes(results: Iterable[TaskResult]) -> TaskNotes:
     parked: dict[str, int] = {}
     for notes in told:
         for number, note in notes.tables.items():
-            known = tables.get(number, TableNote()).with_records(note.records, note.spans, note.origins)
+            known = tables.get(number, TableNote()).with_records(note)
             tables[number] = replace(known, error=_first(known.error, note.error))
         for target, found in notes.new.items():
             new[target] = _joined_new(new.get(target), found)
@@ -140,9 +146,4 @@ def _first(one: BucketlineError | None, other: BucketlineError | None) -> Bucket
 def _joined_new(one: NewTable | None, other: NewTable) -> NewTable:
     if one is None:
         return other
-    return NewTable(
-        min(one.route, other.route),
-        one.origins | other.origins,
-        one.records + other.records,
-        (*one.sample, *other.sample),
-    )
+    return NewTable(min(one.route, other.route), one.note.with_records(other.note), (*one.sample, *other.sample))

@@ -43,13 +43,16 @@ class Topic:
 
     name: str
     parts: list[list[dict[str, Any]]] = field(default_factory=lambda: [[], []])
+    written_ms: int | None = None
+    """The timestamp that Kafka gives the records that are added now."""
 
     def put(self, key: Any, value: Any, partition: int | None = None) -> None:
         """Adds a record; of one key all lie in one partition."""
         text = None if key is None else json.dumps(key).encode()
         number = (sum(text or b"") % len(self.parts)) if partition is None else partition
         data = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
-        self.parts[number].append({"key": text, "value": data})
+        at_us = None if self.written_ms is None else self.written_ms * 1000
+        self.parts[number].append({"key": text, "value": data, "timestamp": at_us})
 
     @property
     def ends(self) -> dict[str, int]:
@@ -82,7 +85,7 @@ def records(topic: Topic, start: Mapping[str, int], end: Mapping[str, int]) -> l
             "topic": [topic.name] * len(chosen),
             "partition": [number] * len(chosen),
             "offset": list(range(first, until)),
-            "timestamp": [None] * len(chosen),
+            "timestamp": [r["timestamp"] for r in chosen],
             "timestampType": [0] * len(chosen),
         }
         found.append([pa.table({n: pa.array(v, RECORD_TYPES[n]) for n, v in columns.items()})] if chosen else [])

@@ -11,11 +11,13 @@ from bucketline.conf.errors import OptionError
 from bucketline.streaming.bad_records.replays import Replayed
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.job.many.pin import with_pinned
-from bucketline.streaming.job.many.replay import ReplayFiles, as_replayed, replay_job, replay_of, replay_state
+from bucketline.streaming.job.many.replay import ReplayFiles, as_replayed, replay_job, replay_of
 from bucketline.streaming.job.many.sink import begun_otherwise
 from bucketline.streaming.job.many.table_opener import JobTableOpener
 from bucketline.streaming.job.replay import replayed_identity
 from bucketline.streaming.many.batch import Input, write_many
+from bucketline.streaming.many.job import ManyState
+from bucketline.streaming.many.tables import Tables
 from tests.support.spark.local_tables import LocalTables
 from tests.support.spark.many_shop import Shop
 from tests.support.spark.tasks import killed_at
@@ -47,14 +49,17 @@ def replay(job: Shop) -> Replayed:
     routed = as_replayed(job.routed)
     files, opener_of = ReplayFiles.of(routed.common), partial(JobTableOpener, zone="UTC", has_headers=True)
 
+    user = files.user()
+    tables = Tables(opener_of(routed), user)
+
     def write(rows: pa.Table, number: int) -> None:
-        user, own = files.user(), files.of_batch(number)
-        many, state = replay_job(routed), replay_state(routed, user, opener_of=opener_of, files=own)
+        own = files.of_batch(number)
+        many, state = replay_job(routed), ManyState(own, tables)
         identity = replayed_identity(user, number)
         other = begun_otherwise(many, state, identity)
         if other is not None:
             pinned = with_pinned(routed, other)
-            many, state = replay_job(pinned), replay_state(pinned, user, opener_of=opener_of, files=own)
+            many, state = replay_job(pinned), ManyState(own, Tables(opener_of(pinned), user))
         records: Any = [[rows.select(list(RECORD_COLUMNS))]]
         write_many(many, state, identity, LocalTables(), Input(lambda: records, lambda _: []))
         files.forget(number - 1)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from bucketline.state.store.table.table import create_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.cli.commands import program
 from bucketline.streaming.cli.job_status import job_status
-from bucketline.streaming.job.many.lag import KafkaNow, UnreadRecords
+from bucketline.streaming.job.many.lag import KafkaLag, KafkaNow, UnreadRecords
 from bucketline.streaming.many.ledger import FeedOffsets
 from tests.support.spark.many_shop import QUERY, Shop
 from tests.support.spark.stream_run import StreamRun
@@ -109,6 +110,20 @@ table: {tmp_path}/t
     rows, _ = job_status(job, ask=lambda options, reached: KafkaNow({feed: UnreadRecords(10) for feed in reached}))
     [row] = rows.to_pylist()
     assert (row["state"], row["rows"], row["behind_records"], row["batch"]) == ("ok", 2, 3, 4)
+
+
+def test_one_line_says_why_the_lag_is_not_known(tmp_path: Path) -> None:
+    text = f"""
+source: {{format: kafka, options: {{kafka.bootstrap.servers: "127.0.0.1:1", subscribe: orders}}, decode: json}}
+checkpoint: {tmp_path}/checkpoint
+table: {tmp_path}/t
+"""
+    _, unknown = job_status(resolve_job(read_settings(text, name="job.yaml")))
+    assert unknown == ["the lag is not known: no batch of the job is in its tables yet"]
+    with closing(KafkaLag(answer_s=0.3)) as ask:
+        for _ in range(2):
+            now = ask({"kafka.bootstrap.servers": "127.0.0.1:1"}, {("orders", 0): 7})
+            assert now.partitions == {} and now.why is not None and now.why.startswith("the lag is not known: Failed")
 
 
 @pytest.mark.parametrize("arguments", [[], ["t", "--conf-file", "f.yaml"], ["t", "--watch"]])

@@ -55,6 +55,31 @@ def test_a_table_that_fails_is_left_behind_and_the_others_go_on(tmp_path: Path) 
     assert list(told.parked_records) == [f"{tmp_path}/w/b"]
 
 
+def test_the_ledger_says_since_when_a_parked_table_lacks_records_until_it_has_them_all(tmp_path: Path) -> None:
+    job = Shop(tmp_path, PARK, most_missed=1)
+    for name in ("a", "b"):
+        job.topic.change(name, row(1))
+    job.batch()
+    for written_ms, value in ((5_000, 2), (3_000, "no number"), (9_000, 4)):
+        job.topic.written_ms = written_ms
+        job.topic.change("b", {"id": 2, "v": "x", "n": value})
+        job.topic.change("new", {"id": 2, "v": "x", "n": value})
+        job.topic.change("a", row(2))
+    job.batch()
+    assert [job.entry(name).lacks_since_ms for name in ("a", "b", "new")] == [None, 3_000, 3_000]
+    for name in ("b", "new"):
+        entry = job.entry(name)
+        assert entry.parked is not None and {feed for feed, _ in entry.fed} == {"shop"} and entry.origins
+    job.text = LENIENT
+    job.crash()
+    job.ask(Wish.UNPARK, "b")
+    job.batch()
+    assert job.entry("b").catching_up and job.entry("b").lacks_since_ms == 3_000
+    job.most_missed = 1000
+    job.batch()
+    assert (job.entry("b").takes_part, job.entry("b").lacks_since_ms) == (True, None)
+
+
 def test_a_parked_table_gets_what_it_has_missed_and_joins_the_others(tmp_path: Path) -> None:
     job = poisoned(tmp_path)
     job.text = LENIENT

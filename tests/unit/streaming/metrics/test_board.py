@@ -9,7 +9,7 @@ from pkgutil import walk_packages
 import yaml
 
 import bucketline
-from bucketline.streaming.batch.batch_metrics import PARKED, measure_parked
+from bucketline.streaming.batch.batch_metrics import PARKED, PARKED_UNTIL, measure_parked
 from bucketline.streaming.metrics.registry import Metric, Registry
 
 FOLDER = Path(__file__).parents[4] / "docs" / "monitoring"
@@ -56,9 +56,10 @@ def test_each_alert_says_what_to_do() -> None:
 
 def test_a_table_that_is_unparked_is_gone_from_the_metric() -> None:
     registry = Registry()
-    measure_parked(["a", "b"], "q", registry)
-    measure_parked(["b"], "q", registry)
-    measure_parked(["c"], "other", registry)
-    [(metric, values)] = list(registry.samples())
-    assert metric is PARKED
-    assert {dict(labels)["table"] for labels in values} == {"b", "c"} and set(values.values()) == {1.0}
+    measure_parked({"a": None, "b": 1500}, "q", registry)
+    measure_parked({"b": 2500}, "q", registry)
+    measure_parked({"c": None, "d": -1}, "other", registry)
+    [(parked, values), (until, times)] = list(registry.samples())
+    assert (parked, until) == (PARKED, PARKED_UNTIL)
+    assert {dict(labels)["table"] for labels in values} == {"b", "c", "d"} and set(values.values()) == {1.0}
+    assert {dict(labels)["table"]: seconds for labels, seconds in times.items()} == {"b": 2.5}

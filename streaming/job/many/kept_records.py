@@ -1,0 +1,52 @@
+"""Until when Kafka keeps the records that parked tables have missed."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from bucketline.streaming.many.ledger import Entry, Ledger
+
+_ASKED_EVERY_S = 600.0
+
+AskRetention = Callable[[Collection[str]], Mapping[str, int]]
+"""Topics → how long each keeps records, in milliseconds, below 0 for ever; without those for which it is not known."""
+
+
+@dataclass(slots=True)
+class KeptRecords:
+    """Says until when Kafka keeps what parked tables have missed. Kafka is asked while a table is parked, every ten
+    minutes, and again if a table of other topics is parked.
+    """
+
+    retention: AskRetention
+    now: Callable[[], float] = time.monotonic
+    _known: dict[str, int] = field(default_factory=dict, init=False)
+    _asked: frozenset[str] = field(default_factory=frozenset, init=False)
+    _asked_at: float = field(default=0.0, init=False)
+
+    def until_ms(self, ledger: Ledger) -> dict[str, int | None]:
+        """For each parked table the time from which Kafka may remove what it has missed; below 0 if Kafka never does,
+        None if it is not known."""
+        parked = {name: entry for name, entry in ledger.tables.items() if entry.parked is not None}
+        topics = frozenset(topic for entry in parked.values() for topic, _ in entry.fed)
+        if topics and (not topics <= self._asked or self.now() - self._asked_at > _ASKED_EVERY_S):
+            self._known, self._asked, self._asked_at = dict(self.retention(sorted(topics))), topics, self.now()
+        return {name: removed_from_ms(entry, self._known) for name, entry in sorted(parked.items())}
+
+
+def removed_from_ms(entry: Entry, retention_ms: Mapping[str, int]) -> int | None:
+    """The time from which Kafka may remove the first record that a parked table has missed; below 0 if Kafka never
+    does, None if it is not known."""
+    topics = {topic for topic, _ in entry.fed}
+    if not topics or not topics <= retention_ms.keys():
+        return None
+    kept = [retention_ms[topic] for topic in topics if retention_ms[topic] >= 0]
+    if not kept:
+        return -1
+    return None if entry.lacks_since_ms is None else entry.lacks_since_ms + min(kept)
+
+
+def day_and_minute(time_ms: int) -> str:
+    """A time for people, in UTC."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
