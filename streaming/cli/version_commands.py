@@ -3,9 +3,7 @@
 import click
 import pyarrow as pa
 
-from bucketline.conf.wording import shortened
-from bucketline.state.commit.replay import MARKER_TAG
-from bucketline.state.errors import VersionNotFoundError
+from bucketline.state.store.catalog.not_there import no_branch, no_tag
 from bucketline.streaming.cli.arguments import duration, format_option, opened, table_arguments, version
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table
@@ -44,7 +42,7 @@ def delete_branch(path: str, option: tuple[str, ...], name: str) -> None:
     """Deletes a branch. `bucketline orphans` finds the files that only it used."""
     table = opened(path, option)
     if not table.delete_branch(name):
-        raise _not_there("branch", name, table.system("branches")["branch_name"].to_pylist())
+        raise no_branch(name, table.branches())
     click.echo(f"branch {name} deleted")
 
 
@@ -105,9 +103,7 @@ def delete_tag(path: str, option: tuple[str, ...], name: str) -> None:
     """Deletes a tag, and the files that only it kept."""
     table = opened(path, option)
     if not table.delete_tag(name):
-        tags = table.tags()["tag_name"].to_pylist()
-        raise _not_there("tag", name, [t for t in tags if not t.startswith(MARKER_TAG)])  # tags of streams belong to
-        # the streams
+        raise no_tag(name, table.tags()["tag_name"].to_pylist())
     click.echo(f"tag {name} deleted")
 
 
@@ -159,9 +155,3 @@ def rollback(path: str, option: tuple[str, ...], target: str) -> None:
     No writer of the table may be active.
     """
     click.echo(f"snapshot {opened(path, option).rollback_to(version(target))}")
-
-
-def _not_there(kind: str, name: str, known: list[str]) -> VersionNotFoundError:
-    """The error for a tag or a branch that does not exist."""
-    there = f"there are: {shortened(', '.join(known))}" if known else "there are none"
-    return VersionNotFoundError(f"there is no {kind} {name!r}; {there}", key=kind, value=name)

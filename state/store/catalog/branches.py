@@ -13,6 +13,7 @@ from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.pin_json import Hold, Pin, Removal
 from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.paths import BRANCH_DIR, SCHEMA_DIR, branch_at, branch_folder, history_of, parse_branch
+from bucketline.state.store.catalog.not_there import no_branch
 from bucketline.state.store.catalog.pins import Notebook, Notes, pinned
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -121,14 +122,14 @@ class Branches:
 
     def rename(self, name: str, to: str, *, world: World = SYSTEM_WORLD) -> None:
         """Gives a branch another name: its metadata is copied, and then removed under the old name. No writer may write
-        to it meanwhile. Raises OptionError for a branch that does not exist and for a name that is taken, and the
-        errors of `create`.
+        to it meanwhile. Raises VersionNotFoundError for a branch that does not exist, OptionError for a name that is
+        taken, and the errors of `create`.
         """
         if self._owner is not None:
             raise UnsupportedTableError("the catalog decides about branches, and cannot rename one", branch=name)
         check_branch_name(to)
         if name not in self.names():
-            raise OptionError(f"Branch name '{name}' doesn't exist.", key="branch", value=name)
+            raise no_branch(name, self.names())
         if to in self.names():
             raise _name_taken(to)
         self._clear_for(to, world)

@@ -17,7 +17,8 @@ from bucketline.state.format.json_files.pin_json import Hold, Pin
 from bucketline.state.format.json_files.snapshot_json import encode_snapshot
 from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.paths import history_of
-from bucketline.state.store.catalog.branches import MAIN, Branches
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.not_there import no_branch
 from bucketline.state.store.catalog.pins import pinned
 from bucketline.state.store.catalog.rollback import newest_to_write, rollback_to
 from bucketline.state.store.catalog.schemas import Schemas
@@ -31,14 +32,13 @@ _TRIES = 5
 
 def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WORLD) -> Snapshot:
     """Makes the branch the newest history of the table at `path`, and returns the newest snapshot, which is then
-    the same in both. Raises OptionError for a branch that does not exist or has no snapshot, RemovalUnderWayError
-    while snapshots of the table or the branch are being removed.
+    the same in both. Raises VersionNotFoundError for a branch that does not exist, OptionError for one that has
+    no snapshot, RemovalUnderWayError while snapshots of the table or the branch are being removed.
     """
     branches = Branches(io, path)
     names = branches.known()
     if branch not in names:
-        known = ", ".join([MAIN, *names])
-        raise OptionError(f"Branch name '{branch}' doesn't exist; there are: {known}", key="branch", value=branch)
+        raise no_branch(branch, names)
     io.require_publish()
     root = branches.path(branch)
     source, target = Snapshots(io, root), Snapshots(io, path)

@@ -13,6 +13,7 @@ from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.pin_json import Pin
 from bucketline.state.format.json_files.tag_json import Tag, decode_tag, encode_tag
 from bucketline.state.format.paths import TAG_DIR, parse_tag, tag_name
+from bucketline.state.store.catalog.not_there import no_snapshot, no_tag
 from bucketline.state.store.catalog.pins import pin_of, pinned
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.decoding import naming_file
@@ -93,8 +94,8 @@ def tag_snapshot(
     """Creates a tag of a snapshot, by default the newest, that stays until it is deleted or expires.
 
     `check` raises an error if files of the snapshot are missing. It is called once the tag exists; after an error the
-    tag is deleted again. Raises OptionError for an existing or invalid name, and for a snapshot that does not exist,
-    RemovalUnderWayError for a snapshot that is being expired.
+    tag is deleted again. Raises OptionError for an existing or invalid name, VersionNotFoundError for a snapshot that
+    does not exist, RemovalUnderWayError for a snapshot that is being expired.
     """
     check_tag_name(name)
     snapshots, tags = Snapshots(io, path), Tags(io, path)
@@ -121,15 +122,15 @@ def move_tag(
     check: Callable[[Snapshot], None] = lambda _: None,
 ) -> None:
     """Moves an existing tag to a snapshot, by default the newest, in one step. Files that only the tag needed become
-    orphans. `check` and RemovalUnderWayError as for `tag_snapshot`. Raises OptionError for a tag or a snapshot that
-    does not exist, and for tags that a catalog keeps.
+    orphans. `check` and RemovalUnderWayError as for `tag_snapshot`. Raises VersionNotFoundError for a tag or a snapshot
+    that does not exist, OptionError for tags that a catalog keeps.
 
     Source: Paimon 2.0 TagManager.replaceTag.
     """
     snapshots, tags = Snapshots(io, path), Tags(io, path)
     before = tags.get(name)
     if before is None:
-        raise OptionError(f"Tag '{name}' doesn't exist.", key="tag", value=name)
+        raise no_tag(name, tags.names())
     if snapshots.owner is not None:
         raise OptionError(
             f"tag '{name}' is kept by the catalog, which cannot move it; delete it and create it again",
@@ -151,13 +152,13 @@ def move_tag(
 
 
 def rename_tag(io: FileIO, path: str, name: str, to: str, *, world: World = SYSTEM_WORLD) -> None:
-    """Renames a tag; no file that the tag needs is removed. Raises OptionError for a tag that does not exist, and for a
-    name that is taken or invalid.
+    """Renames a tag; no file that the tag needs is removed. Raises VersionNotFoundError for a tag that does not exist,
+    OptionError for a name that is taken or invalid.
     """
     tags = Tags(io, path)
     tag = tags.get(name)
     if tag is None:
-        raise OptionError(f"Tag '{name}' doesn't exist.", key="tag", value=name)
+        raise no_tag(name, tags.names())
     with pinned(io, path, Pin(states=(tag.snapshot,)), world) as pin:
         check_still_there(tags, tag)
         if not tags.create(replace(tag, name=to)):
@@ -189,13 +190,12 @@ def undone(undo: Callable[[], None]) -> Iterator[None]:
 
 
 def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_ms: int | None, world: World) -> Tag:
-    """Returns a tag value for the snapshot, by default the newest, made now. Raises OptionError for a snapshot that
-    does not exist.
+    """Returns a tag value for the snapshot, by default the newest, made now. Raises VersionNotFoundError for a snapshot
+    that does not exist.
     """
     snapshot = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
     if snapshot is None:
-        wanted = "has no snapshot to tag" if snapshot_id is None else f"has no snapshot {snapshot_id}"
-        raise OptionError(f"{snapshots.root} {wanted}", key="snapshot", value=snapshot_id)
+        raise no_snapshot(snapshots.root, snapshot_id, snapshots.ids())
     created = None if retained_ms is None else world.clock.local_ms()
     return Tag(name, snapshot, created_local_ms=created, retained_ms=retained_ms)
 

@@ -147,7 +147,7 @@ class RestTable:
         except NotThereError as e:
             if e.kind != _TAG:
                 raise self._gone(e) from e
-            raise OptionError(f"Tag '{tag}' doesn't exist.", key="tag", value=tag) from e
+            raise VersionNotFoundError(f"Tag '{tag}' doesn't exist.", key="tag", value=tag) from e
 
     def delete_branch(self, name: str) -> None:
         _branch_id.cache_clear()
@@ -166,7 +166,7 @@ class RestTable:
         except NotThereError as e:
             if e.kind != _BRANCH:
                 raise self._gone(e) from e
-            raise OptionError(f"Branch name '{branch}' doesn't exist.", key="branch", value=branch) from e
+            raise VersionNotFoundError(f"Branch name '{branch}' doesn't exist.", key="branch", value=branch) from e
 
     def mark_partitions_done(self, partitions: Sequence[PartitionSpec]) -> None:
         self._keep_partitions({"specs": _listed(partitions)}, "mark")

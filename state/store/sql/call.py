@@ -21,6 +21,7 @@ from bucketline.state.sql.procedures import COMPACT_DATABASE, SORT_STRATEGIES, S
 from bucketline.state.sql.statement import Call, TableReference
 from bucketline.state.sql.words import Words
 from bucketline.state.store.catalog.branches import MAIN
+from bucketline.state.store.catalog.not_there import no_branch
 from bucketline.state.store.sql.arguments import (
     Arguments,
     chosen_partitions,
@@ -277,7 +278,7 @@ def _delete_branch(table: Table, arguments: Arguments) -> pa.Table:
     names = [name.strip() for name in arguments["branch"].split(",")]
     for name in names:
         if name not in table.branches():
-            raise wrong_argument(f"Branch name '{name}' doesn't exist.", "branch")
+            raise no_branch(name, table.branches())
     for name in names:
         table.delete_branch(name)
     return _result(True)

@@ -4,8 +4,8 @@ import pyarrow as pa
 
 from bucketline.conf.durations import timedelta_of
 from bucketline.conf.option import parse_given_duration
-from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import CreateTag, DeleteTags, RenameTag
+from bucketline.state.store.catalog.not_there import no_tag
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.sql.results import DONE
 from bucketline.state.store.sql.session import SqlSession
@@ -32,12 +32,14 @@ def rename(session: SqlSession, statement: RenameTag) -> pa.Table:
 
 
 def delete_tags(session: SqlSession, statement: DeleteTags) -> pa.Table:
-    """Deletes all of these tags, or none. Raises OptionError if a tag does not exist, unless IF EXISTS is given."""
+    """Deletes all of these tags, or none. Raises VersionNotFoundError for a tag that does not exist, unless IF EXISTS
+    is given.
+    """
     table = session.table(statement.name, writes=True)
     known = _names(table)
     for tag in statement.tags:
         if tag not in known and not statement.missing_ok:
-            raise refused(f"Tag '{tag}' doesn't exist.", tag=tag)
+            raise no_tag(tag, known)
     for tag in statement.tags:
         table.delete_tag(tag)
     return DONE

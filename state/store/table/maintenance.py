@@ -16,6 +16,7 @@ from bucketline.state.format.entries import FileKind, Snapshot
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.forwarding import fast_forward
 from bucketline.state.store.catalog.kept_files import data_paths, exists_file
+from bucketline.state.store.catalog.not_there import no_tag
 from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle, newest_schema
@@ -156,12 +157,14 @@ def untag_table(table: TableHandle, name: str) -> bool:
 
 
 def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
-    """Makes a branch, at a tag if one is named. Raises OptionError for names that are taken or not there."""
+    """Makes a branch, at a tag if one is named. Raises OptionError for a name that is taken,
+    VersionNotFoundError for a tag that is not there.
+    """
     check_owned(table.table_schema, table.io, table.path)
     tags = Tags(table.io, table.path)
     stored_tag = None if tag is None else tags.get(tag)
     if tag is not None and stored_tag is None:
-        raise OptionError(f"Tag '{tag}' doesn't exist.", key="tag", value=tag)
+        raise no_tag(tag, tags.names())
 
     def check() -> None:
         if stored_tag is not None:

@@ -84,7 +84,7 @@ def test_catalogs_databases_and_options_last_from_one_text_to_the_next(tmp_path:
         ("SELECT k FROM t ORDER BY 2", "ORDER BY 2 names no column of the result"),
         ("CALL sys.run_compactor('t', 'soon')", "wait = 'soon': not a duration like '10 s'"),
         ("SHOW PARTITIONS t PARTITION (v = 1)", "'v' is no partition column"),
-        ("ALTER TABLE t DELETE TAG nothing", r"Tag 'nothing' doesn't exist\."),
+        ("ALTER TABLE t DELETE TAG nothing", r"Tag 'nothing' doesn't exist; there are"),
     ],
 )
 def test_what_has_no_effect_or_does_not_exist_is_refused(orders: Run, text: str, message: str) -> None:
@@ -193,11 +193,11 @@ def test_tags_are_moved_and_renamed(orders: Run) -> None:
     orders("ALTER TABLE t RENAME TAG x TO z")
     assert [name for name, *_ in orders(shown)] == ["y", "z"]
     for text, message in (
-        ("REPLACE TAG x", r"Tag 'x' doesn't exist\."),
-        ("RENAME TAG x TO w", r"Tag 'x' doesn't exist\."),
+        ("REPLACE TAG x", r"Tag 'x' doesn't exist; there are"),
+        ("RENAME TAG x TO w", r"Tag 'x' doesn't exist; there are"),
         ("RENAME TAG y TO z", r"Tag 'z' already exists\."),
         ("RENAME TAG y TO `a/b`", "cannot hold '/'"),
-        ("REPLACE TAG y AS OF VERSION 99", "has no snapshot 99"),
+        ("REPLACE TAG y AS OF VERSION 99", "has no snapshot 99; there are snapshots 1 to "),
     ):
         with pytest.raises(OptionError, match=message):
             orders(f"ALTER TABLE t {text}")

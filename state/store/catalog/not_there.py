@@ -1,0 +1,32 @@
+"""The errors for a tag, a branch or a snapshot that a table does not have. Each says what the table has instead."""
+
+from collections.abc import Iterable, Sequence
+
+from bucketline.conf.wording import shortened
+from bucketline.state.commit.replay import MARKER_TAG
+from bucketline.state.errors import VersionNotFoundError
+
+
+def no_tag(name: str, known: Iterable[str]) -> VersionNotFoundError:
+    """Returns the error for a tag that is none of `known`. Tags of streams are not listed: they are the streams'."""
+    named = [tag for tag in known if not tag.startswith(MARKER_TAG)]
+    return VersionNotFoundError(f"Tag '{name}' doesn't exist; {listed(named)}", key="tag", value=name)
+
+
+def no_branch(name: str, known: Sequence[str]) -> VersionNotFoundError:
+    """Returns the error for a branch that is none of `known`."""
+    return VersionNotFoundError(f"Branch name '{name}' doesn't exist; {listed(known)}", key="branch", value=name)
+
+
+def no_snapshot(root: str, snapshot_id: int | None, ids: Sequence[int]) -> VersionNotFoundError:
+    """Returns the error for a snapshot that is none of `ids`; None stands for the newest one."""
+    if not ids:
+        wanted = "no snapshot"
+    else:
+        wanted = f"no snapshot {snapshot_id}; there are snapshots {ids[0]} to {ids[-1]}"
+    return VersionNotFoundError(f"{root} has {wanted}", key="snapshot", value=snapshot_id)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Lists the names that there are, as the end of a sentence."""
+    return f"there are: {shortened(', '.join(names))}" if names else "there are none"
