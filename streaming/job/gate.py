@@ -7,7 +7,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 _HOLD_MS = 60_000
-_STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling sleep: java.lang.InterruptedException"
+_STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling sleep.\n: java.lang.InterruptedException"
 
 
 class BatchGate:
@@ -77,8 +77,8 @@ def hold_stream(jvm: Any) -> None:
 
     A function of foreachBatch that returns lets Spark believe that the batch is done. Spark ends a stopped query
     without an error if the text of the Python error shows an interrupted call into the JVM. Its pattern overflows the
-    stack on long texts, so this text is short.
-    Source: Spark 4.0 StreamExecution.isInterruptedByStop, PROXY_ERROR.
+    stack on long texts, so this text is short. Spark 3.5 asks for the line break before the name.
+    Source: Spark 3.5 and 4.0 StreamExecution.isInterruptionException, PROXY_ERROR.
     """
     try:
         while True:

@@ -1,10 +1,20 @@
 """The gate that a job closes when it is told to end."""
 
+import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
-from bucketline.streaming.job.gate import BatchGate
+from bucketline.streaming.job.gate import BatchGate, QueryStopped
+
+NAMES = "(java.lang.InterruptedException|java.io.InterruptedIOException)"
+PATTERNS_OF_A_STOP = {
+    "3.5": rf"py4j.protocol.Py4JJavaError: An error occurred while calling.+(\r\n|\r|\n): {NAMES}",
+    "4.0": rf"py4j.protocol.Py4JJavaError: An error occurred while calling((.|\r\n|\r|\n)*){NAMES}",
+}
+"""By what each release of Spark knows that the error of a sink is that of a query which was stopped."""
 
 
 class Interrupted(Exception):
@@ -47,3 +57,16 @@ def test_a_gate_keeps_what_its_sink_raised() -> None:
     with pytest.raises(Interrupted):
         gate(object(), 0)
     assert gate.error is error and gate.has_begun and not gate.is_written
+
+
+@pytest.mark.parametrize("release", PATTERNS_OF_A_STOP)
+def test_spark_knows_from_the_text_of_a_held_batch_that_the_query_was_stopped(release: str) -> None:
+    gate = BatchGate(lambda batch, batch_id: None)
+    gate.close()
+
+    def sleep(ms: int) -> None:
+        raise Py4JJavaError("interrupted", SimpleNamespace(_target_id="o1", _gateway_client=None))
+
+    with pytest.raises(QueryStopped) as raised:
+        gate(Stream(sleep), 0)
+    assert re.search(PATTERNS_OF_A_STOP[release], f"bucketline.QueryStopped: {raised.value}\n")
