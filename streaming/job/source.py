@@ -14,6 +14,7 @@ from pyspark.sql.types import BinaryType, StringType
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE, ColumnOptions
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, SOURCE_FORMAT, SourceConfig
+from bucketline.conf.option import did_you_mean
 from bucketline.conf.sources.source_options import KAFKA, PARSED_FORMATS, SCHEMA, SourceOptions, with_headers
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.sql.compute.expression import SqlExpression
@@ -35,6 +36,8 @@ _OF_STREAMS = frozenset(
     )
 )
 """Options, in lower case, that say what a Kafka stream reads, where it begins, and how large a batch is."""
+_SPARKS_FORMATS = (KAFKA, *PARSED_FORMATS, "text", "rate", "socket")
+"""The names of formats that a mistyped name may have meant; Spark takes others too."""
 _UNKNOWN = re.compile(r"find (?:the )?data source")
 _SPARK_TYPES = {
     TypeRoot.BOOLEAN: "BOOLEAN",
@@ -268,6 +271,8 @@ def _kafka_columns(stream: Any, fields: Sequence[DataField], tells_partitions: b
 
 def _explained(name: str, message: str, version: str) -> str:
     first = message.splitlines()[0]
-    if name == KAFKA and _UNKNOWN.search(message):
+    unknown = _UNKNOWN.search(message) is not None
+    if name == KAFKA and unknown:
         return no_kafka_source(version)
-    return f"Spark cannot open source.format = {name!r}: {first}"
+    hint = did_you_mean(name, _SPARKS_FORMATS) if unknown else ""
+    return f"Spark cannot open source.format = {name!r}{hint}: {first}"
