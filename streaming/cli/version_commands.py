@@ -3,7 +3,7 @@
 import click
 import pyarrow as pa
 
-from bucketline.state.store.catalog.not_there import no_branch, no_tag
+from bucketline.state.commit.not_there import no_branch, no_tag
 from bucketline.streaming.cli.arguments import duration, format_option, opened, table_arguments, version
 from bucketline.streaming.cli.program import program
 from bucketline.streaming.cli.rows import Format, print_table

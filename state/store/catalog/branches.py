@@ -6,6 +6,7 @@ Source: Paimon 2.0 FileSystemBranchManager.
 from collections.abc import Callable
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.commit.not_there import no_branch
 from bucketline.state.commit.pins import WHOLE_BRANCH
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import MissingSnapshotError, RemovalUnderWayError, UnsupportedTableError
@@ -13,7 +14,6 @@ from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.pin_json import Hold, Pin, Removal
 from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.paths import BRANCH_DIR, SCHEMA_DIR, branch_at, branch_folder, history_of, parse_branch
-from bucketline.state.store.catalog.not_there import no_branch
 from bucketline.state.store.catalog.pins import Notebook, Notes, pinned
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots

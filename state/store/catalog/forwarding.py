@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.commit.not_there import no_branch
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.errors import CommitConflictError, CorruptFileError, MissingSnapshotError, RemovalUnderWayError
 from bucketline.state.format.entries import Snapshot
@@ -18,7 +19,6 @@ from bucketline.state.format.json_files.snapshot_json import encode_snapshot
 from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.paths import history_of
 from bucketline.state.store.catalog.branches import Branches
-from bucketline.state.store.catalog.not_there import no_branch
 from bucketline.state.store.catalog.pins import pinned
 from bucketline.state.store.catalog.rollback import newest_to_write, rollback_to
 from bucketline.state.store.catalog.schemas import Schemas

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from bucketline.conf.errors import BucketlineError, OptionError
+from bucketline.state.commit.not_there import no_snapshot, no_tag
 from bucketline.state.determinism import SYSTEM_WORLD, World
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.pin_json import Pin
 from bucketline.state.format.json_files.tag_json import Tag, decode_tag, encode_tag
 from bucketline.state.format.paths import TAG_DIR, parse_tag, tag_name
-from bucketline.state.store.catalog.not_there import no_snapshot, no_tag
 from bucketline.state.store.catalog.pins import pin_of, pinned
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.decoding import naming_file

@@ -17,11 +17,11 @@ from bucketline.conf.errors import BucketlineError
 from bucketline.conf.option import whole_number
 from bucketline.conf.table.table_options import listed
 from bucketline.conf.table.table_settings import BucketSettings
+from bucketline.state.commit.not_there import no_branch
 from bucketline.state.sql.procedures import COMPACT_DATABASE, SORT_STRATEGIES, STRATEGIES, bind_call
 from bucketline.state.sql.statement import Call, TableReference
 from bucketline.state.sql.words import Words
 from bucketline.state.store.catalog.branches import MAIN
-from bucketline.state.store.catalog.not_there import no_branch
 from bucketline.state.store.sql.arguments import (
     Arguments,
     chosen_partitions,

@@ -4,8 +4,8 @@ import pyarrow as pa
 
 from bucketline.conf.durations import timedelta_of
 from bucketline.conf.option import parse_given_duration
+from bucketline.state.commit.not_there import no_tag
 from bucketline.state.sql.statement import CreateTag, DeleteTags, RenameTag
-from bucketline.state.store.catalog.not_there import no_tag
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.sql.results import DONE
 from bucketline.state.store.sql.session import SqlSession

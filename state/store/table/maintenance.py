@@ -10,13 +10,13 @@ import pyarrow as pa
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import UNLIMITED
 from bucketline.state.commit.expire import Retention
+from bucketline.state.commit.not_there import no_tag
 from bucketline.state.commit.table_rules import branches_read
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import FileKind, Snapshot
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.forwarding import fast_forward
 from bucketline.state.store.catalog.kept_files import data_paths, exists_file
-from bucketline.state.store.catalog.not_there import no_tag
 from bucketline.state.store.catalog.owned import check_owned
 from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.table_handle import TableHandle, newest_schema
