@@ -1,4 +1,4 @@
-"""Instants in ORC files of ours, read by Paimon Java in zones east and west of Greenwich."""
+"""Instants in ORC files of ours, read by Paimon Java in zones east and west of Greenwich, and in its files by us."""
 
 from pathlib import Path
 
@@ -49,6 +49,11 @@ def test_instants_mean_the_same_to_java_in_every_zone(tmp_path: Path, zone: str)
             ]
             for found in java.prune_check(path, conditions):
                 assert (found["lost"], found["extra"]) == ([], [])
+        path = tmp_path / "of-java"
+        make_table(path, COLUMNS, primary_key=("k",), options={"bucket": "1", "file.format": "orc"})
+        summers = [f"{year}-07-01T12:00:00.500000" for year in (2024, 2037, 2040, 2200)]
+        java.write(path, [{"k": n, "l": time, "t": f"{time[:19]}.000000"} for n, time in enumerate(summers)])
+        assert [row["l"] for row in rows_of(open_table(str(path)).to_arrow())] == summers
 
 
 def test_instants_mean_the_same_to_pypaimon(tmp_path: Path, pypaimon: PyPaimon) -> None:

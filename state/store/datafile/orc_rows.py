@@ -11,6 +11,7 @@ import pyarrow.orc as orc
 from bucketline.conf.table.table_settings import DataFileSettings
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.format.orc_tail import OrcTail, read_tail, writer_zone
+from bucketline.state.sql.compute.zones import local_column
 from bucketline.state.store.datafile.checked_file import checked_source
 from bucketline.state.store.datafile.stored_names import ids_in
 from bucketline.state.types.arrow import arrow_type
@@ -106,8 +107,7 @@ class OrcRows:
         """
         if self._zone not in _UTC:
             if stored.root is TypeRoot.TIMESTAMP_LTZ and self._is_legacy:
-                shown = pc.local_timestamp(column.cast(pa.timestamp("ns", self._zone)))
-                return shown.cast(arrow_type(stored))
+                return local_column(column.cast(pa.timestamp("ns", self._zone))).cast(arrow_type(stored))
             if stored.root is TypeRoot.TIMESTAMP:
                 self._check_old(column)
                 column = _with_sign_of_instant(column, self._zone)
