@@ -164,15 +164,22 @@ class JvmAdmin:
         try:
             asked = {topic: kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, topic) for topic in topics}
             answers = self._admin().describeConfigs(self._list_of(asked.values())).values()
-            return {topic: self._kept_ms(answers.get(asked[topic])) for topic in topics}
+            kept = {topic: self._kept_ms(answers.get(asked[topic])) for topic in topics}
+            return {topic: kept_ms for topic, kept_ms in kept.items() if kept_ms is not None}
         except (Py4JError, TypeError) as e:
             if _STOPPED in str(e):
                 raise
             _LOG.debug("it is not known how long topics keep records: %s", _reason(e))
             return {}
 
-    def _kept_ms(self, future: Any) -> int:
-        return int(future.get(TOPICS_TIMEOUT_MS, self._milliseconds).get(_RETENTION).value())
+    def _kept_ms(self, future: Any) -> int | None:
+        """The retention of a topic; None for a topic that is gone or may not be asked for."""
+        try:
+            return int(future.get(TOPICS_TIMEOUT_MS, self._milliseconds).get(_RETENTION).value())
+        except Py4JError as e:
+            if _LATE in str(e) or _STOPPED in str(e):
+                raise
+            return None
 
     def describe(self, topics: Collection[str]) -> Described:
         """The current ids of topics, with one request; waits at most a few seconds for the answer.
