@@ -47,6 +47,7 @@ from bucketline.streaming.decode.schema_needs import (
 from bucketline.streaming.decode.texts.prefix_groups import group_by_prefix
 
 _MOST_HEADS = 1000
+_MOST_LENGTHS = 100
 _MOST_NULL_BYTES = 64
 _HEAD = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _MIDDLE = re.compile(r'\s*,\s*"payload"\s*:\s*')
@@ -253,22 +254,29 @@ def _unwrap(values: pa.Array, images: Images) -> tuple[list[Unwrapped], npt.NDAr
     by_shape: dict[int, list[tuple[_Head, npt.NDArray[np.int64], pa.Array]]] = {}
     enveloped = np.flatnonzero(true_of(pc.match_substring_regex(values, _ENVELOPED)))
     for group in group_by_prefix(values, enveloped, lambda text: heads.prefix(text, images)):
-        closed = true_of(pc.equal(pc.binary_slice(group.rests, -1, 2**31 - 1), b"}"))
-        is_unwrapped[group.positions[closed]] = True
-        payloads = pc.binary_slice(group.rests, 0, -1)
-        is_read = closed & ~_are_null(payloads)
         head = heads.known[group.prefix]
-        by_shape.setdefault(id(head.shape), []).append((head, group.positions[is_read], chosen(payloads, is_read)))
-    unwrapped = [
-        Unwrapped(
-            tuple(head.source for head, _, _ in parts),
-            parts[0][0].shape,
-            np.concatenate([positions for _, positions, _ in parts]),
-            pa.concat_arrays([payloads for _, _, payloads in parts]),
-        )
-        for parts in by_shape.values()
-    ]
+        by_shape.setdefault(id(head.shape), []).append((head, group.positions, group.rests))
+    unwrapped = []
+    for parts in by_shape.values():
+        positions, rests = _in_order([positions for _, positions, _ in parts], [rests for _, _, rests in parts])
+        closed = true_of(pc.equal(pc.binary_slice(rests, -1, 2**31 - 1), b"}"))
+        is_unwrapped[positions[closed]] = True
+        payloads = pc.binary_slice(rests, 0, -1)
+        is_read = closed & ~_are_null(payloads)
+        sources = tuple(head.source for head, _, _ in parts)
+        unwrapped.append(Unwrapped(sources, parts[0][0].shape, positions[is_read], chosen(payloads, is_read)))
     return unwrapped, np.flatnonzero(~is_unwrapped)
+
+
+def _in_order(
+    positions: Sequence[npt.NDArray[np.int64]], texts: Sequence[pa.Array]
+) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """The texts of all parts in the order of their positions, which are ascending in each part."""
+    if len(texts) == 1:
+        return positions[0], texts[0]
+    places = np.concatenate(positions)
+    order = np.argsort(places, kind="stable")
+    return places[order], pa.concat_arrays(texts).take(pa.array(order))
 
 
 def _are_null(payloads: pa.Array) -> npt.NDArray[np.bool_]:
@@ -292,9 +300,13 @@ class _Heads:
 
     def __init__(self) -> None:
         self.known: dict[bytes, _Head] = {}
+        self._lengths: set[int] = set()
 
     def prefix(self, text: bytes, images: Images) -> bytes | None:
         """The bytes before the payload of a record, whose head is then known; None for a record of another layout."""
+        for length in self._lengths:
+            if text[:length] in self.known:
+                return text[:length]
         found = _envelope_head(text, images)
         if found is None:
             return None
@@ -302,9 +314,12 @@ class _Heads:
         if prefix not in self.known:
             if len(self.known) >= _MOST_HEADS:
                 self.known.clear()
+                self._lengths.clear()
             shape = images.shape(source)
             same = next((head.shape for head in self.known.values() if head.shape == shape), shape)
             self.known[prefix] = _Head(source, same)
+            if len(self._lengths) < _MOST_LENGTHS:
+                self._lengths.add(len(prefix))
         return prefix
 
 

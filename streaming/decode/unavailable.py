@@ -5,12 +5,14 @@ form that the column's type allows.
 Source: Debezium 3 UnchangedToastedPlaceholder; before 2.0 an array of numbers was [1868788].
 """
 
+import base64
 import hashlib
 import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +88,9 @@ _GEOMETRIES = (
 """The points that stand for a geometry and for a geography, as EWKB."""
 _OLD_NUMBERS = (1868788,)
 
+_OCTETS = pa.array([str(number) for number in range(256)])
+"""The numbers that a byte can be, as texts, each at its own position."""
+
 _Mask = npt.NDArray[np.bool_]
 
 
@@ -97,19 +102,25 @@ class Placeholder:
 
     @property
     def texts(self) -> pa.Array:
-        """The texts that stand for a value that was left out: the placeholder, a UUID made of it, and a map of it as
-        JSON.
-        """
-        digest = hashlib.md5(self.text.encode(), usedforsecurity=False).digest()
-        return pa.array([self.text, str(uuid.UUID(bytes=digest, version=3)), json.dumps({self.text: self.text})])
+        """The texts that stand for a value that was left out, as `_texts_of` says."""
+        return _texts_of(self.text)
 
     @property
     def reason(self) -> str:
         """Why a record with the placeholder is bad, and what to do."""
+        return f"{self._left_out}; set REPLICA IDENTITY FULL on the source table, or unavailable to keep"
+
+    @property
+    def reason_of_move(self) -> str:
+        """Why a record is bad whose values stay unless its primary key changes, and what to do."""
         return (
-            f"{self.text}: the source left out a large value that the update did not change; set REPLICA IDENTITY FULL "
-            "on the source table, or unavailable to keep"
+            f"{self._left_out}; the update changed the primary key, and unavailable = keep takes values of the same "
+            "key only; set REPLICA IDENTITY FULL on the source table"
         )
+
+    @property
+    def _left_out(self) -> str:
+        return f"{self.text}: the source left out a large value that the update did not change"
 
     def rows(self, column: pa.Array) -> _Mask | None:
         """True for rows whose value is the placeholder, or contains it; None if there is none."""
@@ -118,7 +129,10 @@ class Placeholder:
             return _of_elements(_either(self.rows(column.keys), self.rows(column.items)), column)
         if pa.types.is_list(kind):
             inner = self.rows(column.values)
-            return _either(_of_elements(inner, column), self._number_lists(column))
+            values = column.values
+            if pa.types.is_string(values.type):
+                values = pc.index_in(values, value_set=_OCTETS)
+            return _either(_of_elements(inner, column), self._number_lists(column, values))
         if pa.types.is_struct(kind):
             found: _Mask | None = None
             for i in range(kind.num_fields):
@@ -132,16 +146,16 @@ class Placeholder:
             return None
         return true_of(same) if pc.any(same).as_py() else None
 
-    def _number_lists(self, lists: pa.Array) -> _Mask | None:
-        """True for lists of whole numbers that are the placeholder's bytes."""
-        if not pa.types.is_integer(lists.type.value_type) or not len(lists):
+    def _number_lists(self, lists: pa.Array, elements: pa.Array) -> _Mask | None:
+        """True for lists of whole numbers that are the placeholder's bytes; `elements` are those of all lists."""
+        if not pa.types.is_integer(elements.type) or not len(lists):
             return None
         offsets = lists.offsets.to_numpy()
         found = np.zeros(len(lists), dtype=bool)
         for numbers in (tuple(self.text.encode()), _OLD_NUMBERS):
             alike = np.flatnonzero(np.diff(offsets) == len(numbers))
             at = offsets[alike][:, None] + np.arange(len(numbers))
-            values = pc.fill_null(lists.values, -1).to_numpy()
+            values = pc.fill_null(elements, -1).to_numpy()
             found[alike] |= np.all(values[at] == np.array(numbers), axis=1)
         return found if found.any() else None
 
@@ -163,8 +177,9 @@ def settled(
     is_update = unjudged.kinds == int(RowKind.UPDATE_AFTER)
     is_row = is_update | (unjudged.kinds == int(RowKind.INSERT))
     may_be_kept = {LeftOut.REFUSED: is_row & False, LeftOut.NULL: is_update, LeftOut.MARKED: is_row}[keeping.left_out]
-    if moved is not None:
-        may_be_kept &= ~np.isin(unjudged.origin, moved)
+    has_moved = is_update & (np.isin(unjudged.origin, moved) if moved is not None else False)
+    may_be_kept &= ~has_moved
+    keeps = keeping.left_out is not LeftOut.REFUSED
     bad, columns, left_out = dict(unjudged.bad), list[pa.Array](), dict[str, _Mask]()
     for f in fields:
         column = unjudged.structs.field(f.name)
@@ -173,7 +188,8 @@ def settled(
             mask &= (unjudged.kinds != int(RowKind.DELETE)) | (f.name in primary_key)
             kept = mask & may_be_kept & (f.name not in never and keeping.can_miss(f))
             for i in np.flatnonzero(mask & ~kept):
-                bad.setdefault(int(unjudged.origin[i]), f"field {f.name}: {placeholder.reason}")
+                reason = placeholder.reason_of_move if keeps and has_moved[i] else placeholder.reason
+                bad.setdefault(int(unjudged.origin[i]), f"field {f.name}: {reason}")
             if kept.any():
                 blank = pa.scalar(None, column.type) if f.type.nullable else zero_of(column.type)
                 column = if_else(pa.array(kept), blank, column)
@@ -186,6 +202,24 @@ def settled(
         columns.append(pack_left_out(left_out, keeping.names, len(unjudged.structs)))
         names.append(MARKS.name)
     return replace(unjudged, bad=bad, structs=pa.StructArray.from_arrays(columns, names))
+
+
+@lru_cache(maxsize=16)
+def _texts_of(placeholder: str) -> pa.Array:
+    """The texts that a column STRING gets for a value that was left out.
+
+    These are the placeholder, its bytes in each `binary.handling.mode`, and a UUID made of it; and as JSON a map and
+    arrays of these, arrays of numbers, and the points that stand for geometries.
+    """
+    octets = placeholder.encode()
+    digest = hashlib.md5(octets, usedforsecurity=False).digest()
+    in_bytes = [base64.b64encode(octets).decode(), base64.urlsafe_b64encode(octets).decode(), octets.hex()]
+    plain = [placeholder, *in_bytes, str(uuid.UUID(bytes=digest, version=3))]
+    points = [base64.b64encode(point).decode() for point in _GEOMETRIES]
+    values: list[object] = [{placeholder: placeholder}, [*octets], [*_OLD_NUMBERS], *([text] for text in plain)]
+    values += [{"wkb": point, "srid": srid} for point in points for srid in (None, 4326)]
+    nested = [json.dumps(value, separators=signs) for value in values for signs in ((", ", ": "), (",", ":"))]
+    return pa.array(dict.fromkeys([*plain, *nested]))
 
 
 def _either(one: _Mask | None, other: _Mask | None) -> _Mask | None:

@@ -31,7 +31,7 @@ from bucketline.streaming.decode.avro.avro_bodies import read_bodies
 from bucketline.streaming.decode.avro.avro_schema import AvroSchema, parse_avro_schema
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.decode_step import DecodeStep
-from tests.bench.decode_json import against_from_json, computed_day
+from tests.bench.decode_json import against_from_json, computed_day, without_cliffs
 from tests.bench.result import Result, Size, paired_ratio
 from tests.support.peers.jars import jars
 
@@ -101,6 +101,7 @@ def run(size: Size, root: Path) -> Sequence[Result]:
     spark = _session()
     results = [result for case in cases for result in (*_measured(*case), _against_spark(*case[:3], root, spark))]
     results += against_from_json(size, root, spark)
+    results += without_cliffs(size)
     results.append(computed_day(size))
     spark.stop()
     return results

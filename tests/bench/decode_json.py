@@ -3,11 +3,15 @@
 All formats, embedded schemas of one table and of a hundred, and shapes that a reader may stumble over. Both read the
 texts out of a Parquet file. Ours is the whole decode step, to rows of the table with their kinds; `from_json` ends with
 structs, whose fields are the same.
+
+Then no shape may cost many times what a plain one costs: many schemas against one, maps and objects in texts against
+texts, and drawn shapes against Python's parser.
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,12 +29,16 @@ from bucketline.state.types.logical import DataField, parse_type
 from bucketline.streaming.decode.decode_step import DecodeStep
 from tests.bench.result import Result, Size, paired_ratio
 from tests.bench.watch import cpu_seconds
+from tests.support.models import drawn_messages
 
 _RECORDS = 50_000
 _TURNS = 5
 _TABLES = 100
+_DRAWN = 150
+"""How many shapes of messages are drawn."""
 _DAYS = 40
 """How often one column is computed in a turn: the clock of CPU counts hundredths of a second."""
+_MANY = f"debezium-json with schemas of {_TABLES} tables"
 Json = dict[str, Any]
 
 _COLUMNS = {
@@ -115,7 +123,7 @@ _CASES: Sequence[Case] = (
         f"STRUCT<payload: {_EVENT}>",
     ),
     Case(
-        f"debezium-json with schemas of {_TABLES} tables",
+        _MANY,
         RecordFormat.DEBEZIUM_JSON,
         lambda at: _with_schema(at, _TABLES),
         f"STRUCT<payload: {_EVENT}>",
@@ -186,11 +194,70 @@ def computed_day(size: Size) -> Result:
     )
 
 
+def without_cliffs(size: Size) -> Iterator[Result]:
+    """Odd shapes against plain ones, as ratios of CPU."""
+    cases = {case.what: case for case in _CASES}
+    plain, one = cases["debezium-json"], cases["debezium-json with its schema"]
+    packed = Case("", plain.decode, lambda at: _event(at, note=json.dumps({"colour": f"c{at % 9}"})), "", _MAP)
+    pairs = (
+        (f"embedded schemas of {_TABLES} tables, against one", cases[_MANY], one, 1.5),
+        ("a map, against a text", cases["debezium-json, a map"], plain, 3.0),
+        ("a map inside of a text, against a text", packed, plain, 3.0),
+        ("an object in a text, against a text", cases["debezium-json, an object in a text"], plain, 3.0),
+    )
+    count = size.rows(_RECORDS)
+    for what, odd, usual, at_most in pairs:
+        yield _paired(what, count, _decoding(odd, count), _decoding(usual, count), at_most)
+    yield _worst_drawn(max(1, int(_DRAWN * size.scale)))
+
+
+def _decoding(case: Case, count: int) -> Callable[[], object]:
+    texts = [json.dumps(case.message(at), separators=(",", ":")) for at in range(count)]
+    records, step = pa.table({"value": pa.array(texts).cast(pa.binary())}), _step_of(case)
+    return lambda: step(records)
+
+
+def _paired(what: str, count: int, odd: Callable[[], object], usual: Callable[[], object], at_most: float) -> Result:
+    cpu: tuple[list[float], list[float]] = ([], [])
+    for turn in range(_TURNS + 1):
+        for times, work in zip(cpu, (odd, usual), strict=True):
+            began = time.process_time()
+            work()
+            if turn:
+                times.append(time.process_time() - began)
+    ratio = paired_ratio(*cpu)
+    return Result("decode", what, count, median(cpu[0]), median(cpu[1]), 0, 0, ratio, at_most=at_most)
+
+
+def _worst_drawn(count: int) -> Result:
+    """The drawn shape that costs most, against Python's parser on the same texts."""
+    worst = None
+    for seed in range(count):
+        fields, values, is_event, watch, told = drawn_messages.drawn(seed)
+        read = drawn_messages.reader_of(fields, values, is_event, watch)
+        texts = values.to_pylist()
+        found = _paired(
+            "the worst of drawn shapes, against Python's parser",
+            drawn_messages.COUNT,
+            read,
+            lambda texts=texts: [json.loads(text) for text in texts],
+            20.0,
+        )
+        if worst is None or found.ratio > worst.ratio:
+            worst = replace(found, detail={"shape": told})
+    assert worst is not None, "some shapes are drawn"
+    return worst
+
+
+def _step_of(case: Case) -> DecodeStep:
+    messages = MessageOptions(shards=Shards.DISTINCT_KEYS if case.decode.names_tables else None)
+    return DecodeStep(case.decode, case.fields, ("id",), reject_limit=1, messages=messages)
+
+
 def _measured(case: Case, count: int, path: Path, spark: SparkSession) -> Result:
     texts = [json.dumps(case.message(at), separators=(",", ":")) for at in range(count)]
     pq.write_table(pa.table({"value": pa.array(texts)}), path)
-    messages = MessageOptions(shards=Shards.DISTINCT_KEYS if case.decode.names_tables else None)
-    step = DecodeStep(case.decode, case.fields, ("id",), reject_limit=1, messages=messages)
+    step = _step_of(case)
     parsed = spark.read.parquet(str(path)).select(F.from_json("value", case.spark).alias("value"))
 
     def ours() -> None:

@@ -68,7 +68,7 @@ class ScannedJson:
     def of(texts: pa.Array) -> "ScannedJson":
         """The scan of JSON objects. Shapes: n binary without nulls in."""
         data, bounds = bytes_of(texts)
-        quotes = _without_escaped(data, np.flatnonzero(data == _QUOTE))
+        quotes = _plain_quotes(data)
         if len(quotes) % 2:
             raise NotScanned("a string is not closed")
         brackets = np.flatnonzero((((data | _CASE) - _OPEN_OBJECT) & ~_OPENS_OR_CLOSES) == 0)
@@ -207,7 +207,7 @@ def without_blanks(texts: pa.Array) -> pa.Array:
     blanks = np.flatnonzero(_IS_BLANK[data[:-1]])
     if not len(blanks):
         return texts
-    quotes = _without_escaped(data, np.flatnonzero(data == _QUOTE))
+    quotes = _plain_quotes(data)
     blanks = blanks[np.searchsorted(quotes, blanks) % 2 == 0]
     if not len(blanks):
         return texts
@@ -217,15 +217,14 @@ def without_blanks(texts: pa.Array) -> pa.Array:
     return slices(data[:-1][keep], kept[:-1], kept[1:])
 
 
-def _without_escaped(data: Bytes, quotes: Positions) -> Positions:
+def _plain_quotes(data: Bytes) -> Positions:
     """The quotes that no backslash escapes: an even number of backslashes comes before them."""
-    doubtful = np.flatnonzero((quotes > 0) & (data[quotes - 1] == _BACKSLASH))
-    if not len(doubtful):
-        return quotes
-    counts = np.zeros(len(quotes), dtype=np.int64)
+    is_quote, is_backslash = data == _QUOTE, data == _BACKSLASH
+    doubtful = np.flatnonzero(is_quote[1:] & is_backslash[:-1]) + 1
+    before = doubtful - 1
     while len(doubtful):
-        counts[doubtful] += 1
-        before = quotes[doubtful] - 1 - counts[doubtful]
-        doubtful = doubtful[(before >= 0) & (data[before] == _BACKSLASH)]
-    plain: Positions = quotes[counts % 2 == 0]
-    return plain
+        is_quote[doubtful] ^= True
+        before -= 1
+        goes_on = (before >= 0) & is_backslash[before]
+        doubtful, before = doubtful[goes_on], before[goes_on]
+    return np.flatnonzero(is_quote)

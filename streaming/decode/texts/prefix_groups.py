@@ -68,7 +68,9 @@ def _first_difference(texts: "_Bytes", group: Positions, prefix: bytes) -> int |
     """The position at which a text of the group differs from the prefix; None if the few texts that are compared do
     not.
     """
-    for at in np.linspace(0, len(group) - 1, min(_SAMPLES, len(group))).astype(np.int64):
+    count = min(_SAMPLES, len(group))
+    for number in range(count):
+        at = (len(group) - 1) * number // max(count - 1, 1)
         text = texts.text(int(group[at]))
         if not text.startswith(prefix):
             return _mismatch(text, prefix)

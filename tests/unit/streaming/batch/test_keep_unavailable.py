@@ -216,6 +216,16 @@ def test_a_new_row_of_a_partial_update_table_has_all_its_values(tmp_path: Path) 
         job.batch(put("c", id=1, n=1, note=LEFT_OUT))
 
 
+@pytest.mark.parametrize("kind", ["fixed", "partial"])
+def test_a_new_key_has_no_value_to_keep(tmp_path: Path, kind: str) -> None:
+    job = Job(tmp_path, TABLES[kind])
+    job.batch(full(1, 1))
+    moved = update(2, 2) | {"before": {"id": 1}}
+    with pytest.raises(RejectedRecordsError, match="changed the primary key, and unavailable = keep takes values of"):
+        job.batch(moved)
+    assert list(job.rows()) == [1]
+
+
 @pytest.mark.parametrize("record", [update(1, 1, id=LEFT_OUT), update(1, 1, seq=LEFT_OUT)])
 def test_keys_and_sequence_fields_are_never_left_out(tmp_path: Path, record: Json) -> None:
     columns = "id STRING NOT NULL, n INT, note STRING, seq STRING"

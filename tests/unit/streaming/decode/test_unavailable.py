@@ -13,6 +13,7 @@ from bucketline.streaming.decode.decoded_rows import Decoded
 from bucketline.streaming.decode.records import decode_debezium
 from bucketline.streaming.decode.unavailable import Placeholder
 
+IN_BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 PLACE = {"type": "ROW", "fields": [{"id": 1, "name": "wkb", "type": "BYTES"}, {"id": 2, "name": "t", "type": "STRING"}]}
 FIELDS = tuple(
     DataField(i, name, parse_type(kind))
@@ -26,6 +27,7 @@ FIELDS = tuple(
             "large": {"type": "ARRAY", "element": "BIGINT"},
             "place": PLACE,
             "lists": {"type": "ARRAY", "element": {"type": "ARRAY", "element": "STRING"}},
+            "words": {"type": "ARRAY", "element": "STRING"},
         }.items()
     )
 )
@@ -44,17 +46,40 @@ def decoded(*rows: dict[str, Any], **messages: Any) -> Decoded:
         {"note": json.dumps({UNAVAILABLE: UNAVAILABLE})},
         {"tags": {UNAVAILABLE: UNAVAILABLE}},
         {"tags": {"a": UNAVAILABLE}},
-        {"raw": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="},
+        {"raw": IN_BASE64},
         {"counts": list(UNAVAILABLE.encode())},
         {"large": list(UNAVAILABLE.encode())},
         {"large": [1868788]},
         {"place": {"wkb": "AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ=="}},
         {"place": {"t": UNAVAILABLE}},
         {"lists": [["a"], [UNAVAILABLE]]},
+        {"words": [*UNAVAILABLE.encode()]},
+        *(
+            {"note": text}
+            for text in (
+                IN_BASE64,
+                UNAVAILABLE.encode().hex(),
+                {UNAVAILABLE: UNAVAILABLE},
+                [UNAVAILABLE],
+                [IN_BASE64],
+                [*UNAVAILABLE.encode()],
+                [1868788],
+                {"wkb": "AQEAACDmEAAAAAAA/IPXl8EAAAD8g9eXwQ==", "srid": None},
+            )
+        ),
     ],
 )
 def test_the_placeholder_is_found_in_every_form(row: dict[str, Any]) -> None:
-    plain = {"note": "x", "tags": {"a": "b"}, "raw": "YQ==", "counts": [1], "large": [], "place": None, "lists": [None]}
+    plain = {
+        "note": "x",
+        "tags": {"a": "b"},
+        "raw": "YQ==",
+        "counts": [1],
+        "large": [],
+        "place": None,
+        "lists": [None],
+        "words": ["95", "x"],
+    }
     found = decoded(plain, row, {"tags": None, "counts": None}, plain)
 
     assert found.rows["id"].to_pylist() == [0, 2, 3]
