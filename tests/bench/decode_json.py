@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -235,18 +236,21 @@ def _worst_drawn(count: int) -> Result:
     for seed in range(count):
         fields, values, is_event, watch, told = drawn_messages.drawn(seed)
         read = drawn_messages.reader_of(fields, values, is_event, watch)
-        texts = values.to_pylist()
         found = _paired(
             "the worst of drawn shapes, against Python's parser",
             drawn_messages.COUNT,
             read,
-            lambda texts=texts: [json.loads(text) for text in texts],
+            partial(_parsed, values.to_pylist()),
             20.0,
         )
         if worst is None or found.ratio > worst.ratio:
             worst = replace(found, detail={"shape": told})
     assert worst is not None, "some shapes are drawn"
     return worst
+
+
+def _parsed(texts: list[bytes]) -> list[object]:
+    return [json.loads(text) for text in texts]
 
 
 def _step_of(case: Case) -> DecodeStep:
