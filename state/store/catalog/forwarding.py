@@ -2,7 +2,8 @@
 
 Snapshots of `main` after the last one that both share are replaced. The forward begins with a rollback to that
 snapshot, and then adds one snapshot after the other, so an interrupted run leaves `main` at a state of the branch, and
-can be repeated. No writer of `main` should commit at the same time. The branch stays as it is.
+can be repeated. If both share none, because the beginning of the branch has expired, `main` gets the history of the
+branch in place of its own. No writer of `main` should commit at the same time. The branch stays as it is.
 Source: Paimon 2.0 FileSystemBranchManager.fastForward; unlike there, tags of shared snapshots stay.
 """
 
@@ -138,6 +139,7 @@ def _forward(io: FileIO, path: str, copied: _Copied, shared: int | None, own: in
         if shared is None or snapshot.id > shared:
             _publish(target, snapshot, world)
     target.write_latest_hint(ids[-1])
+    _drop_strange(target, ids[0], is_all=shared is None)
     schemas = Schemas(io, path)
     for schema_id in reversed([i for i in schemas.ids() if i > max(copied.schemas)]):
         io.delete(schemas.path(schema_id))
@@ -177,15 +179,36 @@ def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
 
 def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newest: int | None, world: World) -> None:
     """Puts the branch's snapshots in the place of the table's snapshots with the same ids, and removes the table's
-    later snapshots.
+    other snapshots. One that is older than the branch's stays for now if the table has no other.
     """
-    if newest is None or newest < min(source):
+    first = min(source)
+    older = [i for i in target.ids() if i < first]
+    has_later = newest is not None and newest >= first
+    _drop_oldest(target, older if has_later else older[:-1])
+    if newest is None or not has_later:
         return
     for snapshot_id, snapshot in source.items():
         if snapshot_id <= newest:
             io.overwrite(target.path(snapshot_id), encode_snapshot(snapshot))
     if newest > max(source):
         rollback_to(io, target.root, max(source), world=world)
+
+
+def _drop_strange(target: Snapshots, first: int, *, is_all: bool) -> None:
+    """Removes the snapshots before those of the branch if these do not follow them: all, or those before a gap that an
+    interrupted run has left.
+    """
+    older = [i for i in target.ids() if i < first]
+    if older and (is_all or older[-1] < first - 1):
+        _drop_oldest(target, older)
+
+
+def _drop_oldest(target: Snapshots, ids: Sequence[int]) -> None:
+    """Removes the table's oldest snapshots, oldest first. Their files stay for tags until orphans are removed."""
+    for snapshot_id in ids:
+        target.delete(snapshot_id)
+    if ids:
+        target.write_earliest_hint(min(target.ids(), default=ids[-1] + 1))
 
 
 def _copy_schemas(io: FileIO, schemas: Mapping[int, bytes], path: str) -> None:

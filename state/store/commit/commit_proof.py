@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from bucketline.state.commit.conflict import FILES_GONE, Conflict
 from bucketline.state.commit.file_age import is_quick, needs_proof
 from bucketline.state.determinism import World
-from bucketline.state.errors import BranchNotFoundError, SchemaMismatchError, StorageError
+from bucketline.state.errors import BranchNotFoundError, CorruptFileError, SchemaMismatchError, StorageError
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry, Snapshot
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import branch_at, history_of
@@ -210,17 +210,57 @@ def check_own_schema(snapshots: Snapshots, schema: TableSchema) -> None:
     """
     if schema.id == 0:
         return  # a branch begins with the table's first schema, or with a later one alone
-    stored: TableSchema | None = None
+    stored = _stored(snapshots, schema.id)
+    if stored is None or stored.fields != schema.fields:
+        raise _schema_gone(snapshots, schema.id, stored)
+
+
+def check_published_schema(snapshots: Snapshots, published: Snapshot, schema: TableSchema) -> None:
+    """Checks the same after a snapshot was published, and that the schema is there which the snapshot names; takes the
+    snapshot back if not.
+
+    Raises CorruptFileError if another snapshot builds on it; then it stays.
+    """
+    if snapshots.owner is not None:
+        return
+    named = published.schema_id
     try:
-        stored = Schemas(snapshots.io, snapshots.root).get(schema.id)
+        check_own_schema(snapshots, schema)
+        if named not in (0, schema.id) and not snapshots.io.exists(Schemas(snapshots.io, snapshots.root).path(named)):
+            raise _schema_gone(snapshots, named, None)
+    except SchemaMismatchError as gone:
+        if not published.is_same_as(snapshots.get(published.id)):
+            raise  # the fast-forward has removed it
+        if snapshots.exists(published.id - 1):
+            # As before a rollback: a LATEST that is too high would be trusted.
+            snapshots.write_latest_hint(published.id - 1)
+        snapshots.delete(published.id)
+        if not snapshots.exists(published.id + 1):
+            raise
+        snapshots.publish(published)
+        raise CorruptFileError(
+            f"{snapshots.root}: schema {schema.id}, under which snapshot {published.id} was written, was removed or "
+            f"replaced meanwhile, as a fast-forward does, and snapshot {published.id + 1} builds on it; roll the table "
+            f"back to snapshot {published.id - 1} and write the rows again",
+            path=snapshots.path(published.id),
+            snapshot=published.id,
+        ) from gone
+
+
+def _stored(snapshots: Snapshots, schema_id: int) -> TableSchema | None:
+    try:
+        return Schemas(snapshots.io, snapshots.root).get(schema_id)
     except StorageError as e:
         if not e.missing:
             raise
-    if stored is None or stored.fields != schema.fields:
-        raise SchemaMismatchError(
-            f"{snapshots.root}: schema {schema.id}, under which this was written, was "
-            f"{'removed' if stored is None else 'replaced'} meanwhile, as a fast-forward does; nothing was committed. "
-            "Open the table again and write again",
-            path=snapshots.root,
-            schema=schema.id,
-        )
+        return None
+
+
+def _schema_gone(snapshots: Snapshots, schema_id: int, stored: TableSchema | None) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"{snapshots.root}: schema {schema_id}, under which this was written, was "
+        f"{'removed' if stored is None else 'replaced'} meanwhile, as a fast-forward does; nothing was committed. "
+        "Open the table again and write again",
+        path=snapshots.root,
+        schema=schema_id,
+    )

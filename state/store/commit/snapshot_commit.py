@@ -18,7 +18,7 @@ from bucketline.state.commit.manifest_merge import ManifestMergeOptions
 from bucketline.state.commit.outcome import Committed, Unknown, outcome_unknown
 from bucketline.state.commit.plan import SnapshotPlan, WrittenList, plan_snapshot
 from bucketline.state.determinism import World
-from bucketline.state.errors import BranchNotFoundError, CorruptFileError, StorageError
+from bucketline.state.errors import BranchNotFoundError, CorruptFileError, SchemaMismatchError, StorageError
 from bucketline.state.format.entries import ManifestFileMeta, Snapshot
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.metadata_records import Encoding
@@ -34,6 +34,7 @@ from bucketline.state.store.commit.commit_proof import (
     brought_files,
     check_branch,
     check_own_schema,
+    check_published_schema,
     files_gone,
 )
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
@@ -247,7 +248,8 @@ class SnapshotCommit:
         """
         try:
             check_branch(self.table.snapshots, snapshot)
-        except BranchNotFoundError:
+            check_published_schema(self.table.snapshots, snapshot, self.table.schema)
+        except (BranchNotFoundError, SchemaMismatchError):
             self._discard_try()
             self._discard_kept()
             raise
