@@ -8,9 +8,9 @@ by the clock of the process that planned it and commits it, so clocks and time z
 goes by the clock of the storage. After half a day each file is looked for, with one request each, before and after the
 snapshot is published. On a local disk each file is always looked for.
 
-A schema is removed with a deleted branch, or by a fast-forward. A writer of a branch publishes and then looks for the
-schema; a process that deletes a branch removes its schema last, and then lists what is left. So one of the two sees
-what was published (`docs/care-beside-history.md`).
+A schema is removed with a deleted branch, or by a fast-forward. A writer publishes and then looks for the schema; a
+process that deletes a branch removes its schema last, and then lists what is left; a fast-forward does so too. So one
+of the two sees what was published (`docs/care-beside-history.md`).
 """
 
 from collections.abc import Iterator, Sequence
