@@ -17,6 +17,7 @@ from bucketline.state.sql.statement import (
     Describe,
     Drop,
     Kind,
+    Refresh,
     Reset,
     Set,
     Show,
@@ -306,8 +307,8 @@ def read_show(words: Words) -> Show:
 
 def _show_names(words: Words, subject: str) -> Show:
     path: tuple[str, ...] = ()
-    if subject in ("TABLES", "DATABASES") and (words.take("IN") or words.take("FROM")):
-        path = words.path("the name of a database" if subject == "TABLES" else "the name of a catalog")
+    if subject in ("TABLES", "VIEWS", "DATABASES") and (words.take("IN") or words.take("FROM")):
+        path = words.path("the name of a catalog" if subject == "DATABASES" else "the name of a database")
         if subject == "DATABASES" and len(path) > 1:
             raise refused(f"SHOW DATABASES: {'.'.join(path)!r} is no catalog", statement="SHOW DATABASES")
     like = None
@@ -338,6 +339,7 @@ def _show_of_table(words: Words, subject: str) -> Show:
 
 _SHOWN: tuple[tuple[tuple[str, ...], str], ...] = (
     (("TABLES",), "TABLES"),
+    (("VIEWS",), "VIEWS"),
     (("DATABASES",), "DATABASES"),
     (("CATALOGS",), "CATALOGS"),
     (("COLUMNS",), "COLUMNS"),
@@ -367,6 +369,16 @@ def read_describe(words: Words) -> Describe:
     name = words.table()
     words.end()
     return Describe(name)
+
+
+def read_refresh(words: Words) -> Refresh:
+    """Reads `REFRESH TABLE t`."""
+    words.expect("REFRESH")
+    words.verb = "REFRESH"
+    words.expect("TABLE")
+    name = words.table()
+    words.end()
+    return Refresh(name)
 
 
 def read_set(words: Words) -> Set:

@@ -6,11 +6,15 @@ part of WHERE is passed on only if Spark and the reader cannot disagree about it
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from sqlglot import exp
 
 from bucketline.state.sql.dialect import quoted_column, sql_text, tokens_of
+from bucketline.state.sql.queries import read_query
 from bucketline.state.sql.statement import Query, Relation
+from bucketline.state.types.columns_text import in_backticks
 from bucketline.state.types.logical import DataField, TypeRoot
 
 _DIGITS = {TypeRoot.TINYINT: 2, TypeRoot.SMALLINT: 4, TypeRoot.INT: 9, TypeRoot.BIGINT: 18}
@@ -19,6 +23,7 @@ _DIGITS = {TypeRoot.TINYINT: 2, TypeRoot.SMALLINT: 4, TypeRoot.INT: 9, TypeRoot.
 _SMALL = (*_DIGITS, TypeRoot.BOOLEAN, TypeRoot.DATE, TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _KEEPS_LEFT = ("LEFT", "SEMI", "ANTI")
+_BEFORE_STAR = ("SELECT", "DISTINCT", "ALL", ",")
 
 
 def needed_columns(query: Query, relation: Relation, fields: Sequence[DataField]) -> tuple[str, ...] | None:
@@ -34,6 +39,35 @@ def needed_columns(query: Query, relation: Relation, fields: Sequence[DataField]
     if len(names) == len(fields) or any("," in n or n != n.strip() for n in names):
         return None
     return names
+
+
+def star_beside(query: Query, hidden: Sequence[DataField]) -> int | None:
+    """Returns where `*` stands in a query over one table that also names a hidden column; None for other queries. Spark
+    would take all columns that are read for those of `*`.
+    """
+    select, tokens = query.tree, tokens_of(query.text)
+    names = {f.name.lower() for f in hidden}
+    if len(query.relations) != 1 or not isinstance(select, exp.Select) or select.args.get("joins"):
+        return None
+    is_wanted = any(t.text.lower() in names for t in tokens) and any(map(_is_star, select.expressions))
+    if not is_wanted or _table(query, query.relations[0]) is None:
+        return None
+    pairs = pairwise(tokens)
+    stars = (star for before, star in pairs if star.text == "*" and before.text.upper() in _BEFORE_STAR)
+    return int(next(stars).start)
+
+
+def with_listed_columns(query: Query, star: int, fields: Sequence[DataField]) -> Query:
+    """Returns the query with columns in place of the `*` at a position."""
+    (relation,) = query.relations
+    listed = ", ".join(in_backticks(f.name) for f in fields)
+    again = read_query(f"{query.text[:star]}{listed}{query.text[star + 1 :]}")
+    start, end = (at + len(listed) - 1 for at in (relation.start, relation.end))
+    return replace(again, relations=(replace(relation, start=start, end=end),))
+
+
+def _is_star(column: exp.Expression) -> bool:
+    return isinstance(column, exp.Star) and not any(column.args.values())
 
 
 def needed_rows(query: Query, relation: Relation, fields: Sequence[DataField]) -> str | None:

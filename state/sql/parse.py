@@ -9,6 +9,7 @@ from bucketline.state.sql.definitions import (
     read_create,
     read_describe,
     read_drop,
+    read_refresh,
     read_replace,
     read_reset,
     read_set,
@@ -52,6 +53,7 @@ _READ_WORDS: dict[str, Callable[[Words], Statement]] = {
     "DROP": read_drop,
     "ALTER": read_alter,
     "USE": read_use,
+    "REFRESH": read_refresh,
     "SHOW": read_show,
     "DESCRIBE": read_describe,
     "DESC": read_describe,
@@ -67,7 +69,6 @@ _LIST = ", ".join(_VERBS)
 _REMEDIES = {
     "EXPLAIN": "; ask the DataFrame: bl.sql(spark, 'SELECT ...').explain()",
     "ANALYZE": "; statistics of columns are not collected, files have their own",
-    "REFRESH": "; tables are read as they are, nothing is cached",
     "MSCK": "; partitions are found in the table's snapshots",
     "BEGIN": "; run the statements of a statement set one by one",
     "EXECUTE": "; run the statements of a statement set one by one",

@@ -1,7 +1,8 @@
 """The tables in a query or a change of rows: which ones, at which version, with which options.
 
 Versions (`VERSION AS OF 3`) and hints (`/*+ OPTIONS(...) */`) stand right after a table's name. They are taken out of
-the text, signs becoming blanks, before sqlglot reads it; so positions stay true.
+the text, signs becoming blanks, before sqlglot reads it; so positions stay true. A call such as
+`paimon_incremental_query('t', 1, 3)` becomes the table's name and an option (`table_functions.py`).
 """
 
 import re
@@ -15,6 +16,7 @@ from bucketline.conf.option import whole_number
 from bucketline.conf.table.read_options import SCAN_TIMESTAMP_MILLIS, SCAN_VERSION
 from bucketline.state.sql.dialect import Token, parse_one, refused, tokens_of
 from bucketline.state.sql.statement import Relation
+from bucketline.state.sql.table_functions import incremental_calls
 from bucketline.state.sql.words import Words, gaps, hints_in, table_name
 
 _OF_SELECT = re.compile(r"/\*\+\s*OPTIONS\b", re.IGNORECASE)
@@ -64,8 +66,14 @@ class Parsed:
 
 def read_relations(text: str) -> Parsed:
     """Returns the statement's tree and tables. Raises OptionError for what cannot be read."""
+    calls = list(incremental_calls(text))
+    for call in calls:
+        text = text[: call.start] + call.name.ljust(call.end - call.start) + text[call.end :]
     tokens = tokens_of(text)
-    marks = [*_hints(text, tokens), *_travels(text, tokens)]
+    called = [
+        _Mark(call.start + len(call.name), call.start + len(call.name), call.end, dict([call.option])) for call in calls
+    ]
+    marks = [*called, *_hints(text, tokens), *_travels(text, tokens)]
     plain = text
     for mark in marks:
         plain = plain[: mark.start] + " " * (mark.end - mark.start) + plain[mark.end :]
@@ -74,6 +82,8 @@ def read_relations(text: str) -> Parsed:
     spans = {(r.start, r.end) for r in relations}
     for mark in marks:
         if not any(start < mark.end <= end for start, end in spans):
+            if mark in called:
+                raise refused("a function that reads changes, as paimon_incremental_query, belongs after FROM")
             raise refused(f"{text[mark.start : mark.end].strip()!r} does not follow the name of a table")
     return Parsed(plain, tree, relations)
 

@@ -115,8 +115,9 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """SHOW of a `subject`: TABLES, DATABASES, CATALOGS, COLUMNS, PARTITIONS, CREATE TABLE, OPTIONS, TAGS, CURRENT
-    DATABASE or CURRENT CATALOG. `partition` are the values that shown partitions have, `key` the one option to show.
+    """SHOW of a `subject`: TABLES, VIEWS, DATABASES, CATALOGS, COLUMNS, PARTITIONS, CREATE TABLE, OPTIONS, TAGS,
+    CURRENT DATABASE or CURRENT CATALOG. `partition` are the values that shown partitions have, `key` the one option to
+    show.
     """
 
     subject: str
@@ -124,6 +125,11 @@ class Show:
     like: str | None = None
     partition: Mapping[str, str | None] | None = None
     key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    name: TableReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +303,7 @@ Statement = (
     | Use
     | Show
     | Describe
+    | Refresh
     | AlterTable
     | RenameTable
     | DropPartitions

@@ -192,8 +192,8 @@ class Words:
         return tuple(names)
 
     def options(self) -> dict[str, str]:
-        """Reads `('key' = 'value', ...)`. Keys and values may be words and numbers, as in Spark. Raises OptionError for
-        a key that comes twice.
+        """Reads `('key' = 'value', ...)`. Keys and values may be words and numbers, and = may be missing before a text
+        in quotes, as in Spark. Raises OptionError for a key that comes twice.
         """
         options: dict[str, str] = {}
         self.expect("(")
@@ -201,7 +201,8 @@ class Words:
             if options:
                 self.expect_comma()
             key = self.option_key()
-            self.expect("=")
+            if not self.take("=") and not self.comes_string():
+                raise self.wrong("expected =")
             if key in options:
                 raise refused(f"option '{key}' is given twice", option=key)
             options[key] = self.option_value(key)

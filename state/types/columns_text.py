@@ -328,7 +328,8 @@ def _default_text(parts: Sequence[str], place: str) -> str | None:
     if first == "NULL" and len(parts) == 1:
         return None
     if first in ("ARRAY", "MAP", "STRUCT") and parts[-1] == ")":
-        return text.replace('"', "'").replace(",", ", ")
+        bare = (number["number"] if (number := _NUMBER.fullmatch(part)) else part for part in parts)
+        return "".join(bare).replace('"', "'").replace(",", ", ")
     raise _refused(f"{place}: DEFAULT takes a literal, or ARRAY, MAP and STRUCT of literals, not {text or 'nothing'}")
 
 

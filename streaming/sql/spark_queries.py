@@ -22,9 +22,9 @@ from bucketline.conf.reader_options import (
 )
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.format.json_files.schema_json import TableSchema
-from bucketline.state.format.row_ranges import kept_schema
+from bucketline.state.format.row_ranges import TRACKED, kept_schema, tracks_rows
 from bucketline.state.sql.dialect import as_spark_reads, refused
-from bucketline.state.sql.narrowing import needed_columns, needed_rows
+from bucketline.state.sql.narrowing import needed_columns, needed_rows, star_beside, with_listed_columns
 from bucketline.state.sql.statement import Query, Relation
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import SpreadEngine
@@ -98,7 +98,7 @@ class SparkQueries:
         if parse_bool(self._spark.conf.get(_REGEX_NAMES, "false")):
             return self._frame(session, query, narrowed=False)
         try:
-            return self._frame(session, query, narrowed=True)
+            return self._frame(session, self._listed(session, query), narrowed=True)
         except OptionError:
             # If a name is wrong, or means something else than expected, Spark reports it for the whole tables.
             return self._frame(session, query, narrowed=False)
@@ -120,6 +120,17 @@ class SparkQueries:
         finally:
             for view in views:
                 self._spark.catalog.dropTempView(view)
+
+    def _listed(self, session: SqlSession, query: Query) -> Query:
+        """The query, with columns in place of a `*` beside ids of rows."""
+        star = star_beside(query, TRACKED)
+        if star is None or self._is_view(session, query.relations[0]):
+            return query
+        table, between = session.queried(query.relations[0])
+        sight = own_sight(handle_of(table), None)
+        if between is not None or query.relations[0].name.system is not None or not tracks_rows(sight.schema):
+            return query
+        return with_listed_columns(query, star, sight.schema.fields)
 
     def shown(self, result: pa.Table) -> Any:
         """A result as a DataFrame; times without a time zone stay without one."""

@@ -11,12 +11,10 @@ from bucketline.conf.option import whole_number
 from bucketline.conf.table.read_options import TAG_TO_SNAPSHOT, tags_mean_snapshots
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.relations import local_ms
+from bucketline.state.sql.table_functions import BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Versions
 
-BETWEEN = "incremental-between"
-BETWEEN_TIMES = "incremental-between-timestamp"
-TO_AUTO_TAG = "incremental-to-auto-tag"
 RANGE_KEYS = frozenset((BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG, TAG_TO_SNAPSHOT.key))
 """The options that name the two snapshots."""
 

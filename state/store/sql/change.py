@@ -11,6 +11,7 @@ from bucketline.conf.table.table_options import DYNAMIC_PARTITION_OVERWRITE, say
 from bucketline.state.bucket.defaults import left_out_value
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.row_ranges import kept_schema
 from bucketline.state.sql.compute.calls import LOCAL_CONTEXT
 from bucketline.state.sql.compute.casts import cast_to
 from bucketline.state.sql.compute.expression import SqlExpression
@@ -257,7 +258,7 @@ def _with_literals(session: SqlSession, statement: Update, queries: Queries) -> 
 
 def _condition(table: Table, where: exp.Expression, alias: str) -> SqlExpression:
     """Returns the condition for `Table.delete` and `Table.update`."""
-    return SqlExpression(sql_text(bind_columns(where, handle_of(table).table_schema.fields, alias)))
+    return SqlExpression(sql_text(bind_columns(where, kept_schema(handle_of(table).table_schema).fields, alias)))
 
 
 def truncate(session: SqlSession, statement: TruncateTable) -> pa.Table:

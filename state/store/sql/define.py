@@ -7,12 +7,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.catalog_options import MetastoreKind
 from bucketline.conf.statement_options import split_comment, without_type
 from bucketline.conf.table.other_options import CATALOG_OF_TABLE
 from bucketline.conf.table.read_options import SCAN_SNAPSHOT_ID, VERSIONS
 from bucketline.state.commit.schema_change import AddColumn, DropColumn
 from bucketline.state.errors import TableNotFoundError
-from bucketline.state.format.paths import default_partition_name, parse_partition_path
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import (
     AlterTable,
@@ -24,6 +24,7 @@ from bucketline.state.sql.statement import (
     DropPartitions,
     Kind,
     Query,
+    Refresh,
     RenameTable,
     Reset,
     Set,
@@ -32,6 +33,7 @@ from bucketline.state.sql.statement import (
     Use,
 )
 from bucketline.state.sql.words import database_name, table_name
+from bucketline.state.store.sql.partitions import shown_partitions
 from bucketline.state.store.sql.queries import Queries, QueryTarget
 from bucketline.state.store.sql.results import DONE, snapshot_result, texts
 from bucketline.state.store.sql.session import SqlSession, is_path, refuse_system_table
@@ -176,6 +178,8 @@ def show(session: SqlSession, statement: Show) -> pa.Table:
             shown = [name.table] if is_path(name) else session.place(name)[1].split(".", 1)
             return texts("create_statement", [create_statement(table, ".".join(map(quoted_name, shown)))])
         return _SHOWN_OF_TABLE[statement.subject](table, statement)
+    if statement.subject == "VIEWS":
+        return _show_views(session, statement)
     if statement.subject == "TABLES":
         catalog, database = database_name(statement.path or (session.database,))
         names = _like(session.catalog_of(catalog).list_tables(database), statement.like)
@@ -190,6 +194,23 @@ def show(session: SqlSession, statement: Show) -> pa.Table:
         return texts("catalog", _like(sorted(session.catalogs), statement.like))
     databases = session.catalog_of(statement.path[0] if statement.path else None).list_databases()
     return texts("database", _like(databases, statement.like))
+
+
+def _show_views(session: SqlSession, statement: Show) -> pa.Table:
+    """Returns no rows, in Spark's columns: folders and JDBC catalogs hold no views."""
+    catalog_name, database = database_name(statement.path or (session.database,))
+    catalog = session.catalog_of(catalog_name)
+    if catalog.settings.metastore is MetastoreKind.REST:
+        raise refused("SHOW VIEWS is not supported in a REST catalog: views are not read", statement="SHOW VIEWS")
+    catalog.list_tables(database)
+    columns = [("namespace", pa.string()), ("viewName", pa.string()), ("isTemporary", pa.bool_())]
+    return pa.schema(columns).empty_table()
+
+
+def refresh(session: SqlSession, statement: Refresh) -> pa.Table:
+    """Does nothing but see that the table is there: each statement reads it anew."""
+    session.table(statement.name)
+    return DONE
 
 
 def _like(names: list[str], pattern: str | None) -> list[str]:
@@ -287,10 +308,7 @@ def _show_partitions(table: Table, statement: Show) -> pa.Table:
     for name in wanted:
         if name not in table.partition_by:
             raise refused(f"SHOW PARTITIONS: {name!r} is no partition column of {table.path}", column=name)
-    null = default_partition_name(handle_of(table).table_schema)
-    pairs = {(name, null if value is None else value) for name, value in wanted.items()}
-    names = table.system("partitions")["partition"].to_pylist()
-    return texts("partition", [name for name in names if pairs <= set(parse_partition_path(name))])
+    return texts("partition", shown_partitions(table, wanted))
 
 
 _SHOWN_OF_TABLE: Mapping[str, Callable[[Table, Show], pa.Table]] = {

@@ -12,13 +12,16 @@ from sqlglot import exp
 from bucketline.conf.errors import OptionError
 from bucketline.conf.table.table_options import listed
 from bucketline.state.format.entries import ManifestEntry
-from bucketline.state.format.paths import partition_values
+from bucketline.state.format.paths import escape, is_blank, partition_values
 from bucketline.state.sql.compute.filters import translate_filter
 from bucketline.state.sql.dialect import DIALECT
+from bucketline.state.store.read.views import value_text
 from bucketline.state.store.sql.relation import bind_columns
+from bucketline.state.store.table.partition_choice import choose_partitions, short_text
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.logical import DataType
 from bucketline.state.types.timestamp_text import plain_value
 from bucketline.state.types.values import to_scalar
 
@@ -78,6 +81,33 @@ def partitions_where(
         passing = shown.filter(translate_filter(bind_columns(condition, fields, table.path), fields))
         keys = [keys[i] for i in passing.column("").to_pylist()]
     return [dict(partition_values(schema, key)) for key in keys]
+
+
+def shown_partitions(table: Table, wanted: Mapping[str, object]) -> list[str]:
+    """Returns the partitions with these values, as Spark's SHOW PARTITIONS shows them: values as Spark writes them,
+    escaped as in the names of folders; `null` for rows without a value. Rows that wait in the postpone bucket do not
+    count.
+
+    Source: Spark 4.0 ShowPartitionsExec.
+    """
+    handle = handle_of(table)
+    schema = handle.table_schema
+    passes = choose_partitions(schema, [wanted] if wanted else None)
+    newest = handle.snapshot_store.latest()
+    keys = {e.partition for e in ([] if newest is None else handle.manifests.live_entries(newest)) if e.bucket >= 0}
+    fields = schema.select(schema.partition_keys)
+    shown = []
+    for key in keys:
+        if not passes(key):
+            continue
+        values = zip(fields, decode_row(key, [f.type for f in fields]), strict=True)
+        shown.append("/".join(f"{escape(f.name)}={escape(_in_spark(value, f.type))}" for f, value in values))
+    return sorted(shown)
+
+
+def _in_spark(value: object, data_type: DataType) -> str:
+    text = "" if value is None else value_text(value, data_type)
+    return "null" if is_blank(text) else short_text(text, data_type)
 
 
 def _written_ms(entry: ManifestEntry) -> int:

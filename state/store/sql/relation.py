@@ -133,14 +133,14 @@ def bind_columns(
 ) -> exp.Expression:
     """Returns a copy of the node whose columns have the table's spelling and no qualifier; names in `also` stay as they
     are. `TIMESTAMP '...'` and similar literals become plain texts, which are read in the type of the column that they
-    are compared with.
+    are compared with; as a column of the result they keep their type.
 
     Raises OptionError for a column that is unknown, or belongs to another table.
     """
     names = [f.name for f in fields]
 
     def bound(part: exp.Expression) -> exp.Expression:
-        if is_time_literal(part):
+        if is_time_literal(part) and not _is_projected(part):
             return part.this
         if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
             return part
@@ -166,6 +166,12 @@ def bind_columns(
         return exp.column(exp.to_identifier(meant[0]))
 
     return node.transform(bound)
+
+
+def _is_projected(node: exp.Expression) -> bool:
+    """Whether a node is a whole column of the result."""
+    column = node.parent if isinstance(node.parent, exp.Alias) else node
+    return isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
 
 
 def _inner_field(column: exp.Expression, path: Sequence[str]) -> exp.Expression:

@@ -19,6 +19,7 @@ from bucketline.state.sql.statement import (
     Insert,
     Merge,
     Query,
+    Refresh,
     RenameTable,
     RenameTag,
     Reset,
@@ -58,6 +59,8 @@ def run_statement(session: SqlSession, statement: Statement, queries: Queries = 
             return define.show(session, statement)
         case Describe():
             return define.describe(session, statement)
+        case Refresh():
+            return define.refresh(session, statement)
         case AlterTable():
             return define.alter(session, statement)
         case RenameTable():

@@ -13,7 +13,8 @@ from bucketline.conf.table.read_options import BRANCH, INCREMENTAL_BETWEEN_SCAN_
 from bucketline.state.format.table_name import DEFAULT_DATABASE
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import Relation, TableReference
-from bucketline.state.store.sql.between import BETWEEN, RANGE_KEYS, Between, changed_between
+from bucketline.state.sql.table_functions import BETWEEN
+from bucketline.state.store.sql.between import RANGE_KEYS, Between, changed_between
 from bucketline.state.store.system.tables import shows_snapshot
 from bucketline.state.store.table.table import Table, handle_of, open_table
 from bucketline.state.store.warehouse.catalog import Catalog

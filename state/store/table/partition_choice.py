@@ -10,7 +10,7 @@ from bucketline.state.format.partition_text import cast_text, legacy_text
 from bucketline.state.format.paths import default_partition_name, partition_values
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.char_text import padded_value
-from bucketline.state.types.logical import INTEGER_ROOTS, DataField
+from bucketline.state.types.logical import INTEGER_ROOTS, DataField, DataType, TypeRoot
 
 _WHOLE = re.compile(r"-?\d+")
 
@@ -60,10 +60,17 @@ def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
             continue
         for text_of in (cast_text, legacy_text):
             try:
-                forms[f.name].add(text_of(padded_value(value, f.type), f.type))
+                text = text_of(padded_value(value, f.type), f.type)
             except UnsupportedTableError:
                 continue
+            forms[f.name] |= {text, short_text(text, f.type)}
     return forms
+
+
+def short_text(text: str, data_type: DataType) -> str:
+    """Returns the text of a value as Spark writes it: fractions of seconds without zeros behind them."""
+    has_fraction = data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and "." in text
+    return text.rstrip("0").rstrip(".") if has_fraction else text
 
 
 def _check_value(field: DataField, text: str, default: str) -> None:

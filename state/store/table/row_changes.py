@@ -12,13 +12,14 @@ from functools import partial, reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.conf.errors import OptionError
 from bucketline.conf.table.merge_options import REMOVE_RECORD_ON_SEQUENCE_GROUP
 from bucketline.conf.table.read_options import POSTPONE_MERGE_ON_READ
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.json_files.schema_json import TableSchema
-from bucketline.state.format.row_ranges import changed_schema, tracks_rows
+from bucketline.state.format.row_ranges import TRACKED_NAMES, changed_schema, kept_schema, tracks_rows
 from bucketline.state.sql.compute.conditions import Condition, Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import Engine, Parts
@@ -38,8 +39,23 @@ def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_EN
     """Deletes the rows that a reader sees and that pass; see `Table.delete`."""
     check_delete(table)
     check_engine(table, engine)
-    condition = plan_condition(filter, table.table_schema.fields)
+    condition = _planned_condition(table.table_schema, filter)
     return planned_until_first(table, partial(_delete_once, table, condition, engine))
+
+
+def _planned_condition(schema: TableSchema, filter: Filter) -> Condition:
+    """Returns the condition of a filter, which may also name the columns of row tracking. Raises OptionError where they
+    are computed with, instead of compared: the rows are given to such a condition without them.
+    """
+    condition = plan_condition(filter, kept_schema(schema).fields)
+    computed = next((name for name in condition.columns if name in TRACKED_NAMES and tracks_rows(schema)), None)
+    if computed is not None:
+        raise OptionError(
+            f"a change of rows can only compare '{computed}' with values, as in {computed} = 7 or {computed} IN (7, 8)",
+            key="filter",
+            column=computed,
+        )
+    return condition
 
 
 def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> WriteResult:
@@ -57,7 +73,7 @@ def update_rows(
     check_update(table)
     check_engine(table, engine)
     schema = table.table_schema
-    condition = plan_condition(filter, schema.fields)
+    condition = _planned_condition(schema, filter)
     planned = plan_assignments(schema, assignments, fixed_columns(schema))
     return planned_until_first(table, partial(_update_once, table, condition, planned.values, engine))
 

@@ -85,3 +85,19 @@ def test_what_is_no_change_between_two_snapshots_is_refused(written: Run, text: 
     with pytest.raises(OptionError, match=message):
         written(text)
     assert written("SELECT count(*) FROM t") == [2]
+
+
+def test_functions_of_paimon_read_the_changes_that_the_options_name(written: Run) -> None:
+    assert written("SELECT x.k, v FROM paimon_incremental_query('t', '1', 5) x ORDER BY k, v") == [
+        (2, 3),
+        (3, 3),
+        (3, 9),
+    ]
+    log = "SELECT * FROM paimon_incremental_query('paimon.default.`t$audit_log`', 3, 5)"
+    assert sorted(written(log)) == [("+U", 3, 9), ("-D", 1, 1)]
+    ever = "paimon_incremental_between_timestamp('default.t', '0', '2999-01-01 00:00:00')"
+    assert written(f"SELECT k FROM {ever} WHERE v > 3 UNION ALL SELECT k FROM t VERSION AS OF 1") == [3, 1, 2]
+    written("CREATE TABLE u AS SELECT k FROM Paimon_Incremental_Query('t', 0, 1)")
+    assert written("SELECT k FROM u ORDER BY k") == [1, 2]
+    with pytest.raises(OptionError, match="compares the rows of two tags"):
+        written("SELECT * FROM paimon_incremental_to_auto_tag('t', '2026-01-01')")

@@ -1,13 +1,13 @@
 """Statements as Paimon has them: defaults, fields inside of columns, queries in changes, replaced tables."""
 
 import json
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.errors import TableNotFoundError, UnsupportedTableError
 from tests.support.pages.sql_text import Run
 
 DEFAULTS = (
@@ -155,3 +155,49 @@ def test_unions_ranges_and_names_in_brackets_are_queried_without_spark(run: Run)
     ):
         with pytest.raises(OptionError, match=says):
             run(text)
+
+
+def test_partitions_are_shown_and_named_as_spark_writes_their_values(run: Run) -> None:
+    run("CREATE TABLE t (k INT, at TIMESTAMP, s STRING) PARTITIONED BY (at, s)")
+    run("INSERT INTO t VALUES (1, TIMESTAMP '2024-01-01 10:00:00.5', 'x/y=z'), (2, NULL, ' ')")
+    shown = "at=2024-01-01 10%3A00%3A00.5/s=x%2Fy%3Dz"
+    assert run("SHOW PARTITIONS t") == [shown, "at=null/s=null"]
+    for wanted in ("at = '2024-01-01 10:00:00.5'", "at = '2024-01-01 10:00:00.500000'", "s = 'x/y=z'"):
+        assert run(f"SHOW PARTITIONS t PARTITION ({wanted})") == [shown]
+    run("ALTER TABLE t DROP PARTITION (at = '2024-01-01 10:00:00.5')")
+    assert run("SHOW PARTITIONS t PARTITION (at = NULL)") == run("SHOW PARTITIONS t") == ["at=null/s=null"]
+
+
+def test_dates_and_times_among_the_columns_of_a_query_keep_their_type(run: Run) -> None:
+    run(
+        "CREATE TABLE t (k INT, at TIMESTAMP);"
+        "INSERT INTO t SELECT id, CAST('2024-06-02 15:45:30' AS TIMESTAMP) FROM range(2)"
+    )
+    (row,) = run("SELECT DATE '2024-01-31' AS d, at, k FROM t WHERE at > TIMESTAMP '2024-06-02 15:45:29' AND k = 1")
+    assert row == (date(2024, 1, 31), datetime(2024, 6, 2, 15, 45, 30), 1)
+
+
+def test_a_table_is_refreshed_and_a_database_has_no_views(run: Run) -> None:
+    run(
+        "CREATE TABLE t (k INT, m MAP<INT, DOUBLE> DEFAULT map(99, 1.5D)) "
+        "TBLPROPERTIES ('snapshot.num-retained.max' '20')"
+    )
+    assert run("REFRESH TABLE t") == ["OK"] and run("SHOW VIEWS") == run("SHOW VIEWS IN default LIKE 'x*'") == []
+    assert run("INSERT INTO t (k) VALUES (1); SELECT m FROM t") == [[(99, 1.5)]]
+    assert run("SHOW TBLPROPERTIES t ('snapshot.num-retained.max')") == [("snapshot.num-retained.max", "20")]
+    with pytest.raises(TableNotFoundError, match=r"no table default\.u"):
+        run("REFRESH TABLE u")
+
+
+def test_ids_and_versions_of_rows_say_which_rows_a_statement_changes(run: Run) -> None:
+    run("CREATE TABLE t (k INT, n INT) WITH ('row-tracking.enabled'='true')")
+    run(
+        "INSERT INTO t VALUES (2, 20), (3, 30); INSERT INTO t VALUES (4, 40);"
+        "UPDATE t SET n = 41 WHERE _SEQUENCE_NUMBER = 2"
+    )
+    run("UPDATE t x SET n = n + 1 WHERE x._ROW_ID IN (1, 2) AND n + k > 10; DELETE FROM t WHERE _row_id = 0")
+    assert run("SELECT *, _ROW_ID FROM t ORDER BY k") == [(3, 31, 1), (4, 42, 2)]
+    with pytest.raises(OptionError, match="can only compare '_ROW_ID' with values"):
+        run("DELETE FROM t WHERE _ROW_ID + 1 = 2")
+    with pytest.raises(OptionError, match="unknown column '_ROW_ID'"):
+        run("CREATE TABLE u (k INT); DELETE FROM u WHERE _ROW_ID = 1")
