@@ -127,10 +127,10 @@ class SparkQueries:
         if star is None or self._is_view(session, query.relations[0]):
             return query
         table, between = session.queried(query.relations[0])
-        sight = own_sight(handle_of(table), None)
-        if between is not None or query.relations[0].name.system is not None or not tracks_rows(sight.schema):
+        own = own_view(handle_of(table), None).schema
+        if between is not None or query.relations[0].name.system is not None or not tracks_rows(own):
             return query
-        return with_listed_columns(query, star, sight.schema.fields)
+        return with_listed_columns(query, star, own.fields)
 
     def shown(self, result: pa.Table) -> Any:
         """A result as a DataFrame; times without a time zone stay without one."""
