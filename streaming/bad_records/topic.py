@@ -1,21 +1,26 @@
 """A topic for bad records in the source's Kafka cluster: key, value and headers unchanged; more headers say the reason.
 
-The records are sent before the batch is committed, so a repeated batch sends them again: at least once.
+The records are sent before the batch is committed, so a repeated batch sends them again: at least once. Notes beside
+the job's checkpoint say which records an earlier attempt at a batch has sent, so that a replay leaves them out.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 
 from bucketline.conf.sources.source_options import KAFKA
+from bucketline.state.determinism import SystemIds
 from bucketline.streaming.bad_records.place import BatchName, Rejects
+from bucketline.streaming.bad_records.runs import is_begun, note_batch
+from bucketline.streaming.bad_records.topic_notes import TopicNotes
 
 REASON, CODE, QUERY, BATCH, TABLE = (f"bucketline.{name}" for name in ("reason", "code", "query", "batch", "table"))
 SOURCE_TABLE, TOPIC, PARTITION, OFFSET, TIMESTAMP = (
     f"bucketline.{name}" for name in ("source-table", "topic", "partition", "offset", "timestamp")
 )
+ATTEMPT = "bucketline.attempt"
+"""Names one sending of the bad records of a batch and a table."""
 _OF_REJECT = {
     REASON: "reason",
     CODE: "code",
@@ -24,16 +29,35 @@ _OF_REJECT = {
     PARTITION: "partition",
     OFFSET: "offset",
 }
-_PREFIX = "bucketline."
+PREFIX = "bucketline."
 _SENT_DDL = "key binary, value binary, headers array<struct<key: string, value: binary>>"
+
+
+Message = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+"""Key, value and headers."""
+
+
+def send_by_spark(topic: str, client: Mapping[str, str], messages: Sequence[Message]) -> None:
+    """Sends messages to a topic, and returns when the brokers have them."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - the command line reads places without Spark
+
+    spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    frame = spark.createDataFrame(messages, _SENT_DDL).coalesce(1)
+    frame.write.format(KAFKA).options(**client).option("topic", topic).save()
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic for bad records. `client` holds the options of Kafka's client, with Spark's prefix `kafka.`."""
+    """A topic for bad records.
+
+    `client` holds the options of Kafka's client, with Spark's prefix `kafka.`. `notes` are None if the storage of the
+    checkpoint cannot be reached; then the topic cannot be replayed.
+    """
 
     topic: str
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
+    notes: TopicNotes | None = None
+    send: Callable[[str, Mapping[str, str], Sequence[Message]], None] = send_by_spark
 
     @property
     def name(self) -> str:
@@ -43,15 +67,23 @@ class Topic:
         """Does nothing: brokers may create a topic with its first record."""
 
     def put(self, rejects: Rejects) -> str:
-        """Sends the bad records. As `BadRecordsPlace.put`, but records of an earlier attempt stay in the topic."""
-        messages = [message for batch, rows in rejects for message in _messages(rows, batch)]
+        """Sends the bad records. As `BadRecordsPlace.put`, but records of an earlier attempt stay in the topic, and the
+        notes say that they do not count."""
+        ids = SystemIds()
+        attempts = {batch.table: str(ids.new_uuid()) for batch, rows in rejects if rows.num_rows}
+        if self.notes is not None and rejects:
+            begun = any(is_begun(self._place, batch) for batch, _ in rejects)
+            self.notes.begin([batch for batch, _ in rejects], attempts, is_begun=begun)
+        messages = [m for batch, rows in rejects for m in _messages(rows, batch, attempts.get(batch.table))]
         if messages:
-            from pyspark.sql import SparkSession  # noqa: PLC0415 - the command line reads places without Spark
-
-            spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-            frame = spark.createDataFrame(messages, _SENT_DDL).coalesce(1)
-            frame.write.format(KAFKA).options(**self.client).option("topic", self.topic).save()
+            self.send(self.topic, self.client, messages)
+        for batch, _ in rejects:
+            note_batch(self._place, batch)
         return self.name
+
+    @property
+    def _place(self) -> str:
+        return self.name if self.notes is None else self.notes.path
 
 
 def client_options(source: Mapping[str, str]) -> dict[str, str]:
@@ -79,13 +111,13 @@ _OF_CONSUMERS = (
 )
 
 
-def _messages(rejects: pa.Table, batch: BatchName) -> Iterator[tuple[Any, ...]]:
+def _messages(rejects: pa.Table, batch: BatchName, attempt: str | None) -> Iterator[Message]:
     """The messages of bad records as Python values. Spark needs Python values here, and bad records are few."""
     for record in rejects.to_pylist():
         told = {header: record[column] for header, column in _OF_REJECT.items()}
-        told |= {QUERY: batch.user, BATCH: batch.batch_id, TABLE: batch.table or None}
+        told |= {QUERY: batch.user, BATCH: batch.batch_id, TABLE: batch.table or None, ATTEMPT: attempt}
         if record["timestamp"] is not None:
             told[TIMESTAMP] = record["timestamp"].isoformat()
-        own = [(h["key"], h["value"]) for h in record["headers"] or () if not h["key"].startswith(_PREFIX)]
+        own = [(h["key"], h["value"]) for h in record["headers"] or () if not h["key"].startswith(PREFIX)]
         own += [(header, str(text).encode()) for header, text in told.items() if text is not None]
         yield record["key"], record["value"], own

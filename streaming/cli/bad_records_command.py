@@ -46,7 +46,7 @@ def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ..
         assert path is not None, "one of the two is given"
         if replay or settings:
             raise click.UsageError("--replay and --set need --conf-file")
-        print_table(_counts(_place_at(path)), form)
+        print_table(_counts(_stored(_place_at(path))), form)
         return
     layers = read_settings_file(conf_file), read_assignments(settings)
     for layer in layers:
@@ -60,12 +60,16 @@ def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ..
             f"there is no table {named[0].bad_records.table} yet: the job makes it when it starts",
             key="bad-records.table",
         )
-    if not replay:
-        print_table(_counts(*(ready_place(one, {}) for one in there)), form)
+    in_topics = any(one.bad_records.topic is not None for one in there)
+    if not replay and not in_topics:
+        print_table(_counts(*[_stored(ready_place(one, {})) for one in there] or [_stored(None)]), form)
         return
     log_to_standard_error()
     ending = process_ending()
     with signals_to(ending):
+        if not replay:
+            print_table(_counts(spark_module("job.stored_places").read_bad_records(there, ending)), form)
+            return
         if isinstance(config, JobConfig):
             done = spark_module("job.replay").replay_bad_records(config, ending)
         else:
@@ -84,21 +88,16 @@ def _place_at(path: str) -> BadRecordsPlace:
     return Folder(place.uri, place.storage)
 
 
-def _counts(*places: BadRecordsPlace | None) -> pa.Table:
-    """The bad records by reason: how many wait, how many were replayed, and the first that waits."""
-    found = []
-    for place in places or (None,):
-        stored = stored_in(place)
-        if stored is None:
-            named = (
-                "none"
-                if place is None
-                else f"{place.name}: read that with Kafka's own programs, or subscribe a job to it"
-            )
-            raise OptionError(
-                f"bad records of a folder or a table can be shown; the job names {named}", key="bad-records"
-            )
-        found.append(stored.rows(""))
+def _stored(place: BadRecordsPlace | None) -> pa.Table:
+    """The bad records in a folder or a table. Raises OptionError if the job names no place."""
+    stored = stored_in(place)
+    if stored is None:
+        raise OptionError("the job names no place for bad records: set bad-records.path", key="bad-records")
+    return stored.rows("")
+
+
+def _counts(*found: pa.Table) -> pa.Table:
+    """Stored bad records by reason: how many wait, how many were replayed, and the first that waits."""
     rows = pa.concat_tables(found).sort_by([("batch_id", "descending"), ("number", "ascending")])
     parts = pc.extract_regex(rows["reason"].combine_chunks(), _ABOUT).flatten()
     about = [if_else(pc.equal(part, ""), None, part) for part in parts]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from bucketline.conf.errors import BucketlineError
 from bucketline.conf.job import BadRecords, JobConfig
 from bucketline.conf.routes.routed_job import Resolved, RoutedJob
 from bucketline.state.store.catalog.schemas import Schemas
@@ -13,6 +14,7 @@ from bucketline.streaming.bad_records.folder import Folder
 from bucketline.streaming.bad_records.place import BadRecordsPlace
 from bucketline.streaming.bad_records.rejects_table import COLUMNS, COMMENT, KEY, OPTIONS, RejectsTable
 from bucketline.streaming.bad_records.topic import Topic, client_options
+from bucketline.streaming.bad_records.topic_notes import TopicNotes, notes_beside
 
 
 def ready_place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPlace | None:
@@ -70,7 +72,7 @@ class BadRecordPlaces:
 def _place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPlace | None:
     bad = config.bad_records
     if bad.topic is not None:
-        return Topic(bad.topic, client_options(source_options))
+        return Topic(bad.topic, client_options(source_options), _notes(config, bad.topic))
     if bad.path is not None:
         return Folder(bad.path, config.storage)
     if bad.table is None:
@@ -80,3 +82,13 @@ def _place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPl
     create = catalog_of(config.catalog).create_table
     table = create(bad.table, COLUMNS, KEY, options=OPTIONS, comment=COMMENT, exist_ok=True)
     return RejectsTable(table.uri, handle_of(table).storage)
+
+
+def _notes(config: JobConfig, topic: str) -> TopicNotes | None:
+    """The notes about a topic; None if bucketline cannot reach the storage of the checkpoint, as Spark can."""
+    notes = notes_beside(config.checkpoint, topic, config.storage)
+    try:
+        file_io_for(notes.path, notes.storage)
+    except BucketlineError:
+        return None
+    return notes

@@ -15,22 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import BAD_RECORDS_TOPIC, SOURCE_DECODE, BadRecords, JobConfig, RecordFormat
+from bucketline.conf.job import CHECKPOINT, SOURCE_DECODE, BadRecords, JobConfig, RecordFormat
 from bucketline.conf.option import UNLIMITED
 from bucketline.conf.sink_options import BAD_RECORDS_MAX, BAD_RECORDS_PATH, KEY_ORDER
 from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.write.table_at import table_at
+from bucketline.streaming.bad_records.place import BadRecordsPlace
 from bucketline.streaming.bad_records.replays import Replay, Replayed, up_to
-from bucketline.streaming.bad_records.stored import stored_in
+from bucketline.streaming.bad_records.topic import Topic
+from bucketline.streaming.bad_records.topic_notes import BESIDE
 from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.history import read_history
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.decode.step_for_table import decode_step, step_for
-from bucketline.streaming.job.bad_place import ready_place
 from bucketline.streaming.job.check import check_with, sink_options_of
 from bucketline.streaming.job.choose_reader import JobSink
 from bucketline.streaming.job.ending import Ending
@@ -38,6 +39,7 @@ from bucketline.streaming.job.job_table import open_existing
 from bucketline.streaming.job.open_session import open_session
 from bucketline.streaming.job.run import SESSION_ZONE
 from bucketline.streaming.job.start.silence import broken_silence
+from bucketline.streaming.job.stored_places import look_for_topics, place_with_options, stored_records
 
 _RECORDS_DDL = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
@@ -56,19 +58,24 @@ def replay_bad_records(
             key=SOURCE_DECODE.key,
         )
     check_places([config.bad_records] if config.bad_records.has_place else [])
-    place = ready_place(config, {})
-    stored = stored_in(place)
-    assert place is not None and stored is not None, "the place is a folder or a table"
+    place = place_with_options(config)
+    assert place is not None, "the job names a place"
     table = handle_of(open_existing(config))
     check_with(config, table.table_schema)
     schema = table.table_schema
     warn_of_order(table)
+    with broken_silence("waiting for Kafka") as silence:
+        look_for_topics([config], spark, silence)
     user = f"replay-{uuid5(NAMESPACE_URL, f'{place.name} {table.path}')}"
     with (
         explained(),
         broken_silence("replaying bad records") as silence,
         open_session(f"bucketline replay {table.path}", spark, ending, log, silence) as session,
     ):
+        stored = stored_records(session, config)
+        assert stored is not None, "the job names a place"
+        newest = newest_batch(table, {}, user)
+        check_notes(place, config.checkpoint, has_replayed=newest is not None)
         # All that is still bad is kept: a record that a batch has taken is nowhere else.
         unlimited = replace(config.bad_records, max_count=UNLIMITED)
         step = decode_step(
@@ -93,25 +100,27 @@ def replay_bad_records(
             (stored,),
             own=lambda rows: rows.filter(pc.fill_null(pc.equal(rows["table_name"], table.path), True)),
             written=lambda rows: up_to(rows, lambda writer, _: newest_batch(table, {}, writer)),
-            newest=newest_batch(table, {}, user),
+            newest=newest,
             write=write,
         )
         return replay.run(lambda: ending.asked_by is not None)
 
 
 def check_places(places: Sequence[BadRecords]) -> None:
-    """Checks that the places for bad records that a job names can be replayed. Raises OptionError if it names none, or
-    a topic.
-    """
+    """Checks that a job names places for bad records. Raises OptionError if it names none."""
     if not places:
         raise OptionError(
             f"the job names no place for bad records: set {BAD_RECORDS_PATH.key}", key=BAD_RECORDS_PATH.key
         )
-    if any(place.topic is not None for place in places):
+
+
+def check_notes(place: BadRecordsPlace, checkpoint: str, *, has_replayed: bool) -> None:
+    """Raises OptionError if records of a topic were replayed (`has_replayed`), and no note says which."""
+    if isinstance(place, Topic) and place.notes is not None and has_replayed and not place.notes.taken():
         raise OptionError(
-            "--replay reads folders and tables of bad records; a topic holds the records unchanged: give it to a job "
-            "as source.options.subscribe",
-            key=BAD_RECORDS_TOPIC.key,
+            f"records of {place.name} were replayed into the table, and {checkpoint.rstrip('/')}{BESIDE} does not say "
+            f"which: copy this folder there from the side of the checkpoint that the job had before",
+            key=CHECKPOINT.key,
         )
 
 

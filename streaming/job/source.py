@@ -15,7 +15,17 @@ from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE, Col
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_DECODE, SOURCE_FORMAT, SourceConfig
 from bucketline.conf.option import did_you_mean
-from bucketline.conf.sources.source_options import KAFKA, PARSED_FORMATS, SCHEMA, SourceOptions, with_headers
+from bucketline.conf.sources.source_options import (
+    EARLIEST,
+    INCLUDE_HEADERS,
+    KAFKA,
+    LATEST,
+    PARSED_FORMATS,
+    SCHEMA,
+    STARTING_OFFSETS,
+    SourceOptions,
+    with_headers,
+)
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.sql.compute.expression import SqlExpression
 from bucketline.state.sql.compute.selection import parse_selection, tells_time
@@ -24,6 +34,7 @@ from bucketline.state.types.columns_text import in_backticks
 from bucketline.state.types.fit import map_types
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.streaming.decode.decode_step import METADATA, RECORD_TYPES, DecodeStep
+from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.job.start.needs import no_kafka_source
 from bucketline.streaming.tasks.kafka.kafka_feeds import PARTITION_COLUMN, TOPIC_COLUMN
 
@@ -38,6 +49,7 @@ _OF_STREAMS = frozenset(
 """Options, in lower case, that say what a Kafka stream reads, where it begins, and how large a batch is."""
 _SPARKS_FORMATS = (KAFKA, *PARSED_FORMATS, "text", "rate", "socket")
 """The names of formats that a mistyped name may have meant; Spark takes others too."""
+_HEADERS = INCLUDE_HEADERS.lower()
 _UNKNOWN = re.compile(r"find (?:the )?data source")
 _SPARK_TYPES = {
     TypeRoot.BOOLEAN: "BOOLEAN",
@@ -104,6 +116,14 @@ def records_between(spark: Any, options: Mapping[str, str], start: str, end: str
     chosen = {**kept, "assign": json.dumps(partitions), "startingOffsets": start, "endingOffsets": end}
     found = _opened(spark.read, KAFKA, chosen, spark.version)
     return _select(found, [name for name in RECORD_TYPES if name == "value" or name in found.columns])
+
+
+def read_topic(spark: Any, options: Mapping[str, str], topic: str) -> pa.Table:
+    """All records of a topic, with their headers. `options` say how the cluster is reached."""
+    kept = {key: value for key, value in options.items() if key.lower() not in (*_OF_STREAMS, _HEADERS)}
+    chosen = {**kept, "subscribe": topic, STARTING_OFFSETS: EARLIEST, "endingOffsets": LATEST}
+    found = _opened(spark.read, KAFKA, with_headers(chosen), spark.version)
+    return _records(_select(found, RECORD_COLUMNS).collect(), RECORD_COLUMNS)
 
 
 def read_first(spark: Any, source: SourceConfig, options: Mapping[str, str], most: int) -> pa.Table:

@@ -14,12 +14,17 @@ from bucketline.conf.metrics_options import MetricsOptions
 from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.conf.sources.source_options import source_options
 from bucketline.state.store.table.table import open_table
+from bucketline.streaming.bad_records.replays import Replayed
 from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.decode.rejects import RejectedRecordsError
+from bucketline.streaming.job.ending import process_ending
 from bucketline.streaming.job.kafka.kafka_admin import jvm_admin
 from bucketline.streaming.job.kafka.partition_lag import PartitionLag
+from bucketline.streaming.job.replay import replay_bad_records
 from bucketline.streaming.job.run import run_job
+from bucketline.streaming.job.stored_places import read_bad_records
 from bucketline.streaming.metrics.registry import Registry
+from bucketline.streaming.tasks.kafka.kafka_errors import KafkaTopicMissingError
 from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -201,6 +206,36 @@ def test_bad_records_go_to_a_topic_as_they_were_with_the_reason_in_headers(
     assert told["bucketline.code"] == b"MESSAGE" and told["bucketline.reason"].startswith(b"no JSON: ")
     place = [told[f"bucketline.{name}"] for name in ("topic", "partition", "offset", "batch")]
     assert place == [b"sent.orders", b"1", b"1", b"0"]
+
+
+def test_bad_records_of_a_topic_are_shown_and_replayed_each_once(
+    spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka_broker.create_topic("again.orders", partitions=2)
+    settings = ("bad-records.topic=again.rejects", "bad-records.max=3")
+    config = job(tmp_path, kafka_broker, "again.orders", *settings)
+    with pytest.raises(KafkaTopicMissingError, match=r"again\.rejects"):
+        read_bad_records([config], process_ending(), spark)
+    kafka_broker.create_topic("again.rejects", partitions=2)
+    wrong = replace(change("c", 2, None, "b"), value=b'{"op": "c", "after": {"id": 2, "name": "b", "amount": "many"}}')
+    kafka_broker.produce("again.orders", [change("c", 1, None, "a"), wrong, KafkaRecord(b"{broken", b"9", 1)])
+    run_job(config, spark)
+    # The producer has sent one of them twice, and another program a message of its own.
+    kafka_broker.produce("again.rejects", [*kafka_broker.consume("again.rejects", 2)[:1], KafkaRecord(b"own", b"k", 0)])
+
+    assert read_bad_records([config], process_ending(), spark)["replay"].to_pylist() == [None, None]
+    mended = job(tmp_path, kafka_broker, "again.orders", *settings, "select=* EXCEPT (amount)")
+    assert replay_bad_records(mended, process_ending(), spark) == Replayed(2, 1, 0)
+    assert [(r["id"], r["_kafka_topic"], r["_kafka_partition"], r["_kafka_offset"]) for r in rows(config)] == [
+        (1, "again.orders", 1, 0),
+        (2, "again.orders", 0, 0),
+    ]
+    found = read_bad_records([config], process_ending(), spark)
+    assert sorted(found["replay"].to_pylist(), key=str) == [0, 0, None]
+    assert replay_bad_records(mended, process_ending(), spark) == Replayed(1, 1, 0)
+    users = open_table(config.table).snapshots()["commit_user"].to_pylist()
+    assert len(set(users)) == 2
+    assert len(kafka_broker.consume("again.rejects", 6)) == 6
 
 
 def test_a_lost_checkpoint_is_told_and_begins_again_at_the_tables_offsets(

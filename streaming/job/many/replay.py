@@ -4,7 +4,7 @@ The job's routes and settings of today say where a record goes. A replay has a f
 its name, and a ledger for each of its batches. Tables recognise a batch that is repeated by its number and that name.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -20,11 +20,12 @@ from bucketline.conf.sink_options import BAD_RECORDS_MAX, KEY_ORDER
 from bucketline.state.determinism import SystemIds
 from bucketline.streaming.bad_records.folder import folder_name
 from bucketline.streaming.bad_records.replays import Replay, Replayed, up_to
-from bucketline.streaming.bad_records.stored import stored_in
+from bucketline.streaming.bad_records.stored import StoredRecords
+from bucketline.streaming.bad_records.topic_notes import BESIDE
 from bucketline.streaming.batch.failure import SparkLog, explained
 from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
-from bucketline.streaming.job.bad_place import has_place, places_of, ready_place
+from bucketline.streaming.job.bad_place import has_place, places_of
 from bucketline.streaming.job.ending import Ending
 from bucketline.streaming.job.many.ask import newest_ledger
 from bucketline.streaming.job.many.pin import with_pinned
@@ -35,13 +36,13 @@ from bucketline.streaming.job.open_session import open_session
 from bucketline.streaming.job.replay import check_places, newest_batch, records_frame, replayed_identity, warn_of_order
 from bucketline.streaming.job.run import SESSION_ZONE
 from bucketline.streaming.job.start.silence import broken_silence
+from bucketline.streaming.job.stored_places import look_for_topics, stored_records
 from bucketline.streaming.many.entries import route_of
 from bucketline.streaming.many.job import ManyJob, ManyState
 from bucketline.streaming.many.ledger import Entry, Ledger
 from bucketline.streaming.many.ledger_files import LedgerFiles, ledger_files
 from bucketline.streaming.many.tables import Tables
 
-_BESIDE = "-replay"
 _NAME = "name"
 _ORIGIN = "--replay"
 
@@ -56,6 +57,8 @@ def replay_routed(
     files = ReplayFiles.of(job.common)
     user = files.user()
     common = job.common
+    with broken_silence("waiting for Kafka") as silence:
+        look_for_topics(places_of(job), spark, silence)
     with (
         explained(),
         broken_silence("replaying bad records") as silence,
@@ -85,22 +88,27 @@ def replay_routed(
             files.forget(number - 1)
 
         try:
-            return replay_of(job, opener_of(job), files, write).run(lambda: ending.asked_by is not None)
+            stored = [stored_records(session, config) for config in places_of(job) if has_place(config)]
+            places = [place for place in stored if place is not None]
+            return replay_of(job, opener_of(job), files, write, places).run(lambda: ending.asked_by is not None)
         finally:
             if registry is not None:
                 registry.forget()
 
 
 def replay_of(
-    job: RoutedJob, opener: JobTableOpener, files: "ReplayFiles", write: Callable[[pa.Table, int], None]
+    job: RoutedJob,
+    opener: JobTableOpener,
+    files: "ReplayFiles",
+    write: Callable[[pa.Table, int], None],
+    places: Sequence[StoredRecords],
 ) -> Replay:
-    """The replay of a job (`as_replayed`), whose batches are written by `write`."""
-    places = [stored_in(ready_place(config, {})) for config in places_of(job) if has_place(config)]
+    """The replay of a job (`as_replayed`), whose batches are written by `write`. `places` are those that it names."""
     user = files.user()
     own = OwnRecords(opener, newest_ledger(job), files, user)
     return Replay(
         user,
-        [place for place in places if place is not None],
+        places,
         own=own.of_this_job,
         written=own.written,
         newest=files.newest(),
@@ -141,7 +149,7 @@ class ReplayFiles:
 
     @classmethod
     def of(cls, common: JobConfig) -> "ReplayFiles":
-        return cls(ledger_files(f"{common.checkpoint.rstrip('/')}{_BESIDE}", common.storage))
+        return cls(ledger_files(f"{common.checkpoint.rstrip('/')}{BESIDE}", common.storage))
 
     def user(self) -> str:
         """The commit user of the job's replays: a random name, stored by the first replay."""

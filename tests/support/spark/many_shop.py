@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from bucketline.conf.routes.one_route import as_routed
 from bucketline.conf.routes.routed_job import RoutedJob
 from bucketline.state.determinism import SYSTEM_WORLD
 from bucketline.state.store.table.table import handle_of, open_table
+from bucketline.streaming.bad_records.place import BadRecordsPlace, Rejects
 from bucketline.streaming.batch.identity import BatchIdentity, batch_digest
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.write_batch import Job
@@ -31,6 +32,7 @@ from bucketline.streaming.many.job import ManyJob, ManyState, Told
 from bucketline.streaming.many.ledger import Entry, FeedOffsets, offsets_in
 from bucketline.streaming.many.ledger_files import TableRequest, Wish, ledger_files
 from bucketline.streaming.many.tables import Tables
+from tests.support.spark.fake_topic import FakeTopic
 from tests.support.spark.local_tables import LocalTables
 from tests.support.spark.tasks import Cluster
 
@@ -106,6 +108,27 @@ class Ahead:
 
 
 @dataclass
+class ThenPlace:
+    """A place for bad records, after which something happens before the batch is committed."""
+
+    place: BadRecordsPlace | None
+    then: Callable[[], None]
+
+    @property
+    def name(self) -> str:
+        return "" if self.place is None else self.place.name
+
+    def prepare(self) -> None:
+        """The place is ready."""
+
+    def put(self, rejects: Rejects) -> str:
+        assert self.place is not None
+        where = self.place.put(rejects)
+        self.then()
+        return where
+
+
+@dataclass
 class Shop:
     """A job of a file's text, and its batches as Spark would plan them. `crash` ends the process: what it knew is
     gone."""
@@ -121,6 +144,8 @@ class Shop:
     query: str = QUERY
     time_ms: int | None = None
     begin: dict[str, int] = field(default_factory=dict)
+    bad_topic: FakeTopic | None = None
+    after_bad_records: Callable[[], None] | None = None
     _state: ManyState | None = None
     done: int = 0
 
@@ -148,7 +173,12 @@ checkpoint: {self.root}/checkpoint
 
     def _job(self, routed: RoutedJob) -> ManyJob:
         job = many_job(routed, Job(cluster="cluster", allow_reprocess=self.allow_reprocess))
-        return replace(job, most_missed=self.most_missed)
+        return replace(self.with_topic(job), most_missed=self.most_missed)
+
+    def with_topic(self, job: ManyJob) -> ManyJob:
+        """The job, whose bad records go to the topic in memory if there is one; `after_bad_records` follows."""
+        places, then = job.places if self.bad_topic is None else self.bad_topic.places, self.after_bad_records
+        return replace(job, places=places if then is None else lambda named: ThenPlace(places(named), then))
 
     def batch(self) -> Told:
         """The next batch, or the one that was not done."""

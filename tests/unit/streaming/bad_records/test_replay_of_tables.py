@@ -9,7 +9,9 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.streaming.bad_records.replays import Replayed
+from bucketline.streaming.bad_records.stored import stored_in
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
+from bucketline.streaming.job.bad_place import places_of, ready_place
 from bucketline.streaming.job.many.pin import with_pinned
 from bucketline.streaming.job.many.replay import ReplayFiles, as_replayed, replay_job, replay_of
 from bucketline.streaming.job.many.sink import begun_otherwise
@@ -17,7 +19,9 @@ from bucketline.streaming.job.many.table_opener import JobTableOpener
 from bucketline.streaming.job.replay import replayed_identity
 from bucketline.streaming.many.batch import Input, write_many
 from bucketline.streaming.many.job import ManyState
+from bucketline.streaming.many.ledger_files import Wish
 from bucketline.streaming.many.tables import Tables
+from tests.support.spark.fake_topic import FakeTopic
 from tests.support.spark.local_tables import LocalTables
 from tests.support.spark.many_shop import Shop
 from tests.support.spark.tasks import killed_at
@@ -31,6 +35,7 @@ ROUTE = '  - {source-table: "regex:shop\\\\..*", table: "ROOT/w/{table}"MORE}\n'
 AWAY = '  - {source-table: "regex:away\\\\..*", table: "ROOT/w/{table}"}\n'
 FOLDER = "bad-records: {path: ROOT/bad, max: 50}\n"
 TABLE = "bad-records: {table: ROOT/ops.db/bad, max: 50}\n"
+TOPIC = "bad-records: {topic: bad, max: 50}\n"
 MENDED = ', select: "id, coalesce(try_cast(text AS BIGINT), 1) AS n"'
 
 
@@ -54,28 +59,36 @@ def replay(job: Shop) -> Replayed:
 
     def write(rows: pa.Table, number: int) -> None:
         own = files.of_batch(number)
-        many, state = replay_job(routed), ManyState(own, tables)
+        many, state = job.with_topic(replay_job(routed)), ManyState(own, tables)
         identity = replayed_identity(user, number)
         other = begun_otherwise(many, state, identity)
         if other is not None:
             pinned = with_pinned(routed, other)
-            many, state = replay_job(pinned), ManyState(own, Tables(opener_of(pinned), user))
+            many, state = job.with_topic(replay_job(pinned)), ManyState(own, Tables(opener_of(pinned), user))
         records: Any = [[rows.select(list(RECORD_COLUMNS))]]
         write_many(many, state, identity, LocalTables(), Input(lambda: records, lambda _: []))
         files.forget(number - 1)
 
-    return replay_of(routed, opener_of(routed), files, write).run(lambda: False)
+    stored = [job.bad_topic.stored] if job.bad_topic else [stored_in(ready_place(c, {})) for c in places_of(routed)]
+    places = [place for place in stored if place is not None]
+    return replay_of(routed, opener_of(routed), files, write, places).run(lambda: False)
+
+
+def shop(root: Path, place: str, *routes: str) -> Shop:
+    job = Shop(root, text(place, *routes))
+    job.bad_topic = FakeTopic.beside(f"{root}/checkpoint") if "topic" in place else None
+    return job
 
 
 def sums(job: Shop, table: str) -> dict[int, int]:
     return {row["id"]: row["n"] for row in job.rows(table)}
 
 
-@pytest.mark.parametrize(("place", "at", "step"), [(FOLDER, 16, 16), (TABLE, 36, 70)])
+@pytest.mark.parametrize(("place", "at", "step"), [(FOLDER, 16, 16), (TABLE, 36, 70), (TOPIC, 17, 16)])
 def test_bad_records_of_all_routes_are_replayed_each_once_whatever_dies(
     tmp_path: Path, place: str, at: int, step: int
 ) -> None:
-    job = Shop(tmp_path, text(place))
+    job = shop(tmp_path, place)
     for number in range(8):
         put(job, "shop", f"t{number % 2}", number, "1" if number % 3 else "x")
         put(job, "away", "far", number, "1")
@@ -145,8 +158,37 @@ def test_bad_records_before_the_query_began_again_are_replayed_too(tmp_path: Pat
     assert sums(job, "t0") == {1: 1, 2: 1, 3: 1}
 
 
-def test_a_job_without_a_place_and_one_with_a_topic_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [FOLDER, TABLE, TOPIC])
+def test_a_table_whose_commit_fails_has_no_bad_records_until_it_has_read_them_again(tmp_path: Path, place: str) -> None:
+    job = shop(tmp_path, f"{place}on-table-failure: park\n")
+    for number, value in ((1, "1"), (2, "x")):
+        put(job, "shop", "t0", number, value)
+        put(job, "shop", "t1", number, value)
+        snapshots, away = tmp_path / "w" / "t1" / "snapshot", tmp_path / "away"
+
+        def breaks(snapshots: Path = snapshots, away: Path = away) -> None:
+            if not away.exists():
+                snapshots.rename(away)
+                snapshots.write_text("no folder")
+
+        job.after_bad_records = breaks if number == 2 else None
+        job.crash()
+        told = job.batch()
+    assert list(told.failed) == [f"{tmp_path}/w/t1"]
+    snapshots.unlink()
+    away.rename(snapshots)
+    job.after_bad_records = None
+    job.text = text(place, more=MENDED)
+    assert replay(job) == Replayed(1, 0, 0)
+    job.ask(Wish.UNPARK, "t1")
+    job.text = text(place)
+    job.crash()
+    job.batch()
+    job.text = text(place, more=MENDED)
+    assert replay(job) == Replayed(1, 0, 0)
+    assert sums(job, "t0") == sums(job, "t1") == {1: 1, 2: 1}
+
+
+def test_a_job_without_a_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"names no place for bad records: set bad-records\.path"):
         as_replayed(Shop(tmp_path, text("")).routed)
-    with pytest.raises(OptionError, match=r"give it to a job as source\.options\.subscribe"):
-        as_replayed(Shop(tmp_path, text("bad-records: {topic: bad, max: 9}\n")).routed)

@@ -283,7 +283,7 @@ def test_drawn_changes_become_what_the_reference_makes_of_them(
 
 
 def reference(events: list[Any], where: str | None, otherwise: Otherwise) -> tuple[list[tuple[Any, ...]], int]:
-    """Row by row: what becomes of each event, and how many new rows are not as expected."""
+    """Row by row: what becomes of each event, and how many new rows do not meet an expectation."""
 
     def passes(image: Any) -> bool:
         if where is None:

@@ -1,0 +1,72 @@
+"""Notes about a topic for bad records, in files beside the job's checkpoint: what was sent, what a replay has taken.
+
+A topic cannot take a record back. So before bad records are sent, a note names their attempt; and before a repeated
+batch sends its own, a note withdraws those of the earlier attempt.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bucketline.state.store.storage.file_io import FileIO, file_io_for
+from bucketline.streaming.bad_records.place import BatchName
+
+BESIDE = "-replay"
+"""Ends the name of the folder beside the checkpoint."""
+_SENT, _WITHDRAWN, _TAKEN = "sent", "withdrawn", "taken"
+
+
+def notes_beside(checkpoint: str, topic: str, storage: Mapping[str, str]) -> "TopicNotes":
+    """The notes of a job with that checkpoint about a topic."""
+    return TopicNotes(f"{checkpoint.rstrip('/')}{BESIDE}/topics/{topic}", storage)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNotes:
+    """The notes of a job about a topic, in the folder `path`. `storage` holds the storage options."""
+
+    path: str
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def begin(self, batches: Sequence[BatchName], attempts: Mapping[str, str], *, is_begun: bool) -> None:
+        """Notes the attempts that are sent next, by table, and withdraws earlier attempts at these batches.
+
+        `batches` names one batch, once for each of its tables. With `is_begun` there may have been an earlier attempt.
+        """
+        if not attempts and not is_begun:
+            return
+        io, root = file_io_for(self.path, self.storage)
+        first = batches[0]
+        name, path = [first.batch_id, first.digest], f"{root}/{_SENT}/{first.user}.json"
+        said = io.read_optional(path) if is_begun else None
+        noted: dict[str, Any] = {} if said is None else json.loads(said)
+        known: dict[str, list[str]] = noted["tables"] if noted.get("batch") == name else {}
+        gone = [attempt for batch in batches for attempt in known.get(batch.table, ())]
+        if gone:
+            io.overwrite(f"{root}/{_WITHDRAWN}/{gone[-1]}.json", json.dumps(gone).encode())
+        if attempts:
+            # An attempt may be withdrawn twice, but must never be forgotten before it is withdrawn.
+            tables = known | {table: [attempt] for table, attempt in attempts.items()}
+            io.overwrite(path, json.dumps({"batch": name, "tables": tables}).encode())
+
+    def withdrawn(self) -> set[str]:
+        """The attempts whose records do not count."""
+        io, root = file_io_for(self.path, self.storage)
+        return {attempt for _, said in _files(io, f"{root}/{_WITHDRAWN}") for attempt in said}
+
+    def take(self, records: Sequence[str], number: int) -> None:
+        """Notes that the replay of that number takes records."""
+        io, root = file_io_for(self.path, self.storage)
+        io.overwrite(f"{root}/{_TAKEN}/{number}.json", json.dumps(list(records)).encode())
+
+    def taken(self) -> dict[str, int]:
+        """The records that replays have taken, with the number of the replay."""
+        io, root = file_io_for(self.path, self.storage)
+        return {record: int(name) for name, said in _files(io, f"{root}/{_TAKEN}") for record in said}
+
+
+def _files(io: FileIO, folder: str) -> Iterator[tuple[str, list[str]]]:
+    for name in sorted(io.list_names(folder)):
+        if name.endswith(".json") and not name.startswith("."):
+            yield name.removesuffix(".json"), json.loads(io.read(f"{folder}/{name}"))
