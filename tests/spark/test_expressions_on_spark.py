@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -93,7 +94,7 @@ def judge(frame: Any, texts: Sequence[str]) -> list[pa.Array | str | None]:
         return [found for n in range(0, len(texts), 8) for found in judge(frame, texts[n : n + 8])]
     try:
         table = named.toArrow()
-    except PySparkException:
+    except (PySparkException, Py4JJavaError):  # where the program that serves the rows fails, it is not PySpark's
         if len(texts) == 1:
             return ["error"]
         half = len(texts) // 2
