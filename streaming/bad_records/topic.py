@@ -33,11 +33,11 @@ PREFIX = "bucketline."
 _SENT_DDL = "key binary, value binary, headers array<struct<key: string, value: binary>>"
 
 
-Sent = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+TopicMessage = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 """A message that is sent: key, value and headers."""
 
 
-def send_by_spark(topic: str, client: Mapping[str, str], messages: Sequence[Sent]) -> None:
+def send_by_spark(topic: str, client: Mapping[str, str], messages: Sequence[TopicMessage]) -> None:
     """Sends messages to a topic, and returns when the brokers have them."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the command line reads places without Spark
 
@@ -57,7 +57,7 @@ class Topic:
     topic: str
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     notes: TopicNotes | None = None
-    send: Callable[[str, Mapping[str, str], Sequence[Sent]], None] = send_by_spark
+    send: Callable[[str, Mapping[str, str], Sequence[TopicMessage]], None] = send_by_spark
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ _OF_CONSUMERS = (
 )
 
 
-def _messages(rejects: pa.Table, batch: BatchName, attempt: str | None) -> Iterator[Sent]:
+def _messages(rejects: pa.Table, batch: BatchName, attempt: str | None) -> Iterator[TopicMessage]:
     """The messages of bad records as Python values. Spark needs Python values here, and bad records are few."""
     for record in rejects.to_pylist():
         told = {header: record[column] for header, column in _OF_REJECT.items()}

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from bucketline.conf.job import BadRecords
 from bucketline.streaming.bad_records.stored_topic import StoredInTopic
-from bucketline.streaming.bad_records.topic import Sent, Topic
+from bucketline.streaming.bad_records.topic import TopicMessage, Topic
 from bucketline.streaming.bad_records.topic_notes import TopicNotes, notes_beside
 from bucketline.streaming.decode.rejects import HEADERS
 
@@ -17,7 +17,7 @@ class FakeTopic:
     """The messages of a topic. `notes` are those of the job that sends them."""
 
     notes: TopicNotes
-    messages: list[Sent] = field(default_factory=list)
+    messages: list[TopicMessage] = field(default_factory=list)
 
     @classmethod
     def beside(cls, checkpoint: str) -> "FakeTopic":
@@ -42,5 +42,5 @@ class FakeTopic:
         columns = [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(headers, HEADERS)]
         return pa.table(columns, ["key", "value", "headers"])
 
-    def _send(self, topic: str, client: Mapping[str, str], messages: Sequence[Sent]) -> None:
+    def _send(self, topic: str, client: Mapping[str, str], messages: Sequence[TopicMessage]) -> None:
         self.messages += messages
