@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from bucketline.conf.job import BadRecords
 from bucketline.streaming.bad_records.stored_topic import StoredInTopic
-from bucketline.streaming.bad_records.topic import TopicMessage, Topic
+from bucketline.streaming.bad_records.topic import Topic, TopicMessage
 from bucketline.streaming.bad_records.topic_notes import TopicNotes, notes_beside
 from bucketline.streaming.decode.rejects import HEADERS
 
