@@ -32,10 +32,11 @@ from bucketline.streaming.many.side_by_side import side_by_side
 from bucketline.streaming.many.turn import Turn, check_turn, commit_turn, decide_turn, plan_turn
 from bucketline.streaming.tasks.kafka.kafka_feeds import KafkaFeeds
 from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.many.packing import packed
 from bucketline.streaming.tasks.many.read_tables import ReadTables
 from bucketline.streaming.tasks.many.spark_tables import Ahead, TableResults, TablesEngine
 from bucketline.streaming.tasks.many.table_notes import NO_TABLE, TableNote, TaskNotes
-from bucketline.streaming.tasks.many.write_tables import WriteTables, packed_task
+from bucketline.streaming.tasks.many.write_tables import WriteTables
 from bucketline.streaming.tasks.read_task import Records
 from bucketline.streaming.tasks.write_task import owning
 
@@ -219,7 +220,7 @@ class Attempt:
             return False
 
     def _write(self, ahead: Ahead, tasks: int) -> TableResults:
-        packed: dict[int, bytes] = {}
+        tasks_by_table: dict[int, bytes] = {}
         idle: dict[int, frozenset[int]] = {}
         memory = _MERGE_BYTES
         for number, turn in self._turns.items():
@@ -227,11 +228,11 @@ class Attempt:
                 continue
             assert turn.stages is not None and turn.known.reading is not None, "a table that is written was planned"
             among = turn.known.reading.among(tasks)
-            packed[number] = packed_task(owning(turn.stages, among))
+            tasks_by_table[number] = packed(owning(turn.stages, among))
             if turn.stages.idle:
                 idle[number] = frozenset(among.task(*bucket) for bucket in turn.stages.idle)
             memory = min(memory, turn.stages.write.write.merge_memory_bytes)
-        return ahead.write(WriteTables(packed, idle, memory)) if packed else {}
+        return ahead.write(WriteTables(tasks_by_table, idle, memory)) if tasks_by_table else {}
 
     def _take_results(self, results: TableResults) -> None:
         for number, turn in list(self._turns.items()):

@@ -37,7 +37,8 @@ from bucketline.streaming.many.entries import route_of
 from bucketline.streaming.many.ledger import Entry
 from bucketline.streaming.many.side_by_side import side_by_side
 from bucketline.streaming.metrics.outlets import open_outlets
-from bucketline.streaming.tasks.many.read_tables import KnownTables, TableReading, packed
+from bucketline.streaming.tasks.many.packing import packed
+from bucketline.streaming.tasks.many.read_tables import KnownTables, TableReading
 from bucketline.streaming.tasks.many.split import Origin
 from bucketline.streaming.tasks.read_task import Frame, Records
 from bucketline.streaming.tasks.spark_engine import SparkEngine

@@ -7,7 +7,6 @@ table's records is sent to the driver in the note of that table, and the other t
 the table is parked or the job stops.
 """
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -33,6 +32,7 @@ from bucketline.streaming.tasks.kafka.kafka_errors import KafkaReaderError
 from bucketline.streaming.tasks.kafka.kafka_feeds import KafkaFeeds
 from bucketline.streaming.tasks.kafka.kafka_fetch import RangeFetch
 from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaRanges
+from bucketline.streaming.tasks.many.packing import unpacked
 from bucketline.streaming.tasks.many.split import Feed, Origin, Part, Resolver, Splitter, not_before
 from bucketline.streaming.tasks.many.table_notes import NO_TABLE, NewTable, TableNote, TaskNotes, note_of
 from bucketline.streaming.tasks.placement import Destination
@@ -93,21 +93,8 @@ class KnownTables:
         """How the records of a table are read."""
         found = self._unpacked.get(number)
         if found is None:
-            found = self._unpacked[number] = unpacked(self.packed[number])
+            found = self._unpacked[number] = unpacked(self.packed[number], TableReading)
         return found
-
-
-def packed(reading: TableReading) -> bytes:
-    """A `TableReading`, pickled and compressed as `KnownTables` holds it."""
-    data = pickle.dumps(reading, pickle.HIGHEST_PROTOCOL)
-    size = len(data).to_bytes(8, "little")
-    return size + bytes(pa.Codec("zstd", compression_level=1).compress(data, asbytes=True))
-
-
-def unpacked(data: bytes) -> TableReading:
-    found = pickle.loads(pa.Codec("zstd").decompress(data[8:], int.from_bytes(data[:8], "little"), asbytes=True))
-    assert isinstance(found, TableReading)
-    return found
 
 
 class SharedTables(Protocol):

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from pyspark import cloudpickle
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.message import decode_messages
@@ -19,30 +18,13 @@ from bucketline.state.store.commit.discard import discarded_on_error
 from bucketline.state.store.storage.parallel import AT_ONCE, answers_late
 from bucketline.state.store.write.owned.owner_runs import OwnerRun
 from bucketline.state.store.write.run_buffer import SpillFile
+from bucketline.streaming.tasks.many.packing import unpacked
 from bucketline.streaming.tasks.many.table_notes import of_table
 from bucketline.streaming.tasks.read_task import task_number
 from bucketline.streaming.tasks.wire import ERROR, MESSAGES, RUNS, Sent, TaskResult
 from bucketline.streaming.tasks.write_task import WriteTask
 
 _LEAST_MERGE_BYTES = 16 << 20
-
-
-def packed_task(task: WriteTask) -> bytes:
-    """The task that writes one table, pickled and compressed. Each Spark task unpacks only the tables that it
-    writes.
-    """
-    try:
-        data = pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        data = cloudpickle.dumps(task)  # slower by far, and takes functions that no module holds
-    packed: bytes = pa.Codec("zstd", compression_level=1).compress(data, asbytes=True)
-    return len(data).to_bytes(8, "little") + packed
-
-
-def _unpacked(data: bytes) -> WriteTask:
-    task = pickle.loads(pa.Codec("zstd").decompress(data[8:], int.from_bytes(data[:8], "little"), asbytes=True))
-    assert isinstance(task, WriteTask)
-    return task
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +52,7 @@ class WriteTables:
             yield from self._written(numbers, runs)
 
     def _written(self, numbers: list[int], runs: "_Runs") -> Iterator[TaskResult]:
-        tasks = {number: _unpacked(self.tables[number]) for number in numbers}
+        tasks = {number: unpacked(self.tables[number], WriteTask) for number in numbers}
         is_far = any(answers_late(task.stage.write.access.files.io) for task in tasks.values())
         threads = min(AT_ONCE, len(numbers)) if is_far else 1
 

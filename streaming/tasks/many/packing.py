@@ -1,0 +1,29 @@
+"""Packs a value for tasks: how one table is read, or how it is written.
+
+A Spark task unpacks only the tables that it reads or writes. If the values were sent unpacked, every task would load
+those of all tables.
+"""
+
+import pickle
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+T = TypeVar("T")
+
+
+def packed(value: object) -> bytes:
+    """The value, pickled and compressed; its first eight bytes are the size of the pickle in bytes, little-endian."""
+    try:
+        data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        data = cloudpickle.dumps(value)  # slower by far, and takes functions that no module holds
+    return len(data).to_bytes(8, "little") + bytes(pa.Codec("zstd", compression_level=1).compress(data, asbytes=True))
+
+
+def unpacked(data: bytes, kind: type[T]) -> T:
+    """The value of this class that `packed` has packed."""
+    value = pickle.loads(pa.Codec("zstd").decompress(data[8:], int.from_bytes(data[:8], "little"), asbytes=True))
+    assert isinstance(value, kind)
+    return value
