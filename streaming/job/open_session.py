@@ -21,6 +21,7 @@ from bucketline.streaming.job.spark_log import spark_log
 from bucketline.streaming.job.start.silence import Silence
 
 _LOG = logging.getLogger("bucketline.job")
+_SIGNALS = ("TERM", "INT", "HUP")
 
 
 @contextmanager
@@ -62,9 +63,6 @@ def _listening(session: Any, ending: Ending, log: SparkLog) -> Iterator[None]:
     with spark_log(context, log), jvm_signals_to(ending, context._jvm):
         ending.session_is_up()
         yield
-
-
-_SIGNALS = ("TERM", "INT", "HUP")
 
 
 class _JvmHandler:

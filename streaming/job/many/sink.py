@@ -166,9 +166,8 @@ def _shown_parked(table: str, until_ms: int | None) -> str:
     name = table.rpartition("/")[2]
     if until_ms is None:
         return name
-    return (
-        f"{name}, Kafka keeps what it has missed {'' if until_ms < 0 else f'until {day_and_minute(until_ms)}'}".strip()
-    )
+    until = "" if until_ms < 0 else f" until {day_and_minute(until_ms)}"
+    return f"{name}, Kafka keeps what it has missed{until}"
 
 
 def _sum(reports: tuple[BatchReport, ...], name: str) -> int:
