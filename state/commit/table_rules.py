@@ -3,19 +3,19 @@ of these rules, or cannot write it.
 
 A rule is a function from a schema to what is wrong with it. A new table may break none; a change may not break one that
 holds. A table that breaks one is read as ever, and `doctor` says what to change.
-Source: Paimon 1.4 and 2.0 SchemaValidation (also validateChangelogReadSequenceNumber, validateManifestSort),
-FileIndexOptions, RowKindGenerator.
+Source: Paimon 1.4 and 2.0 SchemaValidation, FileIndexOptions, RowKindGenerator.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.option import Option, did_you_mean, parse_bool, parse_text
+from bucketline.conf.option import did_you_mean
 from bucketline.conf.table.choices import CODECS, FileFormat
 from bucketline.conf.table.field_options import DEFAULT_FUNCTION, PREFIX
 from bucketline.conf.table.file_options import FILE_COMPRESSION, FILE_COMPRESSION_PER_LEVEL
 from bucketline.conf.table.index_options import IndexedColumn, indexed_columns, parameter_problems
 from bucketline.conf.table.merge_options import ROWKIND_FIELD, SEQUENCE_FIELD
+from bucketline.conf.table.option_rules import manifest_sort_problems, sequence_number_problems
 from bucketline.conf.table.read_options import SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH
 from bucketline.conf.table.scan_rules import branch_name_problems, scan_problems
 from bucketline.conf.table.table_options import listed
@@ -191,38 +191,3 @@ RULES: tuple[TableRule, ...] = (
     postponed_files_have_a_codec,
 )
 """All rules that need nothing but the schema."""
-
-
-_SEQUENCE_NUMBERS = Option(
-    "table-read.sequence-number.enabled", parse_bool, False, "readers see the sequence numbers of rows"
-)
-_SORTED = Option("manifest-sort.enabled", parse_bool, False, "manifests are sorted by a partition column")
-_SORTED_BY: Option[str] = Option(
-    "manifest-sort.partition-field", parse_text, None, "the partition column by which manifests are sorted"
-)
-
-
-def sequence_number_problems(options: Mapping[str, str], primary_key: Sequence[str]) -> Iterator[OptionError]:
-    """An error if options let readers see sequence numbers of a table without a primary key: its rows have no sequence
-    numbers.
-    """
-    key = _SEQUENCE_NUMBERS.key
-    if not primary_key and _SEQUENCE_NUMBERS.get(options):
-        yield OptionError(
-            f"Cannot enable '{key}' for non-primary-key table: its rows have no sequence numbers; remove it", key=key
-        )
-
-
-def manifest_sort_problems(options: Mapping[str, str], partition_keys: Sequence[str]) -> Iterator[OptionError]:
-    """An error if options let manifests be sorted by a column that is not a partition column."""
-    if not _SORTED.get(options):
-        return
-    column = _SORTED_BY.find(options)
-    if not partition_keys:
-        yield OptionError(f"Cannot enable '{_SORTED.key}' for non-partition table; remove it", key=_SORTED.key)
-    elif column and column not in partition_keys:
-        yield OptionError(
-            f"'{_SORTED_BY.key}' = '{column}' is not a partition field. Available partition fields: "
-            f"{listed(partition_keys)}.",
-            key=_SORTED_BY.key,
-        )

@@ -17,6 +17,7 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import SchemaMismatchError
 
 
@@ -275,7 +276,7 @@ class _Building:
         if schema["type"] == "fixed":
             size = int(schema["size"])
             if not 0 <= size < _MOST_BYTES:
-                raise ValueError(f"the fixed type {name} has {size} bytes")
+                raise ValueError(f"the fixed type {name} has {counted(size, 'byte')}")
             return Node(AvroKind.FIXED, name=name, size=size, fewest_bytes=size)
         fields = list(schema["fields"])
         children = tuple(_with_field(self.node(f["type"]), f) for f in fields)
