@@ -63,7 +63,7 @@ class FilesTooYoungError(OptionError):
 
 
 def given(**fields: object) -> dict[str, object]:
-    """The details whose value is not None."""
+    """The arguments whose value is not None, as the details (`fields`) of an error."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

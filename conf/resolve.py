@@ -104,7 +104,9 @@ def read_settings_file(path: str) -> dict[str, Setting]:
 
 
 def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
-    """As `resolve_jobs`, for a job of one table. Also raises OptionError for a job of several tables."""
+    """The job of one table that layers of settings describe; see `resolve_jobs`. Also raises OptionError for a job of
+    several tables.
+    """
     return of_one_table(resolve_jobs(*layers))
 
 

@@ -47,7 +47,9 @@ class OptionValue(Generic[T]):
 
 
 class OptionalValue(Generic[T]):
-    """As `OptionValue`, for an option without a default: None while it is not set."""
+    """A member of `Settings` that is the value of an option without a default; None if the option is not set. Raises
+    OptionError that names the key.
+    """
 
     def __init__(self, option: Option[T]) -> None:
         assert option.default is None, f"{option.key} has a default"

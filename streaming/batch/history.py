@@ -1,4 +1,4 @@
-"""What a table knows of the stream that writes to it, read from its snapshots and from the tag at the newest one."""
+"""Reads what a table knows of a stream that writes to it, from its snapshots and the stream's tag."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -149,7 +149,7 @@ def kafka_offsets(offsets: str | None) -> dict[tuple[str, str], int]:
 
 
 def numbered_offsets(offsets: str | None) -> dict[tuple[str, int], int]:
-    """As `kafka_offsets`, with partitions as numbers."""
+    """(topic, partition) → offset, from a batch's offsets, with the partition as a number; empty without Kafka."""
     return {(topic, int(partition)): offset for (topic, partition), offset in kafka_offsets(offsets).items()}
 
 

@@ -64,7 +64,7 @@ _lock = Lock()
 
 
 def plan_ahead(at: TableAt, user: str, batch_id: int) -> int | None:
-    """As `Planner.after_batch`, if the writer's options leave compaction to plans; else None."""
+    """Calls `Planner.after_batch` if the writer has `compaction` = `dedicated`, and returns its result; else None."""
     if at.plan.sink.compaction is not Compaction.DEDICATED:
         return None
     with _lock:

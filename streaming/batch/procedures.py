@@ -42,7 +42,7 @@ class _Explained:
 
 @dataclass(frozen=True, slots=True)
 class _ExplainedRows:
-    """The rows of a session; errors of Spark are raised as SparkFailedError."""
+    """A caller's rows that tasks of a Spark session read; errors of Spark are raised as SparkFailedError."""
 
     rows: Rows
 

@@ -258,9 +258,9 @@ def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) ->
 
 
 def of_other_cluster(batch: BatchIdentity, other: Snapshot) -> bool:
-    """Whether two clusters are known and differ; the names of topics say nothing across clusters.
+    """Whether a batch and a snapshot are certainly from different clusters; then topics with the same name differ.
 
-    The id that a cluster itself gives comes before the servers that jobs name.
+    Clusters are compared by their ids. If an id is not known, the servers that the jobs name are compared instead.
     """
     itself = other.properties.get(CLUSTER)
     if batch.cluster is not None and itself is not None:

@@ -53,11 +53,11 @@ class Target:
     upkeep: Upkeep = field(default_factory=Upkeep, compare=False)
 
     def with_state(self, state: StreamState) -> "Target":
-        """The same table, with the stream in another state."""
+        """This target with another state of the stream."""
         return replace(self, state=state)
 
     def with_table(self, at: TableAt) -> "Target":
-        """The stream with the same state, on a later view of the table."""
+        """This target with a later view of the table; the state of the stream stays."""
         return replace(self, at=at)
 
     def refreshed(self) -> "Target":

@@ -37,7 +37,7 @@ def table_arguments(command: Command) -> Command:
 
 
 def table_or_job_arguments(command: Command) -> Command:
-    """As `table_arguments`, but PATH may be left out."""
+    """Adds the same arguments as `table_arguments`, but PATH may be left out."""
     return click.argument("path", required=False)(_read_arguments(command))
 
 

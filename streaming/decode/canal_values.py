@@ -151,7 +151,7 @@ def _labels_of(texts: pa.Array, field: DataField, types: ColumnTypes) -> Values:
 
 
 def _of_each(texts: pa.Array, declared: str, arrow: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
-    """The labels of numbers, as the Arrow type; each distinct number is looked up once."""
+    """The labels, in the Arrow type, of numbers of an ENUM or SET (`texts`); and the reasons why some have none."""
     encoded = pc.dictionary_encode(texts)
     labels: list[str | list[str] | None] = []
     reasons: dict[int, str] = {}

@@ -72,10 +72,10 @@ class EventReader(Protocol):
     """A reader of records in another format than JSON."""
 
     def events(self, values: pa.Array, images: "Images", watch: WatchFor) -> Objects:
-        """As `read_events`."""
+        """The events in these records; parameters and result are those of `read_events`."""
 
     def lacks_key(self, keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """As `row_changes.lacks_key`."""
+        """True for record keys that lack a column of the primary key; see `row_changes.lacks_key`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Images:
         return no_row(payload, self.key) if self.key else no_event(payload)
 
     def need_of_rows(self, need: pa.DataType) -> pa.DataType:
-        """The columns and types that rows need, taken from those that records need."""
+        """The columns and types that rows need, given those (`need`) that whole records need."""
         return need if self.key else joined(part_of(need, "before"), part_of(need, "after"))
 
     def declared_need(self, source: SourceSchema) -> pa.DataType:
@@ -428,7 +428,7 @@ def _writing(messages: MessageOptions) -> Writing:
 
 
 def moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:
-    """The same objects, numbered by their positions in the whole input and not in a part of it."""
+    """The objects of a part of the input, numbered by their `positions` in the whole input."""
     bad = tuple((int(positions[at]), reason) for at, reason in objects.bad)
     skipped = tuple((int(positions[at]), kind) for at, kind in objects.skipped)
     return Objects(objects.structs, positions[objects.positions], bad, objects.need, skipped)

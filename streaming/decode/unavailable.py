@@ -53,7 +53,7 @@ class Keeping:
         return field.type.nullable or (self.left_out is LeftOut.MARKED and field.type.is_atomic)
 
     def of_inputs(self, inputs: Sequence[str], kept: Sequence[DataField]) -> "Keeping":
-        """The same rules for the fields in `inputs`, from which the table's columns are computed.
+        """These rules, applied to the fields in `inputs`, from which the table's columns are computed.
 
         Only values of the columns in `kept` may be left out: these are fields that the table takes over unchanged.
         """

@@ -137,7 +137,7 @@ def read_first(spark: Any, source: SourceConfig, options: Mapping[str, str], mos
 
 
 def read_sample(spark: Any, source: SourceConfig, options: Mapping[str, str], each: int) -> pa.Table:
-    """As `read_first`, with at most `each` records of each partition of Kafka, or of each split of another source."""
+    """At most `each` records of each partition of Kafka, or of each split of another source; else as `read_first`."""
     found = _opened(spark.read, source.format, dict(options), spark.version)
     names = [name for name in RECORD_TYPES if name == "value" or name in found.columns]
     return _records(_select(found, names).rdd.mapPartitions(_FirstOf(each)).collect(), names)

@@ -49,10 +49,10 @@ _MERGE_BYTES = 256 << 20
 
 
 class Attempt:
-    """One attempt to write a batch into the tables that have records in it, without those in `aside`; or into `only`
-    one table.
+    """One attempt to write a batch into the tables that have records in it. Tables in `aside` are left out; if `only`
+    is given, only that table is written.
 
-    `span` are the offsets that are read. For a table that catches up they are more than those of the batch.
+    `span` are the offsets that are read. For a table that catches up they cover more than the batch.
     """
 
     def __init__(

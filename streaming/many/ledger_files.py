@@ -194,15 +194,15 @@ def ledger_files(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The ledger that a batch continues; None if the job has none yet. `is_done` if it is the ledger of the batch
-    itself."""
+    """The ledger that a batch continues; None if the job has none yet. `is_done` is true if the ledger is already that
+    of the batch itself."""
 
     ledger: Ledger | None
     is_done: bool = False
 
 
 def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) -> Found:
-    """The ledger of the batch before, or of the batch itself if that was done already.
+    """The ledger of the previous batch, or the ledger of `batch` itself if that batch was done already.
 
     Raises CheckpointMismatchError if ledgers and Spark's own files in the checkpoint do not agree.
     """

@@ -189,7 +189,7 @@ class Tables:
         return Opened(to, config, Target(at, self.user), self.opener.step(config, handle), birth_of(handle))
 
     def reopened(self, name: str, entry: Entry) -> Known | None:
-        """As `found`; the table is also added."""
+        """Opens a table as `found` does, and adds it to the open tables. None if `found` returns None."""
         opened = self.found(name, entry)
         return None if opened is None else self.add(opened)
 
@@ -212,7 +212,7 @@ class Tables:
         return known
 
     def fit(self, known: Known, stages: Stages[Records]) -> bool:
-        """Lets tasks read the table for these stages. Returns whether that changes how they read it."""
+        """Stores how tasks must read the table's records for these stages. Returns whether that has changed."""
         reading = known.reading_of(stages)
         if reading == known.reading:
             return False

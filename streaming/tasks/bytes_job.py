@@ -146,7 +146,9 @@ _Step = FirstStep | NextStep
 
 
 def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
-    """Results as bytes; a routed message has the number of its task before it."""
+    """What a task yields, as bytes. If it `sends` messages to other tasks, each has the number of its receiver in
+    front.
+    """
     if not sends:
         yield from map(pack_result, said)
         yield _END
@@ -211,8 +213,8 @@ def java_classes(jvm: Any) -> _Classes:
 
 @dataclass(frozen=True, slots=True)
 class JobTask:
-    """A task that does the job at its number in the list. Jobs are pickled one by one, so a task unpickles only its
-    own.
+    """A task that does one of the `jobs`: the task with number n does job n. Jobs are pickled one by one, so a task
+    unpickles only its own.
     """
 
     jobs: tuple[bytes, ...]
@@ -230,5 +232,5 @@ class JobTask:
 
 
 def job_task(jobs: Iterable[TaskJob]) -> JobTask:
-    """The task that does these jobs."""
+    """The function for tasks that do these jobs, one job each."""
     return JobTask(tuple(cloudpickle.dumps(job) for job in jobs))

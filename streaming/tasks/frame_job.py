@@ -61,7 +61,7 @@ def routed_frame(frame: Any, task: FirstOfRows, count: int) -> Any:
 
 
 def sent(frame: Any, task: FirstOfRows, count: int) -> Any:
-    """As `routed_frame`, with the shuffle that sends each message to its task."""
+    """The frame of `routed_frame`, followed by the shuffle that sends each message to its task."""
     return routed_frame(frame, task, count).repartition(count, "task_key")
 
 

@@ -15,11 +15,13 @@ _IN_UTC = {"timezone": "UTC"} if "timezone" in _PARAMETERS else {}
 
 
 def frame_schema(frame: Any, *, has_large_types: bool = False) -> pa.Schema:
-    """The schema; with `has_large_types` strings and bytes have large offsets, unlike on Spark 3.5."""
+    """The Arrow schema of a DataFrame. With `has_large_types` strings and bytes have offsets of 64 bits; Spark 3.5 does
+    not have them.
+    """
     return arrow_schema(frame.schema, has_large_types=has_large_types)
 
 
 def arrow_schema(columns: StructType, *, has_large_types: bool = False) -> pa.Schema:
-    """As `frame_schema`, for the columns in a schema of Spark."""
+    """The Arrow schema of the columns in a schema of Spark. `has_large_types` is as in `frame_schema`."""
     large = {"prefers_large_types": has_large_types} if "prefers_large_types" in _PARAMETERS else {}
     return to_arrow_schema(columns, **large, **_IN_UTC)

@@ -56,11 +56,11 @@ class SparkEngine:
         return Workers(self.spark.sparkContext.defaultParallelism, _MOST_TASKS)
 
     def rows(self, data: object, row_kinds: object = None) -> AbstractContextManager[Rows]:
-        """As `SpreadEngine.rows`: rows of a DataFrame, or Arrow data that this process sends."""
+        """See `SpreadEngine.rows`. `data` is a DataFrame, or Arrow data that this process sends to the tasks."""
         return given_frame(self.spark, data, row_kinds)
 
     def run(self, work: Stages[Parts] | Stages[Joined] | Stages[Records] | Jobs) -> Outcome:
-        """As `Engine.run`; rows may also come from a DataFrame or from Kafka."""
+        """See `Engine.run`. The rows of `work` may also come from a DataFrame or from Kafka."""
         if isinstance(work, Jobs):
             return self._done(work)
         if isinstance(work.source, Parts) and not work.source.parts:

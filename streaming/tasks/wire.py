@@ -77,7 +77,7 @@ Sent = tuple[str, SealedRun | OwnerRun]
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a task says to the driver."""
+    """A result that a task returns to the driver: `kind` says how the bytes of `payload` are read."""
 
     kind: str
     payload: bytes
@@ -98,7 +98,7 @@ def routed_mixed(key: MixedKey, origin: int) -> Routed:
 
 
 def routed_news(news: BucketNews, task: int) -> Routed:
-    """What the writer of a bucket must know in addition to its rows."""
+    """A message to the task that writes a bucket, with what it must know in addition to the bucket's rows."""
     return Routed(task, NEWS, _no_run(news.partition, news.bucket, 0, 0, news.payload))
 
 

@@ -53,8 +53,8 @@ _LOCAL_CLASS = "org.apache.hadoop.fs.LocalFileSystem"
 
 @dataclass(slots=True)
 class GivenUp:
-    """`reason` says why Spark reads the files for the rest of a run; None while tasks read them. `said` is the last
-    logged reason why Spark reads a frame.
+    """Whether the tasks of a run have stopped reading its files themselves. `reason` says why Spark reads the files for
+    the rest of the run; None while tasks read them. `said` is the last logged reason why Spark reads a frame.
     """
 
     reason: str | None = None

@@ -42,7 +42,7 @@ def id_of_text(text: str) -> str | None:
 
 
 def ids_in(snapshot: Snapshot, cluster: str | None) -> dict[str, str]:
-    """The ids in a snapshot if it is certain that they belong to this cluster; else none."""
+    """The ids of topics in a snapshot, by topic; empty unless it is certain that they belong to this cluster."""
     if cluster is None or snapshot.properties.get(CLUSTER) != cluster:
         return {}
     try:

@@ -193,7 +193,7 @@ def _last_of_each_name(rows: Longs, names: pa.Array) -> Longs:
 
 
 def _by_row(rows: Longs, count: int) -> tuple[pa.Array, pa.Array]:
-    """The order that sorts items by their row, and then the offsets of the items of `count` rows."""
+    """The positions of items sorted by their row, and the offsets of each of `count` rows among the sorted items."""
     offsets = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
     return pa.array(np.argsort(rows, kind="stable")), pa.array(offsets)

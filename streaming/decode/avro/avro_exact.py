@@ -210,7 +210,7 @@ def as_text(value: object) -> str | None:
 
 
 def _json(value: object) -> str:
-    """Raises ValueError for a number that JSON does not have."""
+    """A value as compact JSON. Raises ValueError for infinity and NaN, which JSON does not have."""
     return json.dumps(value, default=_json_bytes, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

@@ -91,7 +91,7 @@ class AvroReader:
         return joined_objects(parts)
 
     def events(self, values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOTHING) -> Objects:
-        """As `debezium_envelope.read_events`."""
+        """The events in Avro records; parameters and result are those of `debezium_envelope.read_events`."""
         groups, bad = self._groups(values)
         parts = [_nothing(bad, images.shape({}).arrow)]
         for group in groups:

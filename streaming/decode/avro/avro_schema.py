@@ -174,8 +174,10 @@ def _only(node: Node, wanted: Mapping[str, object]) -> Node:
 
 
 def _bare(schema: object) -> object:
-    """The schema without what changes no byte of a record, so that nothing of that makes a schema bad: defaults, and
-    the names of logical types. Schemas in use have defaults of a wrong type, and decimals with a negative scale.
+    """The schema without defaults, and with logical types under another key, so that fastavro does not check them.
+
+    They change no byte of a record, and schemas in use have wrong ones: defaults of another type, decimals with a
+    negative scale.
     """
     if isinstance(schema, Mapping):
         return {
@@ -293,7 +295,7 @@ class _Building:
 
 
 def _properties(declared: Mapping[str, object]) -> dict[str, object]:
-    """What a type or a field says of its values beyond Avro's own words. Marks of fastavro begin with `__`."""
+    """The properties of a type or a field that are not part of Avro's structure, without fastavro's own (`__`)."""
     return {
         (_LOGICAL if key == _UNJUDGED_LOGICAL else key): value
         for key, value in declared.items()

@@ -65,7 +65,7 @@ def _columns(rows: Sequence[DeclaredRow], decode: RecordFormat) -> list[pa.Field
 
 
 def _both(one: pa.Field, other: pa.Field) -> pa.Field:
-    """A column that can hold the values of both columns."""
+    """A column that can hold the values of both columns. Raises OptionError for a text and a value of another type."""
     kind = joined(one.type, other.type)
     is_text = pa.types.is_string(kind) or pa.types.is_null(kind)
     if is_text and not all(pa.types.is_string(t) or pa.types.is_null(t) for t in (one.type, other.type)):

@@ -127,8 +127,8 @@ def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> 
 
 
 def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Objects | None:
-    """As `read_fast`, with the columns and types that the values need. Values that the fast way reads fit their
-    columns.
+    """The objects as `read_fast` reads them, with the columns and types that they need if `watch` asks for all needs;
+    None if `read_fast` cannot read them. No wider type is looked for: values that it reads fit their columns.
     """
     positions = np.arange(start, start + len(values))
     if watch is WatchFor.ALL:
@@ -171,8 +171,8 @@ def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
 
 
 def _without_source(values: pa.Array, shape: Shape) -> pa.Array:
-    """Debezium's events with nothing but the names of the table in their `source`. `source` is half of the bytes of an
-    event and never a column. Events are unchanged if the table has a field `source`, or if more fields of `source` are
+    """Debezium's events, with their `source` reduced to the names of the table, because `source` is half of the bytes
+    of an event. Events are unchanged if the table has a field `source`, or if more fields of `source` are
     read.
     """
     if not shape.is_envelope or len(shape.children[-1].names) > len(SOURCE_PARTS):

@@ -163,7 +163,9 @@ def _base64_url(texts: pa.Array) -> pa.Array:
 
 
 def _known(decode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    """The function `decode` with other errors: they say which option tells how the source writes bytes."""
+    """Wraps `decode`, which converts texts to bytes: its errors also name the option that says how the source writes
+    bytes.
+    """
 
     def decoded(texts: pa.Array) -> pa.Array:
         try:

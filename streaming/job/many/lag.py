@@ -18,8 +18,8 @@ _RETENTION_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class UnreadRecords:
-    """The unread records of a partition: its end offset, and when the first unread record was written, in milliseconds;
-    None if nothing waits or it is not known."""
+    """The unread records of a partition. `end` is the end offset of the partition. `next_ms` is when the first unread
+    record was written, in milliseconds; None if all records are read, or if the time is not known."""
 
     end: int
     next_ms: int | None = None
@@ -66,7 +66,7 @@ class KafkaNow:
 
 
 def ask_kafka(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
-    """The answers of Kafka with clients for this once. Raises no error."""
+    """Asks Kafka once, with clients that are closed afterwards; see `KafkaLag`. Raises no error."""
     lag = KafkaLag()
     try:
         return lag(options, reached)

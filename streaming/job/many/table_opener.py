@@ -40,17 +40,17 @@ class JobTableOpener:
         return 1 if self.routed.common.catalog is not None else self.routed.commit_parallelism
 
     def resolve(self, origin: Origin) -> Resolved | Left:
-        """As `TableOpener.resolve`."""
+        """The table that records of an origin go to, by the routes of the job; see `TableOpener.resolve`."""
         return self.routed.resolve(origin.name, origin.topic)
 
     def config(self, to: Resolved) -> JobConfig:
-        """As `TableOpener.config`."""
+        """The settings of one table, merged once from the job and its route; see `TableOpener.config`."""
         if to not in self._configs:
             self._configs[to] = self.routed.config_of(to)
         return self._configs[to]
 
     def open(self, config: JobConfig, sample: pa.Table | None, *, may_create: bool) -> TableHandle | None:
-        """As `TableOpener.open`."""
+        """Opens the table, or creates it as its route or its first records say; see `TableOpener.open`."""
         is_declared = config.create is not None and config.create.schema is None
         if has_table(config):
             handle = handle_of(open_existing(config))
@@ -86,7 +86,7 @@ class JobTableOpener:
         return handle_of(created_as(self._fitting(config, declared.columns.names), declared, sample))
 
     def options(self, config: JobConfig) -> Mapping[str, str]:
-        """As `TableOpener.options`."""
+        """The options of the table's sink; see `TableOpener.options`."""
         return sink_options_of(config)
 
     def step(self, config: JobConfig, table: TableHandle) -> DecodeStep:

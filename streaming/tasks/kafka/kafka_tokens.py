@@ -35,7 +35,7 @@ def client_settings(settings: Mapping[str, str]) -> dict[str, Any]:
 def token_of(give: Callable[[], object], now: Callable[[], float] = time.time) -> Callable[[object], tuple[str, float]]:
     """The function that a client calls; it returns a token, and the second of the epoch at which the token expires.
 
-    `give` returns a token, or both.
+    `give` returns a token, or a pair of token and second.
     """
 
     def called(config: object) -> tuple[str, float]:

@@ -256,8 +256,8 @@ class _Reading:
             yield from self._of_table(largest, self._sealing[largest].flush)
 
     def _of_table(self, number: int, work: Callable[[], Iterator[Routed]]) -> Iterator[Routed]:
-        """The messages of the work, with the number of its table. An error is noted, and ends the table in this
-        task.
+        """The messages that `work` yields for a table, marked with the number of the table. If it raises an error, the
+        error becomes the note of the table, and this task reads no more records of the table.
         """
         note = self._notes.get(number, TableNote())
         if note.error is not None:

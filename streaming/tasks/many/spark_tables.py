@@ -84,7 +84,7 @@ class SparkTables:
         return int(self.spark.sparkContext.defaultParallelism)
 
     def keep(self, known: KnownTables) -> SharedTables:
-        """As `TablesEngine.keep`: broadcast once, and destroyed when others are kept."""
+        """See `TablesEngine.keep`. The facts are broadcast once, and destroyed when other facts are kept."""
         if self._broadcast is None or self._broadcast.value is not known:
             self.close()
             self._broadcast = self.spark.sparkContext.broadcast(known)

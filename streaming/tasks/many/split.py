@@ -104,7 +104,7 @@ def _source_name(texts: Mapping[str, str], table: str) -> SourceName:
 
 
 def _topics(records: pa.Table) -> tuple[list[str | None], npt.NDArray[np.int32]]:
-    """The topics of records, and the position of each record's among them."""
+    """The topics of records, and for each record the position of its topic among them."""
     if "topic" not in records.column_names:
         return [None], np.zeros(records.num_rows, np.int32)
     encoded = one_array(records["topic"]).dictionary_encode(null_encoding="encode")
@@ -141,7 +141,7 @@ def first_ms(records: pa.Table) -> int | None:
 def joined_spans(
     one: Mapping[Feed, tuple[int, int]], other: Mapping[Feed, tuple[int, int]]
 ) -> dict[Feed, tuple[int, int]]:
-    """The spans that cover both, partition by partition."""
+    """For each partition the smallest span that covers its spans in `one` and in `other`."""
     joined = dict(one)
     for feed, (first, end) in other.items():
         before = joined.get(feed, (first, end))

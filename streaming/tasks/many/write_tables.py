@@ -87,8 +87,8 @@ def _results(task: WriteTask, runs: Iterator[Sent]) -> Iterator[TaskResult]:
 
 
 def _sharing(task: WriteTask, threads: int) -> WriteTask:
-    """The task with the memory of a job of one table divided by the number of threads, which write tables at the same
-    time.
+    """The task with its memory for merges and compactions divided by the number of threads, because these write tables
+    at the same time.
     """
     write = task.stage.write
     if threads < 2:
