@@ -117,7 +117,7 @@ def _misses(one_of: tuple[str, ...], own: list[str], mode: str, named: Mapping[s
 
 
 def _as(mode: str, named: Mapping[str, str]) -> str:
-    """A phrase for messages: which option decides that reads start in this mode."""
+    """A phrase for messages that names the option by which reads start in this mode."""
     if SCAN_MODE_KEY in named and named[SCAN_MODE_KEY].strip().lower() != "default":
         return f"by '{SCAN_MODE_KEY}' = '{mode}'"
     by = next(keys for keys, chosen in _CHOSEN_BY if chosen == mode)

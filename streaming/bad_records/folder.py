@@ -33,7 +33,9 @@ class Folder:
         """Does nothing: a folder is made with its first file."""
 
     def put(self, rejects: Rejects) -> str:
-        """As `BadRecordsPlace.put`. Returns the last file with bad records, or the folder if there is none."""
+        """Stores the bad records of a batch; see `BadRecordsPlace.put`. Returns the path of the last file with bad
+        records, or of the folder if no file has any.
+        """
         where, known = self.path, self._known(rejects)
         for batch, rows in rejects:
             file = f"{batch.folder or batch.user}/batch-{batch.batch_id}.parquet"

@@ -55,7 +55,7 @@ class RejectsTable:
         return self.path
 
     def prepare(self) -> None:
-        """As `BadRecordsPlace.prepare`. Raises OptionError for a table with other columns than those of bad records."""
+        """Creates the table if it is missing. Raises OptionError if it cannot take bad records."""
         self.open()
 
     def open(self) -> TableHandle:
@@ -114,7 +114,7 @@ def _refuse(name: str, why: str) -> None:
 
 
 def _of_batches(batches: Sequence[BatchName]) -> pc.Expression:
-    """A filter for the stored rows of one batch. `batches` names the batch once for each of its tables."""
+    """A filter that keeps the stored rows of one batch. `batches` names the batch once for each of its tables."""
     first = batches[0]
     same_batch = (pc.field("batch_id") == first.batch_id) & (pc.field("input") == (first.digest or ""))
     same_writer = pc.field("query_id") == first.user

@@ -46,7 +46,9 @@ class StoredInTopic:
     notes: TopicNotes
 
     def rows(self, user: str) -> pa.Table:
-        """As `StoredRecords.rows`. `input` is the text by which a record is recognised."""
+        """All bad records of the topic, each once; see `StoredRecords.rows`. The column `input` has the text by which a
+        record is recognised.
+        """
         found = _records(self.read())
         withdrawn = pa.array(sorted(self.notes.withdrawn()), pa.string())
         found = found.filter(pc.invert(pc.is_in(found[_ATTEMPT], value_set=withdrawn)))
@@ -64,7 +66,7 @@ class StoredInTopic:
         return once.select(STORED_SCHEMA.names).cast(STORED_SCHEMA)
 
     def claim(self, rows: pa.Table, user: str, number: int) -> None:
-        """As `StoredRecords.claim`."""
+        """Notes that the replay of that number takes these rows; see `StoredRecords.claim`."""
         self.notes.take(rows["input"].to_pylist(), number)
 
 

@@ -28,7 +28,8 @@ _SHORTEST_WAIT_MS, _LONGEST_WAIT_MS = 100, 2_000
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """How many sorted runs wait as the batch begins, and how many ms the batch has waited or compacted because of them.
+    """What back pressure found and did before a batch. `crowding` says how many sorted runs wait as the batch begins;
+    `spent_ms` is how long the batch has waited or compacted because of them.
 
     `crowded_before` is the number of buckets that had too many runs as the batch began.
     """

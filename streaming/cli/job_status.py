@@ -195,7 +195,7 @@ def _row(table: _Table, *, query: str | None, kafka: KafkaNow, now_ms: int) -> d
 
 
 def _kept_until(table: _Table, kafka: KafkaNow) -> str:
-    """How long Kafka keeps the records that the table has missed."""
+    """A phrase that says how long Kafka keeps the records that the table has missed."""
     if kafka.behind(table.reached) == 0:
         return "it has missed no record yet"
     own_ms = None if table.entry is None else removed_from_ms(table.entry, kafka.retention_ms)

@@ -38,7 +38,7 @@ def printable_texts(texts: pa.Array) -> pa.Array:
 
 
 def printable(text: str) -> str:
-    """One text as in `printable_texts`."""
+    """A text with control characters escaped, as `printable_texts` does it."""
     return str(printable_texts(pa.array([text], pa.string()))[0].as_py())
 
 

@@ -80,7 +80,7 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def joined_all(needs: Iterable[pa.DataType]) -> pa.DataType:
-    """The joined need of all the given needs."""
+    """One Arrow type that covers all of these needs."""
     all_needs = NO_NEED
     for need in needs:
         all_needs = joined(all_needs, need)
@@ -170,7 +170,7 @@ def declared_need(source: SourceSchema, fields: Sequence[DataField], mapping: Ty
 
 
 def joined_needs(needs: Iterable[SchemaNeed]) -> SchemaNeed:
-    """The joined need of all values."""
+    """One need that covers all of these needs."""
     return SchemaNeed(joined_all(need.type for need in needs))
 
 

@@ -112,7 +112,7 @@ class Placeholder:
 
     @property
     def reason_of_move(self) -> str:
-        """Why a record is bad whose values stay unless its primary key changes, and what to do."""
+        """Why a record is bad that leaves out a value and changes the primary key, and what to do."""
         return (
             f"{self._left_out}; the update changed the primary key, and unavailable = keep takes values of the same "
             "key only; set REPLICA IDENTITY FULL on the source table"

@@ -22,7 +22,7 @@ def kill_children() -> None:
 
 
 def kill_led_groups() -> None:
-    """As `kill_children`, only for children that lead a group, as a JVM does that a job has started.
+    """Kills only the child processes that lead a group, as a JVM that a job has started does; see `kill_children`.
 
     Other children may belong to the program that runs the job.
     """

@@ -70,7 +70,9 @@ def _say_nothing(request: object, address: object) -> None:
 
 
 def _quiet(log4j: Any, reported: Any) -> dict[str, Any]:
-    """Sets the levels and the filter; returns the levels set before, None for a logger that followed its parent."""
+    """Sets the levels of Spark's loggers, and adds a filter. Returns the former level of each logger; None if it had
+    no level of its own.
+    """
     context = log4j.LogManager.getContext(False)
     config = context.getConfiguration()
     before = {}

@@ -25,7 +25,9 @@ from bucketline.streaming.job.start.silence import Silence, broken_silence
 
 
 def place_with_options(config: JobConfig) -> BadRecordsPlace | None:
-    """The prepared place for bad records of a job; a topic knows how its cluster is reached."""
+    """The prepared place for bad records of a job. A topic gets the options of the source, which say how to reach its
+    cluster.
+    """
     return ready_place(config, source_options(config.source).options if config.bad_records.topic is not None else {})
 
 

@@ -52,7 +52,7 @@ class Registry:
             values[key] = values.get(key, 0.0) + value
 
     def replace(self, metric: Metric, values: Mapping[Labels, float], labels: Mapping[str, str]) -> None:
-        """Sets all values of a gauge that have these labels among others; values that are not given are removed."""
+        """Replaces the values of a gauge whose labels include these: given values are set, all others are removed."""
         assert metric.kind is MetricKind.GAUGE, metric.name
         common = set(labels.items())
         with self._lock:

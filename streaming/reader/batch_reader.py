@@ -50,7 +50,7 @@ class BatchRead:
         return self.request.changes_since is not None or self.options.asks_for_changes
 
     def rows(self) -> pa.Schema:
-        """The schema of its rows, in the table's types."""
+        """The schema of the rows that the read returns, in the table's types."""
         if not (self.has_change_columns or self.options.is_stream):
             return rows_schema(self.place.open(), self.request)
         names = change_names(self.options, self.place.schema)

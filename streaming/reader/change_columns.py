@@ -31,7 +31,7 @@ assert list(range(4)) == [RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_
 
 @dataclass(frozen=True, slots=True)
 class ChangeNames:
-    """The requested columns in order, and those of the table among them, in the same order."""
+    """The requested columns in order, and which of them are columns of the table, in the same order."""
 
     names: tuple[str, ...]
     of_table: tuple[str, ...]

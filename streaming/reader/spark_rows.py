@@ -58,7 +58,7 @@ def spark_arrow(rows: pa.Schema) -> pa.Schema:
 
 
 def fit(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """The same rows in the types of `spark_arrow`; parts of a microsecond are cut off."""
+    """The rows of a batch in the types of `target`, which `spark_arrow` made; parts of a microsecond are cut off."""
     columns = [_fit(column, field.type) for column, field in zip(batch.columns, target, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
@@ -133,7 +133,7 @@ def _fit(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _fit_each(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Lists or maps with converted elements. A cast of the whole would round nanoseconds before 1970 up."""
+    """Lists or maps with converted elements. A cast of the whole list or map would round nanoseconds before 1970 up."""
     compact = own_copy(column)
     mask = compact.is_null() if compact.null_count else None
     if pa.types.is_map(target):

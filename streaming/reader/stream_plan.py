@@ -103,7 +103,9 @@ class StreamPlan:
             raise self._expired(at.snapshot - 1)
 
     def between(self, start: StreamPosition, end: StreamPosition) -> tuple[Scan | None, list[ChangeUnit]]:
-        """What is read from `start` to `end`: units of a whole snapshot, if any; then files with changes, in order."""
+        """The units that a stream reads from `start` to `end`: first those of a whole snapshot, if any, then files with
+        changes, in order.
+        """
         scan = None
         if start.is_full:
             scan = self.full(start.snapshot)

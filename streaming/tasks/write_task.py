@@ -48,9 +48,9 @@ from bucketline.streaming.tasks.wire import (
 class WriteTask:
     """Writes what it is sent, then compacts those of its idle buckets that got no rows.
 
-    With `owned`, the table's buckets are in there and not in `stage`. Without it, runs are not sent by bucket, and the
-    task owns no bucket. With `packs_spills`, runs arrive uncompressed from the same task, and are compressed when they
-    go to disk.
+    With `owned`, the task takes its buckets from `owned` and not from `stage`. Without `owned`, runs are not sent by
+    bucket, and the task owns no bucket. With `packs_spills`, runs arrive uncompressed from the same task, and are
+    compressed when they go to disk.
     """
 
     stage: WriteStage

@@ -142,7 +142,9 @@ def _scanned(
     good: npt.NDArray[np.int64],
     values: pa.Array,
 ) -> pa.Array:
-    """As `rescued_texts`, for the given values only. Raises ValueError if a value cannot be scanned."""
+    """The rescued text of each record, found by scanning the `values` of the `good` records all at once; see
+    `rescued_texts`. Raises ValueError if a value cannot be scanned.
+    """
     scan = ScannedJson.of(values)
     texts = pa.nulls(records.num_rows, pa.string())
     for path in IMAGES[decode]:

@@ -83,7 +83,9 @@ def kind_of(value: object) -> JsonKind:
 
 
 def _build(values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures) -> pa.Array:
-    """As `build_array`, for values inside of other values. `records` has the number of the record for each value."""
+    """Parsed values as an array of the shape; the values may lie inside of other values. `records` has for each value
+    the number of its record, `path` says where it lies in the record.
+    """
     if shape.is_row:
         return _build_row(values, records, shape, path, failures)
     if shape.is_map:

@@ -48,5 +48,5 @@ def removed_from_ms(entry: Entry, retention_ms: Mapping[str, int]) -> int | None
 
 
 def day_and_minute(time_ms: int) -> str:
-    """A time for people, in UTC."""
+    """A time in ms as a text for people: day and minute in UTC."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"

@@ -103,7 +103,9 @@ def replay_of(
     write: Callable[[pa.Table, int], None],
     places: Sequence[StoredRecords],
 ) -> Replay:
-    """The replay of a job (`as_replayed`), whose batches are written by `write`. `places` are those that it names."""
+    """The replay of a job (`as_replayed`), whose batches are written by `write`. `places` are the places for bad
+    records that the job names.
+    """
     user = files.user()
     own = OwnRecords(opener, newest_ledger(job), files, user)
     return Replay(
@@ -135,7 +137,9 @@ def as_replayed(routed: RoutedJob) -> RoutedJob:
 
 
 def replay_job(job: RoutedJob, registry: RegistrySchemas | None = None) -> ManyJob:
-    """The settings of a replay's batches. Its ledgers know one batch each, so tables need not show the one before."""
+    """The settings of a replay's batches. Each of its ledgers knows only one batch, so a table need not show that it
+    has the batch before.
+    """
     return many_job(job, Job(allow_reprocess=True), registry)
 
 

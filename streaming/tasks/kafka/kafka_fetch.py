@@ -118,7 +118,9 @@ class RangeFetch:
         return max(1, min(left, MOST_AT_ONCE, CHUNK_BYTES // max(1, self._value_bytes)))
 
     def _after_event(self, event: Message, wanted: OffsetRange, at: int) -> int:
-        """The position after an event that is not a record."""
+        """The offset at which reading goes on after an event of the client, such as the end of a partition or an error.
+        Raises an error if reading cannot go on.
+        """
         error = event.error()
         code = error.code()
         if code == _END_OF_PARTITION:

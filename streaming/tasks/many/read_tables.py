@@ -134,7 +134,7 @@ class ReadTables:
 
 
 class _Reading:
-    """The state of the reading in one task."""
+    """Reads records in one task: splits them by table, decodes and seals them, and makes the notes."""
 
     def __init__(self, plan: ReadTables) -> None:
         self._plan, self._known, self._origin = plan, plan.known.value, task_number()

@@ -48,7 +48,7 @@ class TwoSteps:
             self._sent = java.python_rdd.valueOfPair(pairs.partitionBy(java.partitioner(count, 0)))
 
     def run(self, task: Next, numbers: Sequence[int]) -> list[TaskResult]:
-        """The results of these tasks of the second stage. All of them do `task`."""
+        """Runs `task` in those tasks of the second stage that have these `numbers`, and returns their results."""
         if not numbers:
             return []
         with ExitStack() as job, SCCallSiteSync(self._context):
