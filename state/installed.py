@@ -43,7 +43,10 @@ def check_installed() -> None:
 
 
 def check_releases(folders: Sequence[str]) -> None:
-    """As `check_installed`, for packages in these folders, of which the first that has a package counts."""
+    """Checks that no package in these folders is too old. If several folders have a package, the first one counts.
+
+    Raises OptionError naming the package.
+    """
     seen: set[str] = set()
     for folder in folders:
         found = _releases(folder or ".")
@@ -75,7 +78,7 @@ def _releases(folder: str) -> dict[str, str]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """A release as numbers that can be compared: 1.10 is newer than 1.9, and 1.9.0 the same as 1.9."""
+    """Returns a release as numbers that can be compared: 1.10 is newer than 1.9, and 1.9.0 equals 1.9."""
     numbers = [int(part) for part in version.split(".")]
     while numbers and not numbers[-1]:
         numbers.pop()

@@ -151,8 +151,8 @@ class DynamicAssigner:
         return DynamicAssigner(known, Allocation(known.rows() if rows is None else dict(rows), own, rule))
 
     def assign(self, hashes: Int32s) -> tuple[Assignment, "DynamicAssigner"]:
-        """Returns a bucket for each row: that of its hash where known, owned or not; else as `Allocation.allocate`
-        says.
+        """Returns a bucket for each row, and the assigner for the next rows. A known hash keeps its bucket, even if
+        this assigner does not own it; `Allocation.allocate` chooses the bucket of a new hash.
 
         Shapes: n int32 in arrival order in, n buckets out; equal hashes get equal buckets. Raises the errors of
         `allocate`.

@@ -7,7 +7,7 @@
     01 key                     u32 LE partition code, u16 LE bucket, u32 LE seconds when the key was last written
 
 A key is the normalized full primary key, so bytes ascend as keys do. Seconds are local wall-clock time, as creation
-times of data files are. Codes are the index's own and never reused.
+times of data files are. Each index has its own codes, and never uses a code again.
 """
 
 from collections.abc import Sequence

@@ -15,7 +15,7 @@ class FileKind(IntEnum):
 
 
 class Operation(Enum):
-    """What a snapshot says of the statement that made it; no reader decides anything by it."""
+    """The kind of statement that made a snapshot. It is stored for information only: readers ignore it."""
 
     WRITE = "WRITE"
     OVERWRITE = "OVERWRITE"

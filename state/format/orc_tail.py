@@ -43,7 +43,7 @@ class OrcTail:
 
 
 def read_tail(read_at: Callable[[int, int], bytes], size: int) -> OrcTail:
-    """Returns the tail of a file of `size` bytes; `read_at(offset, length)` reads of it. Raises CorruptFileError."""
+    """Returns the tail of a file of `size` bytes; `read_at(offset, length)` reads from it. Raises CorruptFileError."""
     length = _exactly(read_at, size - 1, 1)[0] if size > len(MAGIC) else 0
     if not 0 < length < size:
         raise CorruptFileError("no ORC file: it has no postscript", offset=max(size - 1, 0))

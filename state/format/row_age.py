@@ -40,7 +40,7 @@ class RowAge:
         return pc.greater_equal(_seconds(column, self.field.type.root), pa.scalar(self.oldest_s)).fill_null(True)
 
     def has_expired(self, file: DataFileMeta, schema_of: Callable[[int], TableSchema]) -> bool:
-        """Whether the statistics of a file say that a row of it has expired."""
+        """Whether a row of the file has expired, by the statistics of the file; False if they do not tell."""
         fields = stats_fields(schema_of(file.schema_id), file)
         if file.value_stats.null_counts is None or len(file.value_stats.null_counts) != len(fields):
             return False

@@ -62,8 +62,8 @@ def tracks_rows(schema: TableSchema) -> bool:
 
 
 def kept_schema(schema: TableSchema) -> TableSchema:
-    """Returns the schema with the columns of row tracking if the table has them: that of a read, and that of files with
-    rows that stay as they are, since such rows keep ids and versions.
+    """Returns the schema with the columns of row tracking, if the table has row tracking. Reads use this schema, and so
+    do files with unchanged rows, because such rows keep their ids and versions.
     """
     return with_tracked(schema) if tracks_rows(schema) else schema
 

@@ -45,7 +45,7 @@ class ColumnBounds:
     is_bounded: bool = True
 
     def merge(self, other: "ColumnBounds") -> "ColumnBounds":
-        """Returns what is known of the values of both together."""
+        """Returns the bounds of the values of both columns together."""
         null_count = self.null_count + other.null_count
         if not (self.is_bounded and other.is_bounded):
             return ColumnBounds(None, None, null_count, is_bounded=False)

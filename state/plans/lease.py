@@ -66,7 +66,9 @@ class ItemView:
 
     @property
     def state(self) -> ItemState:
-        """Returns the state by the files alone: each judge decides whether a lease has expired."""
+        """Returns the state that the files show. It does not say whether a lease has expired: each worker judges that
+        by its own clock.
+        """
         if self.result is not None:
             return self.result.state
         return ItemState.LEASED if self.epoch and self.release is None else ItemState.REQUESTED

@@ -239,7 +239,7 @@ SetValues: TypeAlias = Mapping[tuple[str, ...], exp.Expression]
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """UPDATE. `relations` are all tables in the statement, those of queries inside of it included."""
+    """UPDATE. `relations` are all tables that the statement names, also inside of its queries."""
 
     table: Relation
     alias: str

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 
 def if_else(condition: pa.Array | pa.ChunkedArray, left: object, right: object) -> pa.Array | pa.ChunkedArray:
-    """`left` where the condition holds, `right` where it does not, null where it is null; as `pyarrow.compute.if_else`.
+    """Returns `left` where the condition is true, `right` where it is false, and null where it is null, like
+    `pyarrow.compute.if_else`.
 
     Shapes: n of each in, or one value for all; n out.
     """

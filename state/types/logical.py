@@ -221,7 +221,7 @@ def parse_field(json_value: Mapping[str, object]) -> DataField:
 
 
 def type_to_json(data_type: DataType) -> str | dict[str, object]:
-    """What a schema file holds for the type: text for atomic types, an object for constructed ones."""
+    """Returns the type as a schema file holds it: text for atomic types, an object for constructed ones."""
     suffix = "" if data_type.nullable else " NOT NULL"
     root = data_type.root
     if root in (TypeRoot.ARRAY, TypeRoot.MULTISET, TypeRoot.VECTOR):

@@ -49,7 +49,7 @@ class _Layout:
     items: object
     record: pa.DataType
     declared: Mapping[str, pa.DataType]
-    """As the annotations mean the columns, if a Paimon writer made them."""
+    """The types of the columns by the annotations, if a Paimon writer made them."""
 
 
 class AvroColumns:

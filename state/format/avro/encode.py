@@ -154,7 +154,7 @@ def _contents(column: pa.ListArray | pa.MapArray) -> tuple[NDArray[np.int64], li
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """Which rows of a column have a value, and which only a place."""
+    """Which rows of a column have a value (`valid`), and which are written at all (`wanted`); None means all rows."""
 
     count: int
     nullable: bool

@@ -71,7 +71,9 @@ class BloomFilter:
 
 
 def may_hold(stored: bytes, hashes: Hashes) -> NDArray[np.bool_]:
-    """For each hash whether the file of a stored filter may have a value with it. Raises CorruptFileError."""
+    """Returns for each hash whether the file to which the filter belongs may have a value with this hash. Raises
+    CorruptFileError.
+    """
     bits = np.frombuffer(stored, dtype=np.uint8, offset=min(_COUNT_BYTES, len(stored)))
     hash_count = int.from_bytes(stored[:_COUNT_BYTES], "big")
     if not len(bits) or not 1 <= hash_count <= 8 * len(bits):

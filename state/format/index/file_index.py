@@ -29,7 +29,7 @@ _LENGTH = struct.Struct(">H")
 
 @dataclass(frozen=True, slots=True)
 class StoredIndex:
-    """Where the index of a column lies, in bytes of the whole. `length` is 0 for a column without any row."""
+    """Where the index of a column lies inside the index file, in bytes. `length` is 0 for a column without any row."""
 
     column: str
     kind: str

@@ -1,5 +1,6 @@
-"""Pins and announcements of removals: small JSON files by which who refers to a state and who removes one see each
-other. Their order and the argument are in `docs/care-beside-history.md`.
+"""Pins and announcements of removals: small JSON files. A process that refers to a state writes a pin, a process that
+removes a state writes an announcement, and each looks for the files of the other. `docs/care-beside-history.md` says in
+which order they do so, and why that is safe.
 """
 
 import json

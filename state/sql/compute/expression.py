@@ -81,7 +81,7 @@ def assigned(expression: SqlExpression, columns: Mapping[str, pa.Array], row_cou
 
 
 def condition(expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int) -> pa.Array:
-    """Returns for each row whether the condition is true; unknown is false. Raises as `evaluate`."""
+    """Returns for each row whether the condition is true; unknown is false. Raises the errors of `evaluate`."""
     values = evaluate(expression, columns, row_count)
     if pa.types.is_null(values.type):
         return pa.array(np.zeros(row_count, bool))

@@ -136,7 +136,7 @@ def _struct_of(names: list[str], values: list[Value]) -> Value:
 
 
 def _as_one(values: list[Value]) -> list[Value]:
-    """Returns the values in one type."""
+    """Returns the values cast to the type that they have in common."""
     kind = common_type([v.type for v in values])
     return [v.cast(kind) for v in values]
 

@@ -215,7 +215,7 @@ def _divided(left: pa.Scalar, right: pa.Scalar, scale: int) -> Decimal:
 
 
 def _narrowed(wide: Value, scale: int) -> Value:
-    """Returns the decimal with so many digits after the point, rounded half up. Raises ArrowInvalid for more than 38
+    """Returns the decimal with `scale` digits after the point, rounded half up. Raises ArrowInvalid for more than 38
     digits.
     """
     if wide.type.scale > scale:

@@ -85,8 +85,8 @@ class NodeRows:
         return arithmetic(_ARITHMETIC[type(node)], left, right)
 
     def _operand(self, node: Any) -> Value:
-        """Returns the value of a side of an arithmetic sign. The digits of a whole number count beside a decimal only
-        where it is written there; any other one has those of its type.
+        """Returns the value of one side of an arithmetic sign. When it meets a decimal, a whole number that is written
+        as a literal has as many digits as it shows; any other whole number has the digits of its type.
         """
         value = self.value(node)
         while isinstance(node, exp.Paren | exp.Neg):

@@ -98,8 +98,8 @@ def _with_far(given: pa.Array, near: pa.Array, zone: str, *, is_local: bool) -> 
 
 @lru_cache(maxsize=16)
 def _rule_of(zone: str) -> _Rule | None:
-    """Returns the transitions from the year before the first one that Arrow is not asked for; None for a zone without
-    any.
+    """Returns the transitions of a zone, beginning one year before the years for which Arrow is not asked; None for a
+    zone without transitions.
     """
     try:
         info = ZoneInfo(zone)

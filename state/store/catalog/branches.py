@@ -209,7 +209,7 @@ class Branches:
         self._io.delete_folder(root)
 
     def _of_whole(self, removal: Removal | None) -> str | None:
-        """Returns the branch whose removal as a whole a note or an announcement is about; None for other removals."""
+        """Returns the name of the branch if the removal takes away a whole branch; None for other removals."""
         if removal is None or removal.end < WHOLE_BRANCH:
             return None
         return branch_at(self._path, f"{self._path}/{removal.history}")

@@ -91,8 +91,8 @@ def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) 
 
 
 def remains_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
-    """Returns the files as `footprint_of` does, and those of the changelog, for a snapshot that may have been removed
-    in part.
+    """Returns the files of a snapshot as `footprint_of` does, and its changelog files. Some of the snapshot's files may
+    be removed already.
     """
     lists = [
         (snapshot.base_manifest_list, snapshot.base_manifest_list_size),

@@ -208,7 +208,8 @@ class CommitChecks:
     def fit(self, wanted: SnapshotChanges, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
         """Applies the changes to the base, and returns the result, or the conflict rule that they break.
 
-        `based_on` is the snapshot on which its work was planned, `own` the snapshot of the commit's other wanted.
+        `based_on` is the snapshot on which the changes were planned. `own` is the snapshot that this commit has already
+        published, if there is one.
         """
         if wanted.overwrite is not None:
             return self._fit_overwrite(wanted, wanted.overwrite, base, based_on)

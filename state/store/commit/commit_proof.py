@@ -216,8 +216,8 @@ def check_own_schema(snapshots: Snapshots, schema: TableSchema) -> None:
 
 
 def check_published_schema(snapshots: Snapshots, published: Snapshot, schema: TableSchema) -> None:
-    """Checks the same after a snapshot was published, and that the schema is there which the snapshot names; takes the
-    snapshot back if not.
+    """Checks, after a snapshot was published, that the table still has the schema of its files and the schema that the
+    snapshot names. If one is missing, the snapshot is taken back.
 
     Raises CorruptFileError if another snapshot builds on it; then it stays.
     """

@@ -105,7 +105,7 @@ def _planned(base: Base, change: Change) -> PlannedOn | None:
 
 
 def _leaves_snapshot(change: Append | Replace, changes: Changes, author: Author, settings: CommitSettings) -> bool:
-    """Whether written files get a snapshot. Raises SchemaMismatchError as `publish`."""
+    """Whether written files get a snapshot. Raises SchemaMismatchError for the same reasons as `publish`."""
     if isinstance(change, Replace):
         _check_inside(change.target, changes)
         return True

@@ -34,8 +34,9 @@ _Share = tuple[str, bytes, Ownership | None, Ownership | None]
 
 @dataclass(frozen=True, slots=True)
 class HashIndexChange:
-    """What a commit message says of the HASH file of one grown bucket: the new entry, and the entry that it
-    replaces.
+    """The change of the HASH file of one bucket that got new keys: the new entry, and the entry that it replaces.
+
+    It is a part of a commit message.
     """
 
     new: IndexManifestEntry

@@ -75,5 +75,5 @@ def _check_end(database: Rdict, key: bytes) -> None:
         if place.valid():
             raise OSError("a scan ended before the last entry")
     finally:
-        # As above: an error would hold a reference to the scan.
+        # An error would hold a reference to `place`, so that the database would stay open after it is closed.
         del place

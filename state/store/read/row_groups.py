@@ -30,7 +30,9 @@ class GroupChoice:
     fields: tuple[DataField, ...]
 
     def only(self, names: Sequence[str]) -> "GroupChoice":
-        """Returns the same choice by these columns alone: by the key columns if other rows of a key may be newer."""
+        """Returns a choice that looks only at the bounds of these columns. If another file may have a newer row of a
+        key, only the key columns may decide.
+        """
         return GroupChoice(self.schema, self.expression, tuple(f for f in self.fields if f.name in names))
 
     def choose(self, stored: TableSchema, groups_of: Callable[[str], list[RowGroup]]) -> list[RowGroup] | None:

@@ -155,7 +155,7 @@ def _pattern(text: str, name: str) -> re.Pattern[str]:
 def _idle(
     table: Table, partitions: Sequence[Mapping[str, object]] | None, before_local_ms: int
 ) -> list[Mapping[str, object]]:
-    """Returns those of the chosen partitions to which no file was written since."""
+    """Returns the chosen partitions that got no new file since `before_local_ms`; None chooses all partitions."""
     idle = partitions_where(table, None, before_local_ms)
     if partitions is None:
         return idle

@@ -39,13 +39,13 @@ class Source:
     schema: pa.Schema
     fields: Sequence[DataField]
     hidden: Sequence[DataField] = ()
-    """Columns that are read if a query names them, and are not among those of *."""
+    """Columns that a query reads only if it names them; * does not include them."""
 
     log: Iterator[pa.RecordBatch] | None = None
 
     @property
     def known(self) -> Sequence[DataField]:
-        """Returns all columns that may be named."""
+        """Returns all columns that a query may name, including hidden ones."""
         return (*self.fields, *self.hidden)
 
     def batches(

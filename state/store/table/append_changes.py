@@ -144,7 +144,7 @@ class Removed:
             yield PartReport(_NUMBER.pack(number) + positions.serialize())
 
     def hear(self, packed: bytes) -> None:
-        """Adds the positions in a report of a part."""
+        """Adds the positions of rows that a task has reported."""
         (number,) = _NUMBER.unpack_from(packed)
         self.positions.setdefault(number, BitMap()).update(BitMap.deserialize(packed[_NUMBER.size :]))
 

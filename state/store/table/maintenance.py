@@ -200,7 +200,7 @@ def rename_branch(table: TableHandle, name: str, to: str) -> None:
 
 
 def forward_table(table: TableHandle, branch: str) -> int:
-    """Makes the branch's history that of the table, and returns the id of the newest snapshot. Raises OptionError as
+    """Gives the table the history of the branch, and returns the id of the newest snapshot. Raises OptionError as
     `fast_forward`.
     """
     check_owned(table.table_schema, table.io, table.path)

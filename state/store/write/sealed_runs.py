@@ -303,7 +303,7 @@ class _Group:
 
 
 def columns_of_runs(rows: pa.Table, plan: SealPlan) -> pa.Table:
-    """Returns the rows with the columns that go into runs."""
+    """Returns the rows without the columns that runs do not hold."""
     names = [f.name for f in plan.schema.fields]
     return rows.select([*names, UNAVAILABLE] if _leaves_out(rows, plan) else names)
 

@@ -35,7 +35,9 @@ class HashSet:
         return type(self)(None, self._as_bits() | other._as_bits())
 
     def has(self, hashes: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which of the hashes may be in the set: all that are, and of a bitmap some others. Shapes: n in, n out."""
+        """Returns a mask of the hashes that may be in the set. It marks every hash of the set; if the set is a bitmap,
+        it may also mark others. Shapes: n in, n out.
+        """
         if self.exact is not None:
             return are_among(hashes, self.exact)
         byte, bit = _places(hashes)
