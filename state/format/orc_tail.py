@@ -62,7 +62,7 @@ def read_tail(read_at: Callable[[int, int], bytes], size: int) -> OrcTail:
 
 
 def writer_zone(read_at: Callable[[int, int], bytes], tail: OrcTail, stripe: Stripe) -> str:
-    """Returns the time zone a stripe's writer was in, `UTC` where it says none. Raises CorruptFileError."""
+    """Returns the time zone of a stripe's writer; `UTC` if the stripe names none. Raises CorruptFileError."""
     at = stripe.footer_offset
     packed = _exactly(read_at, at, stripe.footer_length)
     zone = dict(_members(_unpacked(packed, tail.codec, tail.block_bytes, at), at)).get(3, b"UTC")

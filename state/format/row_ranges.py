@@ -47,7 +47,7 @@ def with_tracked(schema: TableSchema) -> TableSchema:
 
 
 def has_tracked(schema: TableSchema) -> bool:
-    """Whether a schema has the columns of row tracking, as that of files with rows that stay as they are."""
+    """Whether a schema has the columns of row tracking, like the schema of files with unchanged rows."""
     return schema.fields[-len(TRACKED) :] == TRACKED
 
 

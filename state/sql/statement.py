@@ -204,7 +204,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Sets an option of the session back, or all of them."""
+    """Sets one option of the session, or all options, back to the default."""
 
     key: str | None
 

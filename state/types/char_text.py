@@ -33,7 +33,7 @@ def pad(texts: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def padded(text: str, data_type: DataType) -> str:
-    """Returns one text as `pad` makes it."""
+    """Returns one text, filled up with blanks as `pad` does."""
     return text.rstrip(_BLANK).ljust(data_type.length or 0, _BLANK)
 
 

@@ -180,7 +180,7 @@ def _fit_map(array: pa.Array, data_type: DataType, target: pa.DataType, column: 
 
 
 def _about_zone(arrow: pa.DataType, data_type: DataType) -> str:
-    """What to do where a time with a zone meets a column without one, or the other way round; empty elsewhere."""
+    """Returns the remedy for a time with a zone in a column without one, or the reverse; empty for all other values."""
     if not pa.types.is_timestamp(arrow):
         return ""
     if data_type.root is TypeRoot.TIMESTAMP:

@@ -20,7 +20,7 @@ class SchemaNeed:
         return not pa.types.is_null(self.type)
 
     def encode(self) -> bytes:
-        """Returns the need as bytes."""
+        """Returns this value as bytes."""
         encoded: bytes = self.columns.serialize().to_pybytes()
         return encoded
 

@@ -26,8 +26,8 @@ def seen_up_to(io: FileIO, path: str, user: str, marker: Snapshot) -> int:
 
 
 def note_expired(io: FileIO, path: str, tags: Iterable[Tag], users: Mapping[int, str]) -> None:
-    """Writes a note for each marker that is older than the removed snapshots: up to which id none of them was the
-    writer's.
+    """Writes a note for each marker that is older than the removed snapshots. It says up to which id no snapshot
+    belonged to the marker's writer.
 
     `users` are the commit users of these snapshots by id. The note ends before a gap in the ids, and before a snapshot
     of the writer.

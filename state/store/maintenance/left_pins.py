@@ -18,8 +18,8 @@ _LOG = logging.getLogger(__name__)
 
 
 def look_and_drop_left(io: FileIO, notebook: Notebook, world: World, own: str | None = None) -> Notes:
-    """Returns the notes of other processes than `own`, without those that are an hour old, which it removes. Before
-    that, it removes branches whose removal was begun, whatever their age.
+    """Returns the notes of all processes but `own`. Notes that are an hour old are removed, and not returned. Branches
+    whose removal was begun are removed first, whatever their age.
 
     The storage's clock decides about the age. It is asked only if a note seems old by the clock of `world`.
     """

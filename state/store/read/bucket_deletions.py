@@ -71,7 +71,7 @@ class BucketDeletions:
         return not any(self._vectors.values())
 
     def split(self, target_bytes: int) -> "list[BucketDeletions]":
-        """Splits the vectors into parts of about so many bytes each; no parts without vectors."""
+        """Splits the vectors into parts of about the given size in bytes; no vectors give no parts."""
         parts: list[dict[str, BitMap]] = []
         size = 0
         for name in sorted(self._vectors):

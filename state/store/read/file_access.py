@@ -133,7 +133,7 @@ def _less_deleted(
 
 
 def with_time(age: RowAge, columns: Sequence[str]) -> Sequence[str]:
-    """Returns the columns, and the one with the time of rows."""
+    """Returns the columns, and the column with the time of the rows if it is not among them."""
     return columns if age.field.name in columns else (*columns, age.field.name)
 
 

@@ -260,5 +260,5 @@ def _reader(
 def _leveled_reader(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
 ) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
-    """Reads as `_reader` does, and adds to each row the level of its file."""
+    """Returns a function that reads the rows of a file, each with the level of its file in a last column."""
     return lambda file: with_level(access.rows(bucket, file, columns, batch_rows=batch_rows), file.level)

@@ -131,7 +131,7 @@ def constant_guarantee(field: DataField, value: object) -> pc.Expression:
 
 
 def conjunction(parts: Sequence[pc.Expression | None]) -> pc.Expression:
-    """Returns all of the given parts together; without parts, the condition that is always true."""
+    """Returns the condition that all given parts are true; None is no part. Without parts it is always true."""
     known = [p for p in parts if p is not None]
     if not known:
         return ALWAYS

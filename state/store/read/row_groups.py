@@ -66,9 +66,7 @@ class FileShare:
     count: int
 
     def of(self, groups: Sequence[RowGroup], row_count: int) -> list[RowGroup]:
-        """Returns the row groups that belong to this part of a file with so many rows. Each row group belongs to one
-        part.
-        """
+        """Returns the row groups that belong to this part of a file. Each row group belongs to one part."""
         return [g for g in groups if (2 * g.first_row + g.row_count) * self.count // (2 * row_count) == self.number]
 
 
