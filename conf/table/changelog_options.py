@@ -54,7 +54,7 @@ class ChangelogProducer(Enum):
 
     @property
     def logs_full_compactions(self) -> bool:
-        """Whether changes are changes of the last level, logged when a full compaction reaches that level."""
+        """Whether full compactions log how they change the rows of the last level."""
         return self is ChangelogProducer.FULL_COMPACTION
 
     @property

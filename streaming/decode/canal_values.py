@@ -43,7 +43,7 @@ class Values:
 
 
 def text_field(field: DataField) -> DataField:
-    """The column as it is read: a text, if `column_of` has to convert it."""
+    """The column with the type in which the messages are read: a text if `column_of` has to convert it later."""
     if field.type.root in _BYTES or _is_set(field.type):
         return replace(field, type=DataType(TypeRoot.VARCHAR, nullable=field.type.nullable, length=2**31 - 1))
     return field

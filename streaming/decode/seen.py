@@ -37,7 +37,7 @@ class Seen:
         return bool(self.skipped or self.tables or self.unexpected or self.truncated)
 
     def with_others(self, count: int) -> "Seen":
-        """The value with `count` of the tombstones counted as records of other tables."""
+        """This value, with `count` of its tombstones counted as records of other tables instead."""
         if not count:
             return self
         tombstones = self.skipped.get(Skipped.TOMBSTONE, 0) - count

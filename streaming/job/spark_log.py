@@ -66,7 +66,9 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _say_nothing(request: object, address: object) -> None:
-    """Replaces the traceback that PySpark's server prints when the JVM has ended by nothing."""
+    """Takes the place of the function with which PySpark's server prints a traceback when the JVM has ended; prints
+    nothing.
+    """
 
 
 def _quiet(log4j: Any, reported: Any) -> dict[str, Any]:

@@ -278,7 +278,7 @@ def is_unsigned(source: SourceSchema) -> bool:
 
 
 def _reading_of_bytes(source: SourceSchema, writing: Writing) -> ValueReading:
-    """How a text is read as bytes. If the schema says that it is a text, the source has converted bytes into a text."""
+    """How a text is read as bytes. If the schema declares a text, the source itself has already converted the bytes."""
     if writing.has_longtext_bytes and column_in_source(source).startswith(LONGTEXT):
         return ValueReading.UTF8
     if source.get("type", "string") != "string":

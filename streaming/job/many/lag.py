@@ -147,7 +147,7 @@ class KafkaLag:
 def _asked(
     client: Any, consumer: Any, reached: FeedOffsets, answer_s: float
 ) -> tuple[dict[Feed, UnreadRecords], str | None]:
-    """The partitions that Kafka has answered for, and why something is not known. Raises KafkaException."""
+    """The partitions that Kafka has answered for, and the reason if an answer is missing. Raises KafkaException."""
     deadline = time.monotonic() + answer_s
     found: dict[Feed, UnreadRecords] = {}
     why: str | None = None

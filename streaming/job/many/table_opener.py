@@ -1,4 +1,4 @@
-"""How a job of several tables finds, opens and creates each of them: as a job of that table alone would."""
+"""Finds, opens and creates the tables of a job of several tables, each as a job of only this table would."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
