@@ -51,6 +51,7 @@ from bucketline.streaming.decode.source_metadata import (
     without_metadata,
 )
 from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut, Placeholder, settled
+from bucketline.streaming.decode.unavailable_rows import left_out_of_rows, without_placeholder
 
 DELETED, OP = "__deleted", "__op"
 FLAT_PARTS = ("__db", "__schema", "__table")
@@ -103,7 +104,10 @@ def decode_flat(
     parts = own_parts | {part.name: part for part in flat_parts(f.name for f in of_source)}
     added = tuple(part for name, part in parts.items() if name not in known)
     images = Images((*columns, *added), messages=messages, key=tuple(primary_key))
-    objects = read_events(chosen(data, live), images, watch)
+    alive = chosen(data, live)
+    objects = read_events(alive, images, watch)
+    in_rows = _left_out_of_rows(alive, images)
+    objects = replace(objects, need=without_placeholder(objects.need, in_rows, placeholder.text))
     records, structs = positions[objects.positions], objects.structs
     own_keys = None if keys is None else as_binary(keys)
     needs_before = np.full(len(records), update_before is UpdateBefore.EMIT)
@@ -138,13 +142,25 @@ def decode_flat(
         empty = np.setdiff1d(empty, gone)
     seen = Seen(dict(skipped + Counter({Skipped.TOMBSTONE: len(empty)})), table_names(structs, FLAT_PARTS))
     unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen)
-    unjudged = settled(unjudged, columns, primary_key, placeholder, keeping)
+    in_rows = {name: positions[found] for name, found in in_rows.items()}
+    unjudged = settled(unjudged, columns, primary_key, placeholder, keeping, in_rows=in_rows)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
     columns = (*columns, *((MARKS,) if keeping.left_out is LeftOut.MARKED else ()))
     unjudged = with_left_out(unjudged, columns, may_miss)
     if of_source:
         unjudged = with_metadata(unjudged, flat_events(structs, pa.array(is_delete)), records, of_source)
     return judge_rows(unjudged, (*columns, *of_source))
+
+
+def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray[np.int64]]:
+    """The positions of records that have the placeholder in place of an object, by columns."""
+    of_key = tuple(f for f in images.fields if f.name in images.key)
+
+    def texts(records: pa.Array, columns: tuple[DataField, ...]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+        found = read_events(records, replace(images, fields=(*of_key, *columns)))
+        return found.structs, found.positions
+
+    return left_out_of_rows(values, images.fields, images.messages.unavailable_value, texts)
 
 
 def _others(records: pa.Array) -> dict[int, Skipped]:

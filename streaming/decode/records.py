@@ -63,6 +63,7 @@ from bucketline.streaming.decode.seen import Seen
 from bucketline.streaming.decode.source_metadata import SOURCE_METADATA, source_parts, with_metadata
 from bucketline.streaming.decode.texts.json_scan import has_bytes
 from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut, Placeholder, settled
+from bucketline.streaming.decode.unavailable_rows import left_out_of_rows, without_placeholder
 
 _FULL_IDENTITY = "set REPLICA IDENTITY FULL on the source table"
 _WIDER_KEY = (
@@ -151,9 +152,19 @@ def decode_json(
     data = as_binary(values)
     live = true_of(data.is_valid())
     positions = np.flatnonzero(live)
-    objects = read_objects(chosen(data, live), _json_shape(tuple(fields), messages), watch)
-    flattened = _flattened(data, fields)
-    return inserts(moved(objects, positions), data, tuple(fields), messages, keys, flattened)
+    alive = chosen(data, live)
+    objects = read_objects(alive, _json_shape(tuple(fields), messages), watch)
+    placeholder = Placeholder(messages.unavailable_value)
+
+    def texts(records: pa.Array, columns: tuple[DataField, ...]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+        found = read_objects(records, _json_shape(columns, messages))
+        return found.structs, found.positions
+
+    in_rows = left_out_of_rows(alive, fields, placeholder.text, texts)
+    objects = replace(objects, need=without_placeholder(objects.need, in_rows, placeholder.text))
+    refused = {int(positions[i]): f"field {n}: {placeholder.reason}" for n, found in in_rows.items() for i in found}
+    refused |= _flattened(data, fields)
+    return inserts(moved(objects, positions), data, tuple(fields), messages, keys, refused)
 
 
 def decode_avro(
@@ -259,6 +270,8 @@ def decode_debezium(
     parts = source_parts(f.name for f in of_source)
     images = Images(columns, of_key, messages, reader=reader, source_parts=parts)
     objects = read_events(alive, images, watch)
+    in_rows = {} if reader is not None else _left_out_of_rows(alive, images)
+    objects = replace(objects, need=without_placeholder(objects.need, in_rows, placeholder.text))
     events = _Events.of(objects.structs, positions[objects.positions])
     bad = {int(positions[at]): explained(reason, placeholder) for at, reason in objects.bad} | _unfollowed(
         events, messages.truncate
@@ -287,13 +300,24 @@ def decode_debezium(
     others[Skipped.TRUNCATE] = len(truncates)
     seen = Seen(_skipped(data, objects, others), source_tables(objects.structs))
     unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen, truncates=truncates)
-    unjudged = settled(unjudged, columns, primary_key, placeholder, keeping, events.records[moved])
+    in_rows = {name: positions[records] for name, records in in_rows.items()}
+    unjudged = settled(unjudged, columns, primary_key, placeholder, keeping, events.records[moved], in_rows)
     marks = () if keeping.left_out is not LeftOut.MARKED else (MARKS,)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
     columns = (*columns, *marks)
     unjudged = with_left_out(unjudged, columns, may_miss)
     unjudged = with_metadata(unjudged, events.structs, events.records, of_source)
     return judge_rows(unjudged, (*columns, *of_source))
+
+
+def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray[np.int64]]:
+    """The positions of events whose row after the change has the placeholder in place of an object, by columns."""
+
+    def texts(records: pa.Array, columns: tuple[DataField, ...]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+        found = read_events(records, Images(columns, messages=images.messages))
+        return found.structs.field("after"), found.positions
+
+    return left_out_of_rows(values, images.fields, images.messages.unavailable_value, texts)
 
 
 def _unfollowed(events: _Events, truncate: Truncate) -> dict[int, str]:

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -78,6 +78,7 @@ def marks_of_table(rows: pa.Table, marks: pa.Array, fields: Sequence[DataField])
 
 
 KEEPS_NOTHING = Keeping()
+_NONE: Mapping[str, npt.NDArray[np.int64]] = {}
 MARKS = DataField(-1, UNAVAILABLE, DataType(TypeRoot.VARBINARY, length=2**31 - 1))
 """The column that says which values of a row the source left out."""
 
@@ -167,11 +168,13 @@ def settled(
     placeholder: Placeholder,
     keeping: Keeping = KEEPS_NOTHING,
     moved: npt.NDArray[np.int64] | None = None,
+    in_rows: Mapping[str, npt.NDArray[np.int64]] = _NONE,
 ) -> Unjudged:
     """The rows after handling the values that are left out.
 
-    Only the key of a delete counts. Rows of the records `moved` have a new key, under which nothing is stored. If rows
-    are marked, the column `MARKS` is the last one.
+    Only the key of a delete counts. Rows of the records `moved` have a new key, under which nothing is stored.
+    `in_rows` has, by columns, the records that `left_out_of_rows` found. If rows are marked, the column `MARKS` is the
+    last one.
     """
     never = {*primary_key, *keeping.never}
     is_update = unjudged.kinds == int(RowKind.UPDATE_AFTER)
@@ -184,6 +187,8 @@ def settled(
     for f in fields:
         column = unjudged.structs.field(f.name)
         mask = placeholder.rows(column)
+        if f.name in in_rows:
+            mask = _either(mask, is_row & np.isin(unjudged.origin, in_rows[f.name]))
         if mask is not None:
             mask &= (unjudged.kinds != int(RowKind.DELETE)) | (f.name in primary_key)
             kept = mask & may_be_kept & (f.name not in never and keeping.can_miss(f))

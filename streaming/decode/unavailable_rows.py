@@ -1,0 +1,69 @@
+"""Finds values that the source left out of columns of type ROW.
+
+In place of an hstore Debezium sends an object whose only field is the placeholder. A ROW does not read fields that it
+does not have, so it would become a row of nulls. So records that contain the placeholder as a name are read a second
+time, with texts in place of their rows.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.types.logical import DataField, DataType, TypeRoot
+from bucketline.streaming.decode.row_changes import chosen, true_of
+
+_TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
+
+RowTexts = Callable[[pa.Array, tuple[DataField, ...]], tuple[pa.Array, npt.NDArray[np.int64]]]
+"""Reads the columns of rows in records. Shapes: n binary in; the rows as structs, and the position of each row's
+record.
+"""
+
+
+def left_out_of_rows(
+    values: pa.Array, fields: Sequence[DataField], placeholder: str, read: RowTexts
+) -> dict[str, npt.NDArray[np.int64]]:
+    """The positions of records that have the placeholder in place of an object, by columns. Shapes: n binary without
+    nulls in.
+    """
+    with_rows = tuple(replace(f, type=_TEXT) for f in fields if _has_rows(f.type))
+    if not with_rows or not pc.any(pc.match_substring(values, f'"{placeholder}"')).as_py():
+        return {}
+    name = rf'"{re.escape(placeholder)}"\s*:'
+    doubtful = true_of(pc.match_substring_regex(values, name))
+    structs, positions = read(chosen(values, doubtful), with_rows)
+    records = np.flatnonzero(doubtful)[positions]
+    found = {}
+    for f in with_rows:
+        mask = true_of(pc.fill_null(pc.match_substring_regex(structs.field(f.name), name), False))
+        if mask.any():
+            found[f.name] = records[mask]
+    return found
+
+
+def without_placeholder(need: pa.DataType, columns: Mapping[str, object], placeholder: str) -> pa.DataType:
+    """The needed columns and types without fields that have the placeholder's name, in columns that contain rows."""
+    if not columns or not pa.types.is_struct(need):
+        return need
+    parts = [(f.name, _without(f.type, placeholder) if f.name in columns else f.type) for f in need]
+    kept = [(name, kind) for name, kind in parts if not pa.types.is_null(kind)]
+    return pa.struct(kept) if kept else pa.null()
+
+
+def _without(kind: pa.DataType, name: str) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        kept = [(f.name, _without(f.type, name)) for f in kind if f.name != name]
+        return pa.struct(kept) if kept else pa.null()
+    if pa.types.is_list(kind):
+        element = _without(kind.value_type, name)
+        return element if pa.types.is_null(element) else pa.list_(element)
+    return kind
+
+
+def _has_rows(kind: DataType | None) -> bool:
+    return kind is not None and (kind.root is TypeRoot.ROW or _has_rows(kind.element) or _has_rows(kind.value))
