@@ -240,7 +240,9 @@ class _Compaction:
         return tuple((n, run) for n in levels if (run := self.levels.run_of(n)).files)
 
     def _memory_for(self, section: tuple[SortedRun, ...]) -> int:
-        """Returns the memory of a section: the levels that are looked up get their share too."""
+        """Returns the memory for merging a section: a part of the compaction's memory, if older rows are looked up in
+        the levels above at the same time.
+        """
         above = 0 if self.options.lookup_cause is None else len(self._runs_above)
         return self.memory_bytes * len(section) // (len(section) + above)
 

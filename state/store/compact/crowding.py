@@ -13,8 +13,8 @@ from bucketline.state.lsm.tree.run import run_count
 
 @dataclass(frozen=True, slots=True)
 class Crowding:
-    """The numbers of sorted runs of `buckets`, the number of buckets with more runs than the stop trigger, and the
-    bytes on level 0.
+    """How full the buckets of a table are. `buckets` are pairs: a number of sorted runs, ascending, and how many
+    buckets have so many. `crowded` are the buckets with more runs than the stop trigger.
 
     `since_ms` is the local time at which the oldest file of level 0 was written; None if level 0 is empty.
     """

@@ -1,4 +1,5 @@
-"""Older values of keys on the levels above a compaction's output: a join with their key columns, in key order.
+"""Finds the older values of keys, on the levels above a compaction's output, by a join with the key columns of these
+levels.
 
 Keys are requested in ascending order, so each level is read once, from low to high keys. Files and row groups without
 any of the keys are not read. Memory: one record batch of each level.

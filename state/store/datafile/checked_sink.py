@@ -23,8 +23,8 @@ def block_bytes_for(target_bytes: int) -> int:
 
 
 class CheckedSink(io.RawIOBase):
-    """Passes on what is written to `sink`, which stays open, except for the last bytes, which `finish` writes. Memory:
-    two writes, or a block if that is more.
+    """A file-like object that writes to `sink`. It keeps the last bytes back, until `finish` writes them together with
+    the checksums; `sink` stays open. Memory: two writes, or a block if that is more.
     """
 
     def __init__(self, sink: "pa.NativeFile | io.RawIOBase", block_bytes: int) -> None:

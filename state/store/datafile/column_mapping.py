@@ -31,9 +31,9 @@ class ColumnSource:
 class FileMapping:
     """How files are read: a source for each wanted column, and `out`, the schema of the rows.
 
-    `declared` are the columns of a file of the schema that it was written under, None if one of them has no Arrow type.
-    With `is_plain` every wanted column is in such files, with its type in the table. `sizes` are the sizes of text in
-    the files that were read with this mapping.
+    `declared` are the columns that such a file should have by the schema that it was written under; None if one of them
+    has no Arrow type. `is_plain` says that the files hold every wanted column, in the type that it has in the table.
+    `sizes` are the sizes of text in the files that were read with this mapping.
     """
 
     sources: tuple[ColumnSource, ...]

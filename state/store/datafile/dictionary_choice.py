@@ -19,17 +19,19 @@ _LIMIT_BYTES = 1 << 20
 _DECIDING_ROWS = 8192
 
 _SPARED = 0.75
-"""How small a dictionary must be, as a part of the size of its values; less than 1, because plain values compress
-better.
+"""The largest size of a dictionary with its numbers, as a part of the size of the plain values; less than 1, because
+plain values compress better.
 """
 
 _FEW_ROWS = 1024
-"""Shorter columns are examined as a whole; a column that is mostly null gets a dictionary."""
+"""The least number of rows in a sample: a column with fewer rows is examined as a whole. If a sample has fewer values
+than this, and is mostly null, the column gets a dictionary.
+"""
 
 
 class DictionaryChoice:
-    """Chooses for files of one table that are written one after the other. The first file with enough rows decides for
-    the files after it.
+    """Chooses the columns that get a dictionary, for files of one table that are written one after the other. The first
+    file with enough rows decides for the files after it.
     """
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ def indexed_fields(schema: TableSchema) -> tuple[IndexedField, ...]:
 
 class IndexOfRows:
     """The index of one file, while rows are added. Memory: 8 bytes for each row and column, up to the largest number of
-    values for a filter; beyond it, the filter with a byte for each of its bits.
+    values for a filter; after that, the filter alone, which takes a byte for each of its bits.
     """
 
     def __init__(self, fields: Sequence[IndexedField]) -> None:
@@ -73,7 +73,10 @@ class IndexOfRows:
 
 
 class _Filled:
-    """The filter of one column: the hashes of its values, until there are so many that its size is known."""
+    """The bloom filter of one column. Hashes of values are collected first: their number decides the size of the
+    filter. When there are as many as the options allow, the filter of the largest size is made, and further hashes go
+    into it.
+    """
 
     def __init__(self, field: IndexedField) -> None:
         self.name = index_name(field.column.column, field.column.map_key)

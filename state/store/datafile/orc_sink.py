@@ -46,7 +46,7 @@ class OrcSink:
         is_legacy_ltz: bool,
     ) -> None:
         self._stored = [_stored_field(f, is_legacy_ltz) for f in schema]
-        # With an index, Java would skip rows that match: it orders text by UTF-16, and NaN has no order.
+        # No index is written. Java would skip matching rows by it: Java orders text by UTF-16, and NaN has no order.
         self._output = OrcOutput(sink)
         self._sink = CheckedSink(self._output, block_bytes_for(target_bytes))
         self._writer = orc.ORCWriter(pa.PythonFile(self._sink, mode="w"), compression=codec, stripe_size=stripe_bytes)
@@ -54,8 +54,9 @@ class OrcSink:
     def write(self, group: pa.Table) -> None:
         """Adds rows of the columns, in order.
 
-        Raises SchemaMismatchError for a timestamp that cannot be read back: readers count nanoseconds in 64 bits, and
-        before 1970 pyarrow writes fractions of a second that Java refuses to read.
+        Raises SchemaMismatchError for a timestamp that readers could not read: one whose nanoseconds since 1970 do not
+        fit into 64 bits, or one before 1970 with a fraction of a second, which pyarrow writes in a form that Java
+        refuses.
         """
         columns = [_stored(column, f) for column, f in zip(group.columns, self._stored, strict=True)]
         for column, field in zip(columns, self._stored, strict=True):
@@ -137,7 +138,9 @@ class OrcOutput(io.RawIOBase):
         return self._size
 
     def write(self, data: Any) -> int:
-        """Accepts all of the bytes, even if storage has failed."""
+        """Writes the bytes, and returns their number. It does so even if storage fails, now or earlier: then the bytes
+        are dropped, and `errors` raises the error.
+        """
         rest = memoryview(data).cast("B")
         if self._error is None:
             try:
@@ -152,7 +155,7 @@ class OrcOutput(io.RawIOBase):
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raises an error of the storage from this block, or from an earlier one."""
+        """At the end of the block, raises the error that storage has raised during this block or an earlier one."""
         yield
         if self._error is not None:
             raise self._error

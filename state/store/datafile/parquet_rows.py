@@ -32,17 +32,21 @@ _PLAIN_OR_DICTIONARY = _PLAIN | {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 """The encodings in which no value is larger than its whole column in the file."""
 
 _LARGEST_GROUP_BYTES = 4 << 30
-"""If a row group says that a column is larger, it is damaged, or so large that its rows are measured."""
+"""The largest size of a column in a row group that is believed. If a footer states a larger one, it is damaged or the
+column is very large: then rows are read and measured.
+"""
 
 _SMALL_TEXT_BYTES = 64 << 10
-"""The size in memory of text with at most this many bytes in the file may be taken from another file, because no value
-is larger.
+"""The most bytes of text in a file for which the size in memory is taken from another file: no value can be larger than
+this.
 """
 
 _WRAPPED_MICROS = 2**64 // 1000
 
 _MOST_SCHEMAS, _MOST_FOOTER_BYTES = 8, 64 << 10
-"""The total size of the footers whose leaves are kept: a kept schema holds all of its file's footer."""
+"""The most schemas whose leaves are kept, and the largest total size of their footers: a kept schema keeps the whole
+footer of its file in memory.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +126,8 @@ class TextSizes:
     def of(self, columns: frozenset[str], packed_bytes: float, longest: float) -> float | None:
         """Returns the bytes of a row of these columns in memory; None if the file may differ from the previous one.
 
-        `packed_bytes` are what the columns take in the file. `longest` are the bytes of their longest values, as far as
-        the footer tells: a value that the file holds once may stand in all rows.
+        `packed_bytes` is the size of the columns in the file. `longest` is the size of their longest values, as far as
+        the footer tells: with a dictionary, all rows may have a value that the file holds only once.
         """
         seen = self._seen.get(columns)
         if seen is None or packed_bytes > min(2 * seen[0], _SMALL_TEXT_BYTES) or longest > 2 * seen[1]:

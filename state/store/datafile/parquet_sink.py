@@ -18,8 +18,8 @@ _INTEGER_DIGITS = 18
 
 
 class ParquetSink:
-    """A writer of one file into an open stream; closing the writer leaves the stream open. The `first` rows represent
-    all rows.
+    """A writer of one file into an open stream; closing the writer leaves the stream open. The `first` rows decide
+    which columns get dictionaries.
     """
 
     def __init__(

@@ -109,7 +109,7 @@ class RollingWriter:
                 self._write_group()
 
     def close(self) -> list[DataFileMeta]:
-        """Writes the remaining rows; returns the files in row order, none without rows."""
+        """Writes the remaining rows. Returns the files in the order of their rows; no files if there were no rows."""
         self._write_group()
         self._close_file()
         return self._closed
@@ -203,7 +203,7 @@ class RollingWriter:
         else:
             values = file.values.to_full_stats()
         if self._is_postponed:
-            # The smallest and largest key of such a file are no bounds, and Java keeps none.
+            # The rows of a postponed file are not sorted: its first and last key are no bounds. Java writes none.
             keys = unknown_stats(self._keys)
         else:
             keys = EMPTY_STATS if file.key_stats is None else file.key_stats.to_full_stats()

@@ -44,7 +44,9 @@ def check_types(types: Mapping[str, pa.DataType], stored: Sequence[DataField], *
 
 
 def _different(declared: DataType, arrow: pa.DataType, has_units: bool) -> Iterator[_Pair]:
-    """Yields the types in a column, its own included, whose numbers differ. Other differences are ignored."""
+    """Yields each type of a column, or of a value inside of it, whose precision or scale in the file differs from the
+    schema, and the types that the file may mean. Other differences are ignored.
+    """
     if declared.root is TypeRoot.DECIMAL and pa.types.is_decimal(arrow):
         if (declared.precision, declared.scale) != (arrow.precision, arrow.scale):
             yield declared, [DataType(TypeRoot.DECIMAL, precision=arrow.precision, scale=arrow.scale)]

@@ -1,7 +1,7 @@
 """Divides the changes of snapshots into parts that other processes read.
 
-A unit is one file of one snapshot's changes. Their order is that of the commits, so a position among the units of a
-snapshot tells which were read before.
+A unit is one file of one snapshot's changes. The order of a snapshot's units is always the same, so a position among
+them tells which units were read before it.
 Source: Paimon 2.0 DataTableStreamScan, IncrementalDeltaStartingScanner.
 """
 
@@ -45,8 +45,8 @@ class ChangeSplit:
 
 
 def change_units(table: TableHandle, snapshot: Snapshot, *, postponed: bool = False) -> list[ChangeUnit]:
-    """Returns the files with a snapshot's changes: bucket after bucket, those of a bucket in the order of their
-    rows.
+    """Returns the files with a snapshot's changes, bucket after bucket. Files of one bucket come in the order in which
+    their rows were written.
     """
     entries = change_entries(table, snapshot, change_files(table.table_schema), postponed=postponed)
     units = []

@@ -23,10 +23,10 @@ _MOST_AT_ONCE = 1 << 30
 def counted_apart(
     access: FileAccess, buckets: Sequence[BucketFiles], projection: Projection
 ) -> tuple[int, Sequence[BucketFiles]]:
-    """Returns how many rows of the buckets are known from metadata, and the buckets or files that must be read for the
-    rest.
+    """Returns how many rows of the buckets can be counted by metadata, and the buckets with the files that must be read
+    to count the other rows.
 
-    Nothing is counted for a read that asks for columns. The given buckets may hold rows that pass (`prune`).
+    Nothing is counted if the read asks for columns. `buckets` are those that `prune` has left.
     """
     schema = access.schema
     if projection.columns or projection.condition.test is not None or schema.settings.reading.data_evolution:

@@ -1,4 +1,5 @@
-"""Rows of tables with row tracking, and of tables with the columns of a row in several files (data evolution).
+"""Reads rows of tables with row tracking, and of tables that store the columns of a row in several files (data
+evolution).
 
 Source: Paimon 2.0 DataEvolutionSplitRead, DataEvolutionFileReader, DataFileRecordReader.assignRowTracking.
 """

@@ -75,8 +75,8 @@ def branch_views(table: TableHandle, version: Version | None) -> list[BranchView
 
 
 def _view_at(table: TableHandle, snapshot: Snapshot | None, *, is_past: bool) -> BranchView:
-    """Returns the view of a branch at a snapshot. A past snapshot is read with the columns of its time; read options
-    stay.
+    """Returns the view of a branch at a snapshot. A past snapshot is read with the columns of its time, but with the
+    read options of the table as it was opened.
     """
     if snapshot is None or not is_past:
         return BranchView(table, table.table_schema, snapshot)
@@ -94,10 +94,10 @@ def _other_branch(table: TableHandle, name: str) -> TableHandle | None:
 
 
 def _view_of_other(own: BranchView, other: TableHandle, version: Version | None) -> BranchView | None:
-    """Returns the view of the other branch that belongs to the view of the own branch; None if it adds nothing. A
-    snapshot id names a snapshot of the own branch: the other branch is read as it was at that time, or at its first
-    snapshot if that is later. A tag means the same snapshot for both, so the other branch has no partition of its own.
-    A time, and an id from `scan.version`, applies to the other branch directly.
+    """Returns the view of the other branch for a read of the own branch at `version`; None if the other branch is not
+    read. A snapshot id names a snapshot of the own branch: the other branch is read as it was at that time, or at its
+    first snapshot if that is later. A tag stands for the same snapshot in both branches, so the other branch is not
+    read: it would add no partition. A time, and an id from `scan.version`, applies to the other branch directly.
     """
     versions = Versions(other.io, other.metadata_path)
     settings = ReadSettings(own.table.read_options if version is None else {})

@@ -39,8 +39,9 @@ file is read.
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """Access to a table's data files: where they are, and their schemas. With `age`, expired rows are left out; with
-    `choice`, row groups of Parquet files without a row that passes; with `share`, only a part of each file is read.
+    """Access to a table's data files: where they are, and their schemas. With `age`, expired rows are left out. With
+    `choice`, row groups of Parquet files are skipped if none of their rows can pass the filter. With `share`, only a
+    part of each file is read.
     """
 
     io: FileIO

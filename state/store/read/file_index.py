@@ -1,7 +1,7 @@
 """Skips files whose own index shows that they lack the values that the filter wants.
 
-An index is in the manifest entry of its data file, or in a file next to it. Which files of a bucket may be left out
-without changing a result is said in `prune`.
+An index is in the manifest entry of its data file, or in a file next to it. `prune` decides which files of a bucket may
+be left out without a change of the result.
 Source: Paimon 2.0 FileIndexEvaluator, FileIndexPredicate; they look into no index of a file that is merged with others.
 """
 
@@ -35,8 +35,9 @@ _Read = Callable[[int, int], bytes]
 def narrowed_by_index(
     access: FileAccess, bucket: BucketFiles, expression: pc.Expression | None, *, opens_files: bool = True
 ) -> BucketFiles:
-    """Returns the bucket without files that hold nothing that passes the filter; no file may be left. Without
-    `opens_files`, only indexes in manifests are used. Raises CorruptFileError for an index that cannot be read.
+    """Returns the bucket without the files whose index shows that no row passes the filter. The result may have no
+    files. Without `opens_files`, only indexes in manifests are used. Raises CorruptFileError for an index that cannot
+    be read.
     """
     schema = access.schema
     if expression is None or not any(_index_names(f) or f.embedded_index is not None for f in bucket.files):

@@ -54,8 +54,8 @@ def read_buckets(
     """Yields the current rows of the buckets, bucket after bucket; rows of a primary-key bucket ascend by key, unless
     the table has deletion vectors.
 
-    Memory: one batch of each run of the section being merged; where storage answers late, the ends of the next files.
-    Batches are never empty.
+    Memory: one batch of each run of the section that is being merged; on slow storage also the ends of the next files,
+    which are fetched ahead. Batches are never empty.
     """
     read_bucket = _merged_rows if access.schema.primary_keys else _reader_of_rows(access.schema)
     access = replace(access, choice=group_choice(access.schema, projection.expression))
@@ -133,8 +133,8 @@ def merge_section(
     (`merge_columns`). The fold decides which columns are returned, or `out` if the fold selects rows. With `ages_known`
     (`are_ages_known`) sequence numbers are neither read nor returned.
 
-    Memory: about `memory_bytes` of Arrow data, including the caller's work on a batch. A run takes some 3 MB at least,
-    and one of ORC files a stripe, however small `memory_bytes` is.
+    Memory: about `memory_bytes` of Arrow data, including the caller's work on a batch. However small `memory_bytes` is,
+    each run takes about 3 MB at least, and a run of ORC files takes a stripe.
     """
     access = replace(access, batch_bytes=run_batch_bytes(memory_bytes, len(runs)))
     if ages_known:
@@ -158,8 +158,9 @@ def merge_section(
 def run_batch_bytes(memory_bytes: int, run_count: int) -> int:
     """Returns the size of a batch if so many runs are merged in `memory_bytes`.
 
-    A run holds a batch, most of the next one, and pages as they are in the file; merged rows are held gathered, put
-    together, in their new order, and for as long as the caller looks at a part of them.
+    Each run takes the memory of several batches: the current one, most of the next one, and pages as they are in the
+    file. Merged rows take memory several times: as they were gathered, as one table, in their new order, and as long as
+    the caller holds a part of them.
     """
     return max(_SMALLEST_BATCH_BYTES, memory_bytes // (_SHARES_OF_A_RUN * run_count))
 
@@ -216,7 +217,8 @@ def _merged_rows(
     for runs in _sections(schema, bucket):
         if is_merged(schema, runs):
             with_system = merge_columns(schema, columns)
-            # Other versions of a row may not pass the filter: a file that is left out must hold no version of its keys.
+            # Row groups are skipped by keys only. By other columns, the newest version of a row could be skipped, and
+            # an older version would come back.
             choice = None if access.choice is None else access.choice.only(schema.trimmed_primary_key)
             merged = replace(access, choice=choice)
             known = are_ages_known(runs, fold)
@@ -246,7 +248,9 @@ def is_merged(schema: TableSchema, runs: Sequence[SortedRun]) -> bool:
 
 
 def _read_together(schema: TableSchema, runs: Sequence[SortedRun]) -> list[list[DataFileMeta]]:
-    """Groups the files of a section: all together if they are merged, else each alone."""
+    """Returns the files of a section in groups that are read together: one group if they are merged, else one group for
+    each file.
+    """
     files = [f for run in runs for f in run.files]
     return [files] if is_merged(schema, runs) else [[f] for f in files]
 

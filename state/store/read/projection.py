@@ -34,7 +34,7 @@ class Projection:
 
 
 def plan_projection(schema: TableSchema, columns: Iterable[str] | None, condition: Condition) -> Projection:
-    """Returns the projection of a read; `needed` adds the columns that only the filter needs. Raises
+    """Returns the projection of a read. Its `needed` are the columns, and those that only the filter needs. Raises
     SchemaMismatchError naming an unknown column, or one requested twice.
     """
     own = [f.name for f in schema.fields]

@@ -126,8 +126,9 @@ def keeps_file(
     by_values: Collection[str],
     by_keys: Collection[str],
 ) -> bool:
-    """Whether a read opens one of the files of a bucket, given the names of those whose rows may pass the filter by all
-    their values, and by their keys alone."""
+    """Whether a read opens `file`, one of the `files` of a bucket. `by_values` are the names of the files that may hold
+    rows passing the filter, as far as all columns tell; `by_keys` those as far as the key columns tell.
+    """
     if not schema.primary_keys:
         return file.file_name in by_values
     # Here versions of a row are whole rows: if none can pass, the newest cannot either. This does not hold for engines

@@ -23,7 +23,9 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class GroupChoice:
-    """A filter on rows of a table, as far as it is about `fields`."""
+    """Chooses row groups by a filter: those in which a row may pass, as the bounds of the columns `fields` show.
+    `fields` are columns that the filter uses.
+    """
 
     schema: pa.Schema
     expression: pc.Expression

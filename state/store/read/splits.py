@@ -169,8 +169,8 @@ def plan_scan(
 
 
 def pack(units: Sequence[Split], sizes: SplitSizes) -> list[Split]:
-    """Returns the units in as few splits as their sizes allow, in order; neighbours of one bucket become one bucket
-    again.
+    """Returns the units in as few splits as their sizes allow, in order. Units of the same bucket that follow each
+    other in a split are joined to one `BucketFiles`.
     """
     weights = [sizes.weight(u.files) for u in units]
     limit = sizes.limit(weights)
@@ -222,7 +222,9 @@ def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta,
 
 
 def _is_divisible(schema: TableSchema, files: Sequence[DataFileMeta]) -> bool:
-    """Whether the files are a single file with row groups, whose rows need no row number of their own."""
+    """Whether the files are a single Parquet file, of which row groups can be read alone because nobody asks for the
+    row ids of its rows.
+    """
     is_one = len(files) == 1 and extension_of(files[0].file_name) == FileFormat.PARQUET.value
     return is_one and not (tracks_rows(schema) or schema.settings.reading.data_evolution)
 
@@ -236,7 +238,7 @@ def _by_bucket(index: Iterable[IndexManifestEntry]) -> _Vectors:
 
 
 def _of(vectors: _Vectors, buckets: Iterable[BucketFiles]) -> tuple[IndexManifestEntry, ...]:
-    """Returns the entries of these buckets, with the vectors of their files only."""
+    """Returns the index entries of these buckets, reduced to the vectors of the buckets' files."""
     entries = []
     for bucket in buckets:
         files = {f.file_name for f in bucket.files}

@@ -162,7 +162,9 @@ def _with_asked(view: BranchView, projection: Projection) -> BranchView:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
-    """The buckets of one branch that a read opens, and all files of its snapshot in buckets."""
+    """What a read opens of one branch: `buckets`, and postpone buckets (`waiting`) if readers see those too. `files`
+    are all live files of the snapshot.
+    """
 
     view: BranchView
     buckets: Sequence[BucketFiles]
@@ -251,8 +253,8 @@ def _rows_of(planned: PlannedRead, projection: Projection) -> Iterator[pa.Record
 def _sources(
     planned: PlannedRead, projection: Projection, opened: ExitStack
 ) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
-    """Returns the sources of `_rows_of`, in parts that can be read at the same time until `opened` ends; a small read
-    is one part.
+    """Returns functions that each read a part of a branch's rows; together they give the rows of `_rows_of`. They can
+    be called at the same time, until `opened` is closed. A small read is one part.
     """
     size_bytes = sum(f.file_size for b in planned.buckets for f in b.files)
     if planned.waiting or size_bytes < _SMALL_BYTES:
@@ -271,7 +273,7 @@ def _sources(
 
 
 def index_entries(view: BranchView) -> Sequence[IndexManifestEntry]:
-    """Returns the entries of the snapshot's index manifest, if the table has deletion vectors."""
+    """Returns the entries of the snapshot's index manifest; no entries if the table has no deletion vectors."""
     if view.snapshot is None or not view.schema.settings.changelog.deletion_vectors:
         return ()
     return view.table.manifests.read_index(view.snapshot.index_manifest)
@@ -297,7 +299,9 @@ class ChangesPlan:
 
 
 def plan_changes(table: TableHandle, request: ReadRequest, changes_since: Version) -> ChangesPlan:
-    """Plans the snapshots of the branch that was opened; other branches do not add to its changes."""
+    """Plans the read of the changes after `changes_since`. Only snapshots of the branch that was opened are read, no
+    fallback branch.
+    """
     if request.read_optimized:
         raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
     own = own_view(table, request.version)
@@ -307,7 +311,7 @@ def plan_changes(table: TableHandle, request: ReadRequest, changes_since: Versio
     versions = Versions(table.io, table.metadata_path)
     since = _position(versions, changes_since)
     until = 0 if own.snapshot is None else own.snapshot.id
-    # Paimon keeps the data files of changelogs only if no changelog files are written.
+    # A changelog that has outlived its snapshot keeps data files only if the table writes no changelog files.
     no_log = not own.schema.settings.changelog.producer.writes_files
     is_logged = no_log or change_files(own.schema) is ChangeFiles.CHANGELOG
     return ChangesPlan(own, projection, versions.between(since, until, with_changelogs=is_logged))

@@ -112,8 +112,8 @@ def _nullable(field: pa.Field) -> pa.Field:
 
 
 def _without_place(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns a table's options without those that say where its files are, because another table has a place of its
-    own.
+    """Returns a table's options without those that say where its files are, because another table has its files
+    elsewhere.
     """
     return {key: value for key, value in options.items() if key not in _OF_ONE_TABLE}
 
@@ -124,7 +124,7 @@ def create_database(session: SqlSession, statement: CreateDatabase) -> pa.Table:
 
 
 def create_catalog(session: SqlSession, statement: CreateCatalog) -> pa.Table:
-    """Creates a catalog for this session only; other options are those of `bl.catalog`."""
+    """Creates a catalog for this session only. The options of the statement are those of `bl.catalog`."""
     if statement.name in session.catalogs:
         if statement.exist_ok:
             return DONE
@@ -208,7 +208,7 @@ def _show_views(session: SqlSession, statement: Show) -> pa.Table:
 
 
 def refresh(session: SqlSession, statement: Refresh) -> pa.Table:
-    """Does nothing but see that the table is there: each statement reads it anew."""
+    """Checks that the table exists. There is nothing to refresh, since each statement reads the table anew."""
     session.table(statement.name)
     return DONE
 

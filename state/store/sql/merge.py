@@ -1,7 +1,7 @@
 """Carries out MERGE INTO by `Table.merge`.
 
-The source gets additional columns, by which its rows are joined, under the table's names. It keeps its own columns for
-conditions and values.
+Rows are joined by columns that are added to the source, under the names of the table's columns. The source also keeps
+its own columns, for conditions and values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ from bucketline.state.types.arrow import with_types
 from bucketline.state.types.timestamp_text import plain_value
 
 RenamesColumns: TypeAlias = Callable[[exp.Expression], exp.Expression]
-"""Finds what names mean in a clause."""
+"""A function that replaces the name of a column in a clause by the column that the name means."""
 
 KeyValue: TypeAlias = SqlExpression | pa.Scalar
 """The value to which ON compares each column of the table, in terms of the source's columns."""

@@ -47,19 +47,23 @@ class MergeNames:
         return {self.find(column)[0] for column in node.find_all(exp.Column)}
 
     def both(self, node: exp.Expression) -> exp.Expression:
-        """Replaces a name in a clause that sees rows of both sides."""
+        """Returns the column that a name means in a clause on pairs of rows. Other nodes stay as they are."""
         return node if not isinstance(node, exp.Column) else _placed(*self.find(node))
 
     def source(self, node: exp.Expression) -> exp.Expression:
-        """Replaces a name in a clause that sees only source rows."""
+        """Returns the source's column that a name means in a clause on source rows. Raises OptionError for a column of
+        the table.
+        """
         return self._of_one(node, SOURCE, "a row without a match has columns of the source alone")
 
     def target(self, node: exp.Expression) -> exp.Expression:
-        """Replaces a name in a clause that sees only rows of the table."""
+        """Returns the table's column that a name means in a clause on rows of the table. Raises OptionError for a
+        column of the source.
+        """
         return self._of_one(node, TARGET, "a row that is not matched by the source has columns of the table alone")
 
     def plain(self, node: exp.Expression) -> exp.Expression:
-        """Replaces a name by the source's own name of the column."""
+        """Returns the column that a name means, under its name in the table or source, without alias and prefix."""
         return node if not isinstance(node, exp.Column) else exp.column(exp.to_identifier(self.find(node)[1]))
 
     def of_source(self, name: str, clause: str) -> exp.Expression:

@@ -103,8 +103,8 @@ LOCAL_QUERIES = LocalQueries()
 
 
 def engine_of(queries: Queries, table: Table) -> Engine:
-    """Returns the engine that changes rows of a table: this process, which also reads rows that wait in the postpone
-    bucket.
+    """Returns the engine that changes rows of a table: that of `queries`, or this process if readers of the table also
+    see the rows that wait in the postpone bucket, which no other engine can read.
     """
     reading = handle_of(table).table_schema.settings.reading
     return LOCAL_ENGINE if reading.sees_postponed else queries.engine

@@ -403,7 +403,7 @@ def _count(tree: exp.Expression, key: str) -> int | None:
     value = node.expression
     if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
         raise _needs_spark(f"{key.upper()} {'' if value is None else value.sql(DIALECT)}")
-    digits = value.this.lstrip("0")[:_MOST_DIGITS]  # of a long number the first digits are enough
+    digits = value.this.lstrip("0")[:_MOST_DIGITS]  # more digits than these are above _MOST_ROWS anyway
     return min(int(digits or "0"), _MOST_ROWS)
 
 

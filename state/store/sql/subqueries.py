@@ -62,8 +62,8 @@ def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) ->
 def with_literals(
     session: SqlSession, node: exp.Expression, statement: Update | Delete, queries: Queries
 ) -> exp.Expression:
-    """Returns the value or condition with the rows that its queries find. Raises OptionError for a query that refers to
-    the row of the table, or finds too many rows.
+    """Returns the value or condition with literals in place of its queries: the rows that the queries find. Raises
+    OptionError for a query that refers to the row of the table, or finds too many rows.
     """
     copied = exp.Paren(this=node.copy())
     for place in list(copied.find_all(exp.In, exp.Exists, exp.Subquery)):
@@ -151,18 +151,22 @@ def _tables(node: exp.Expression) -> list[exp.Table]:
 
 
 def _relation(statement: Update | Delete, table: exp.Table) -> Relation | None:
-    """Returns the version and options of a table inside of the statement; None for the name of a query in WITH."""
+    """Returns the relation of the statement that a table of a query stands for, with its version and options; None if
+    the table is the name of a query in WITH.
+    """
     start = start_of(table)
     return next((r for r in statement.relations if r.start == start), None)
 
 
 def _read_alone(statement: Update | Delete) -> Relation:
-    """Returns the changed table as a table that is only read, without the options for the change."""
+    """Returns the relation of the table that the statement changes, without options, to read the table in a query."""
     return replace(statement.table, options={})
 
 
 def _query(text: str, relations: Sequence[Relation | None]) -> Query:
-    """Returns a query with that text, whose tables have these versions and options, in their order."""
+    """Parses the text of a query, and gives its tables the options of `relations`: the first table those of the first
+    relation, and so on. Relations that are None are left out.
+    """
     query = read_query(text)
     options = [r.options for r in relations if r is not None]
     with_options = [replace(relation, options=given) for relation, given in zip(query.relations, options, strict=True)]

@@ -48,7 +48,9 @@ _NUMBER = Struct("<i")
 
 
 class AppendedChange(Protocol):
-    """What happens to rows of a table without a primary key; a plain value that can be sent to tasks."""
+    """A change of rows of a table without a primary key: which rows are taken out, and which are appended for them. A
+    plain value that can be sent to tasks.
+    """
 
     def passing(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
         """Returns the rows to take out; None if there are none."""
@@ -99,12 +101,14 @@ class PassingRows:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A source: the result of a change for the rows of one file. It also finds which of the rows are taken out."""
+    """A source of the rows that a change appends for the rows of one file. It also reports which rows of the file are
+    taken out.
+    """
 
     stored: PassingRows
     change: AppendedChange
     keeps_ids: bool = False
-    """Whether a row that is appended has the id of the one that it is for, and a new version."""
+    """Whether an appended row gets the row id of the row that it replaces, and a new version."""
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
         """Yields new rows as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
@@ -133,7 +137,7 @@ class Removed:
         self.positions: dict[int, BitMap] = {}
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Takes out rows that `PassingRows` has returned."""
+        """Adds the positions of rows that `PassingRows` has returned."""
         files, positions = np.asarray(rows[FILE]), np.asarray(rows[POSITION])
         for number in np.unique(files).tolist():
             self.positions.setdefault(number, BitMap()).update(positions[files == number].astype(np.uint32))
@@ -150,7 +154,7 @@ class Removed:
 
 
 class KeptAndTaken:
-    """The rows of an append table at one snapshot, and those that are taken out."""
+    """The rows of an append table at one snapshot, and the rows among them that a change takes out."""
 
     def __init__(self, at: TableAt) -> None:
         self._at = at
@@ -166,8 +170,9 @@ class KeptAndTaken:
         columns: Sequence[str] | None,
         partitions: Collection[bytes] | None = None,
     ) -> Sequence[PassingRows]:
-        """Returns the files that may hold rows that pass, to be read with these columns (None: all) and those of the
-        expression. `partitions` are those to look at; None for all.
+        """Returns the files that may hold rows that pass the expression, each as a `PassingRows` that reads these
+        columns (None: all) and those of the expression. Only files of `partitions` are returned; None stands for all
+        partitions.
         """
         needed = plan_projection(self._schema, columns, Condition(expression)).needed
         stored = group_by_bucket(self._at.view.live_entries())
@@ -190,7 +195,9 @@ class KeptAndTaken:
         columns: Sequence[str] | None,
         partitions: Collection[bytes] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows that pass, as `parts` gives them."""
+        """Yields the rows that pass the expression, file after file, with the columns `FILE` and `POSITION`. Arguments
+        are those of `parts`.
+        """
         for part in self.parts(expression, columns, partitions):
             yield from part.batches()
 
@@ -243,7 +250,7 @@ class KeptAndTaken:
             if marked is not None and len(marked) == file.row_count:
                 deletions.forget(file.file_name)
                 emptied.append(file)
-        # A bucket has one index file, so a new one is written even if it has no vectors.
+        # A bucket has one index file, which is replaced even if no vectors are left for the new one.
         parts = deletions.split(settings.vectors_target_bytes) if by_name else [deletions]
         if not by_name and deletions.is_empty and not touched:
             parts = []
@@ -293,8 +300,8 @@ def write_append_changes(
     """Appends the rows of a source, takes rows out of `stored`, and commits both at once.
 
     Nothing is compacted, since a compaction would bring back what is taken out. Raises CommitConflictError when another
-    process has changed one of the files meanwhile. `keeps_ids`: the rows of the source have the ids of rows that they
-    replace, in tables with row tracking.
+    process has changed one of the files meanwhile. `keeps_ids` says that the rows of the source have the row ids of the
+    rows that they replace, in a table with row tracking.
     """
     plan = replace(at.plan, schema=changed_schema(at.plan.schema)) if keeps_ids else at.plan
     scope = WriteScope(CompactTrigger.NONE, at.table.world.ids.new_uuid(), engine.workers)

@@ -28,7 +28,9 @@ from bucketline.state.store.write.visibility import Budget
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What to commit, and by whom. Partitions of the messages in `brought` count as changed now."""
+    """What to commit, and by whom. The partitions of the messages in `brought` count as changed at this time;
+    partitions are marked as done when they have not changed for long enough.
+    """
 
     change: Change
     author: Author
@@ -36,12 +38,16 @@ class Commit:
 
 
 def noted(outcome: Outcome) -> dict[str, str]:
-    """Returns the snapshot properties that make notes of the run valid."""
+    """Returns the snapshot properties with the tokens of the notes that the run has written: a note is valid only if a
+    snapshot carries its token.
+    """
     return {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
 
 
 Work = Callable[[list[CommitMessage]], Commit | None]
-"""Runs what was planned, and adds the resulting messages to the list; returns None if nothing is to be committed."""
+"""A function that runs what was planned, and adds the resulting messages to the list. It returns what to commit; None
+if nothing is to be committed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +64,8 @@ class Cycled:
 
 
 def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger = CompactTrigger.NONE) -> Cycled:
-    """Runs the work that was planned on a table, commits it, compacts again what was lost as the `trigger` says, and
-    follows the table's rules for expiry and tags.
+    """Runs the work that was planned on a table, and commits it. If its compaction is lost to another commit, files are
+    compacted again, as `trigger` says. Then expiry and tags are done by the table's options.
 
     Raises the errors of the work, after its files are removed, and the errors of `commit_change`; CommitConflictError
     for a compaction that was lost, and if the snapshot that the work reads has expired meanwhile;
@@ -72,7 +78,8 @@ def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger =
         at.discard(made)
         newest = at.table.snapshot_store.latest_id() or 0
         if (isinstance(e, CorruptFileError) or e.missing) and newest != at.snapshot_id:
-            # A missing file that expired with its snapshot is not damage; the newest snapshot shows which it was.
+            # The table is not damaged if the file is missing because its snapshot has expired meanwhile. Then the
+            # newest snapshot is another one.
             raise history_gone(at.snapshot_id, newest).error() from e
         raise
     except BaseException:

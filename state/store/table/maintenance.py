@@ -88,7 +88,9 @@ def expire_table_partitions(table: TableHandle, *, older_than: timedelta | None)
 
 
 def mark_table_done(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> tuple[str, ...]:
-    """Marks partitions that hold files; see `Table.mark_done`. Raises OptionError if a mapping matches no partition."""
+    """Marks partitions that hold files as done; see `Table.mark_done`. Raises OptionError if a mapping matches no
+    partition.
+    """
     schema, newest = table.table_schema, table.snapshot_store.latest()
     entries = [] if newest is None else table.manifests.live_entries(newest)
     known = sorted({e.partition for e in entries}) if schema.partition_keys else []

@@ -1,7 +1,7 @@
 """The join of a merge: the table's rows are streamed against the source rows with their key.
 
-A source of one share is held in memory. A larger source is joined share by share: rows of the table that may match are
-kept until their share is joined, on local disk if they exceed the budget.
+If the source is a single share, it is held in memory. Otherwise it is joined share by share: rows of the table that may
+match are kept until their share is joined, on local disk if they exceed the budget.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,9 @@ from bucketline.state.store.write.sealed_runs import unseal
 from bucketline.state.types.hashes.hash_set import are_among
 
 Passes = Callable[[pa.RecordBatch, pa.Table], np.ndarray]
-"""Which pairs of rows with one key belong together."""
+"""A function that gets pairs of rows with the same key, a row of the table and a source row each, and tells which pairs
+match.
+"""
 
 _PAIRS = 1 << 18
 """The most pairs that are tried at once; more only if one row of the table has more pairs."""
@@ -42,7 +44,9 @@ class Alone:
 
 @dataclass(frozen=True, slots=True)
 class UnmatchedRows:
-    """Source rows that match no row of the table; `is_key_in_table` says for each whether a row has its key."""
+    """Source rows that match no row of the table; `is_key_in_table` says for each whether the table has a row with the
+    same key nevertheless.
+    """
 
     source: pa.Table
     is_key_in_table: np.ndarray
@@ -58,8 +62,8 @@ def join(
     memory_bytes: int,
     directory: str | None,
 ) -> Iterator[Matched | Alone | UnmatchedRows]:
-    """Yields the pairs of rows with one key that pass, then the source rows without a match; share after share. With
-    `keeps_alone` also the rows of the table without a source row.
+    """Yields the pairs of rows with the same key that pass, then the source rows without a match, share after share.
+    With `keeps_alone` it also yields the rows of the table that no source row matches.
 
     Raises SchemaMismatchError for a row of the table with several source rows, where matched rows are changed.
     """
@@ -124,7 +128,9 @@ class Side:
         self._was_matched = np.zeros(rows.num_rows, bool)
 
     def matched(self, target: pa.RecordBatch) -> Iterator[Matched | Alone]:
-        """Yields the rows with their source rows; and the rows without a source row, if they are kept."""
+        """Yields rows of the table, each with its source row; with `keeps_alone` also the rows that no source row
+        matches.
+        """
         indices = pc.index_in(self._key.of(target), value_set=self._keys, skip_nulls=True)
         hit = np.asarray(indices.is_valid())
         if self._keeps_alone and not hit.all():

@@ -112,7 +112,7 @@ class SeenMatches:
     def add(self, rows: pa.Table, hashes: np.ndarray) -> None:
         self.hashes.append(distinct(hashes))
         self._new_hashes += len(self.hashes[-1])
-        # This is not done for each piece, because it would take as long as all pieces before it.
+        # Pieces are joined only now and then: each time takes as long as all pieces before took.
         if self._new_hashes >= len(self.hashes[0]):
             self.hashes, self._new_hashes = [distinct(*self.hashes)], 0
         for name in self._key.columns:

@@ -105,8 +105,8 @@ def _hashes(row: pa.Table) -> HashSet:
 
 @dataclass(frozen=True, slots=True)
 class SourceShare:
-    """The share of each row of the source; its columns are cast to `schema`, because tasks may see times in another
-    zone, and columns that are never null.
+    """A function that tells the share of each source row. The rows are cast to the source's schema first: a task may
+    see instants in another zone, or columns as NOT NULL.
     """
 
     keys: SourceKeys
@@ -126,7 +126,9 @@ class SourceShare:
 
 @dataclass(frozen=True, slots=True)
 class TargetShare:
-    """The share of each row of the table; no share for a row whose key has no hash of a source row's key."""
+    """A function that tells the share of each row of the table. A row whose key cannot be in the source, by its hash,
+    has no share.
+    """
 
     key: JoinKey
     count: int
@@ -142,8 +144,8 @@ class TargetShare:
 
 @dataclass(frozen=True, slots=True)
 class MergedShare:
-    """The rows that a merge writes for a share; for a table without a primary key it also finds the rows to take
-    out.
+    """A function that yields the rows that a merge writes for one share. For a table without a primary key, it also
+    reports which rows are taken out.
     """
 
     planned: PlannedMerge
@@ -182,7 +184,7 @@ def joined_source(
     """Returns the source of a run that merges the rows: `stored` are the rows of the table that the merge reads."""
     sink, schema = at.plan.sink, at.plan.schema
     count = max(2 * engine.workers.parallelism, 1 + keys.size_bytes // max(1, sink.merge_memory_bytes))
-    # A row that no source row matches goes to its share too, if a clause changes it.
+    # Without hashes every row of the table gets a share: clauses may change rows that no source row matches.
     hashes = None if planned.by_source else keys.hashes
     return Joined(
         stored,

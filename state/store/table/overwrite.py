@@ -85,7 +85,7 @@ def overwrite_table(
 
 
 class _Source(Protocol):
-    """The rows that replace others; how they are read is said by subclasses."""
+    """The rows that replace others. Each implementation reads them in another way."""
 
     def seen(self, plan: WritePlan, replaced: Replaced, check: PartitionCheck) -> Any:
         """Returns the rows as a source of a run, which adds their partitions to `replaced`.
@@ -233,12 +233,12 @@ def _stages(plan: WritePlan, table: TableState, source: Any, workers: Workers) -
     scope = WriteScope(trigger, "", workers)
     stages = plan.mode.replacing(plan).stages(plan, table, scope, source)
     write = stages.write.write
-    # Source: Paimon 2.0 drops the changelog of an overwrite: readers of one cannot follow it.
+    # Source: Paimon 2.0 writes no changelog for an overwrite: readers of changes could not follow it.
     schema = replace(plan.schema, options={**plan.schema.options, CHANGELOG_PRODUCER.key: "none"})
     write = replace(write, access=replace(write.access, schema=schema))
     return replace(
         stages,
-        # Rows of one key are merged before they are written: every one of them is needed for a changelog only.
+        # Rows of one key may be folded before they are sent: only a changelog would need each of them.
         seal=replace(stages.seal, other_totals={}, fold=sealing_fold(schema)),
         write=replace(stages.write, write=write, result=BucketResult.NEW_FILES),
     )

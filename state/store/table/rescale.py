@@ -49,9 +49,9 @@ def rescale_table(
         snapshot_id = carry_out(at, engine, partial(rescaled, at, engine, stages)).snapshot_id
         total = at.plan.total_buckets
         if partitions is None and total > 0 and total != bucket_num:
-            # A fixed table that was rescaled as a whole uses that number of buckets for new partitions too.
+            # If all partitions of a fixed table were rescaled, new partitions get the new number of buckets as well.
             alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
-            # A writer that wrote between the two may have begun a partition with the old number of buckets.
+            # A writer that wrote before this change may have begun a partition with the old number of buckets.
             if table.snapshot_store.latest_id() != snapshot_id:
                 snapshot_id = rescale() or snapshot_id
         return snapshot_id
@@ -108,10 +108,9 @@ def plan_rescale(
 
 
 def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None) -> list[BucketId]:
-    """Returns all real buckets of the partitions, except partitions that have exactly `settled` buckets: a partition
-    moves as a whole.
-
-    If a writer has added buckets with another count, a key may be in two: rows written last count as newer.
+    """Returns the real buckets of the chosen partitions, all buckets of a partition or none: a partition does not move
+    if all of its files record the bucket count `settled`. A key may be in two buckets, if a writer has added buckets
+    with another count. So the buckets that were written last come last: their rows count as newer.
     """
     real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0])]
     moving = {b[0] for b in real if view.total_of_bucket(b) != settled}

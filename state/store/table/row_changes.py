@@ -44,8 +44,9 @@ def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_EN
 
 
 def _planned_condition(schema: TableSchema, filter: Filter) -> Condition:
-    """Returns the condition of a filter, which may also name the columns of row tracking. Raises OptionError where they
-    are computed with, instead of compared: the rows are given to such a condition without them.
+    """Returns the condition of a filter, which may also name the columns of row tracking. Raises OptionError if the
+    filter computes with these columns instead of comparing them with values: rows do not have the columns when such a
+    condition is computed.
     """
     condition = plan_condition(filter, kept_schema(schema).fields)
     computed = next((name for name in condition.columns if name in TRACKED_NAMES and tracks_rows(schema)), None)

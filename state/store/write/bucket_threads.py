@@ -1,8 +1,8 @@
 """Writes or compacts buckets with one thread or several; the resulting messages do not depend on the timing of threads.
 
-Each thread writes its buckets one after the other. The thread of a bucket follows from the numbers of rows, and the
-names of a thread's files from one name that is drawn before the work starts. Encoding and compression run outside of
-Python, so threads advance at the same time.
+Each thread writes its buckets one after the other. Which thread writes a bucket depends only on the numbers of rows.
+The names of a thread's files are derived from one name, which is drawn before the work starts. Encoding and compression
+run outside of Python, so threads advance at the same time.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -26,7 +26,9 @@ THREAD_BYTES = 64 << 20
 _UNKNOWN = BucketState()
 
 Finish = Callable[[CommitMessage, World], CommitMessage]
-"""A function that turns the message of a bucket into the result. New names come from the world of its thread."""
+"""A function that turns the message of a bucket into the result. It draws names for new files from the `World` that it
+gets: each thread has its own.
+"""
 
 
 def written_buckets(
@@ -155,9 +157,9 @@ def _in_threads(
 
 
 def _write_of_thread(write: BucketWrite, count: int, watch: Watch) -> BucketWrite:
-    """Returns how one of several threads writes: with its share of the memory, and with names of its own."""
+    """Returns the settings for one of `count` threads: its part of the memory, and its own names for new files."""
     world = write.access.world
-    # A copy of the access also chooses dictionaries by the rows of its own thread.
+    # Each thread gets a copy of the access, so that the rows of the same thread decide which columns get dictionaries.
     return replace(
         write,
         access=replace(write.access, world=replace(world, ids=NumberedIds(world.ids.new_uuid()))),

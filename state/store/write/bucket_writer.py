@@ -105,9 +105,9 @@ def _raised(rows: pa.Table) -> None:
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
     """How buckets are written; plain values, so that it can be sent to tasks. Memory is in bytes of Arrow data.
-    `parallelism` is how many buckets one process may write at the same time, if the options say so. With `moves_rows`
-    the rows are in the table already, so merging refuses none of them. `mixed` is called with a bucket's key whose rows
-    came from several feeds, `refuse` with rows that lack values.
+    `parallelism` is how many buckets one process may write at the same time, if the options say so. `moves_rows` says
+    that the rows are in the table already: then merging refuses none of them. `mixed` is called with a key of a bucket
+    if the rows of the key came from several feeds (topic partitions), `refuse` with rows that lack values.
     """
 
     access: BucketAccess
@@ -238,7 +238,7 @@ def _names(schema: TableSchema) -> tuple[str, ...]:
 
 
 def _columns(runs: Runs | SortedRows) -> Sequence[str]:
-    """Returns the names of the columns of runs, of which there is one at least."""
+    """Returns the names of the columns of the runs. There must be at least one run."""
     if isinstance(runs, SortedRows):
         return list(runs.rows.column_names)
     return list(unseal(again(runs[0][1])).schema.names)
@@ -253,8 +253,9 @@ def _merged(
     look: FeedCheck | None,
     stack: ExitStack,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a bucket by key, each key folded. Many small runs are sorted together; other runs are merged,
-    with the fold `first` as long as there are more runs than a merge can hold.
+    """Yields the rows of a bucket in the order of their keys, the rows of each key folded into one by `fold`. Many
+    small runs are sorted together. Other runs are merged; if there are more than one merge can hold, neighbours are
+    merged with the fold `first` until they are few enough.
     """
     schema = write.access.schema
     if isinstance(runs, SortedRows):
@@ -272,8 +273,8 @@ def _merged(
 
 
 def _feed_check(schema: TableSchema, runs: Sequence[SealedRun], starts: Sequence[int]) -> FeedCheck | None:
-    """Returns a check for keys from several feeds in runs whose ranks begin at these sequence numbers; None if feeds
-    need not be checked.
+    """Returns a check that finds keys whose rows came from several feeds; None if all rows came from one feed, or if
+    feeds do not matter. `starts` are the sequence numbers of rank 0 of each run.
     """
     spans = joined_spans(
         FeedSpans.from_bytes(run.feeds).moved(start) for run, start in zip(runs, starts, strict=True) if run.feeds

@@ -38,18 +38,21 @@ from bucketline.state.types.binary_row import encode_rows
 
 @dataclass(frozen=True, slots=True)
 class PlannedAt:
-    """The snapshot on which a change was planned, and the time of planning, if the table was looked at again since."""
+    """The snapshot on which a change was planned, and the time of planning. It is given to `commit_change` if the table
+    was read again, at a newer snapshot, after the change was planned.
+    """
 
     snapshot_id: int
     planned_ms: int
 
 
 def commit_change(at: TableAt, change: Change, author: Author, planned: PlannedAt | None = None) -> Committed:
-    """Publishes a change that was planned on the table at that state, and returns the outcome (`TableAt.after`). A lost
-    compaction is in `Committed.dropped`, even if there is nothing else to commit. Raises CommitConflictError when the
-    messages' rows are not in the table and will not be (FilesGoneError if another process has removed some of their
-    files, so that the work must be repeated), SchemaMismatchError when they could never be merged with it;
-    CommitOutcomeUnknownError when the outcome is not known. Files that are certainly not in the table are removed.
+    """Publishes a change, which was planned on `at` unless `planned` names another snapshot, and returns the outcome,
+    from which `TableAt.after` makes the next state. A lost compaction is in `Committed.dropped`, even if there is
+    nothing else to commit. Raises CommitConflictError when the messages' rows are not in the table and will not be
+    (FilesGoneError if another process has removed some of their files, so that the work must be repeated),
+    SchemaMismatchError when they could never be merged with it; CommitOutcomeUnknownError when the outcome is not
+    known. Files that are certainly not in the table are removed.
     """
     base = _base(at, planned or PlannedAt(at.snapshot_id, at.planned_ms))
     if isinstance(change, Compact):
@@ -87,7 +90,7 @@ def _base(at: TableAt, planned: PlannedAt) -> Base:
 
 
 def _compacted(at: TableAt, base: Base, change: Compact, author: Author) -> Committed:
-    # If the table was looked at again since, the state on which the work was planned is not known any more.
+    # If the table was read again after the work was planned, the deletion vectors of the planning are not known.
     vectors = at.deletion_entries() if base.based_on == at.snapshot_id else None
     try:
         outcome = publish(replace(base, vectors=vectors), change, author)

@@ -2,8 +2,8 @@
 one share.
 
 A grouping is a plain value; `open` turns it, where the rows are, into the function that numbers them. Numbers >= 0 are
-buckets. A group number below 0 stands for share -1 - number of a partition's new keys, whose buckets the task that owns
-the share decides (`new_keys`).
+buckets. A number n below 0 stands for the share -1 - n of a partition's new keys: the task that owns the share decides
+about their buckets (`new_keys`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ class Grouping(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OneBucket:
-    """Everything is in bucket 0: append tables without buckets."""
+    """Puts all rows into bucket 0, for append tables without buckets."""
 
     def open(self, schema: TableSchema) -> GroupRows:
         del schema
@@ -52,8 +52,8 @@ class OneBucket:
 
 @dataclass(frozen=True, slots=True)
 class FixedBuckets:
-    """The bucket function over the bucket key; `counts` are the bucket counts of partitions that differ from
-    `count`.
+    """Groups rows by bucket: the bucket function computes it from the bucket key and the bucket count of the partition,
+    which is in `counts`, else `count`.
     """
 
     count: int
@@ -79,7 +79,8 @@ class FixedBuckets:
 
 @dataclass(frozen=True, slots=True)
 class KeyShares:
-    """Shares of the hash of some key columns: all rows of a key in one group, whatever bucket they will get.
+    """Groups rows by share, which follows from the hash of some key columns: all rows of a key are in one group,
+    whatever bucket they will get.
 
     With `across_partitions` a group holds rows of all partitions, in arrival order.
     """
@@ -100,7 +101,9 @@ class KeyShares:
 
 @dataclass(frozen=True, slots=True)
 class HashShares:
-    """Shares of a partition's keys by the hash of the trimmed primary key, known keys and new ones alike."""
+    """Groups rows by share, which follows from the hash of the trimmed primary key, whether the HASH index knows the
+    key or not. A partition has as many shares as assigners.
+    """
 
     assigners: Assigners
 
@@ -118,7 +121,9 @@ class HashShares:
 
 @dataclass(frozen=True, slots=True)
 class GivenBuckets:
-    """Buckets that were decided before, in a column that is not written to the runs."""
+    """Groups rows by the buckets that an earlier step has written into the column `_bucket`. Runs do not have this
+    column.
+    """
 
     column: ClassVar[str] = "_bucket"
 
@@ -129,7 +134,8 @@ class GivenBuckets:
 
 @dataclass(frozen=True, slots=True)
 class KnownBuckets:
-    """Dynamic buckets, looked up where the rows are: known keys go to their bucket, new keys to their share.
+    """Groups the rows of dynamic buckets by the HASH index: rows with known keys by bucket, rows with new keys by
+    share.
 
     `entries` are the HASH files of each partition at the snapshot the batch is planned on, `assigners` share its new
     keys. Files are read for partitions that have rows, and kept in this process up to `cache_bytes`.

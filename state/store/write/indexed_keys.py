@@ -26,7 +26,7 @@ BYTES_PER_KEY = 6
 
 @dataclass(frozen=True, slots=True)
 class IndexedKeys(Placing):
-    """How known and new keys get their buckets; `new` decides about the new keys."""
+    """Gives known and new keys their buckets; `new` decides about the new keys."""
 
     new: NewKeys
 
@@ -43,7 +43,9 @@ class IndexedKeys(Placing):
         return self.new.with_news(message, payload, world)
 
     def _known(self, partition: bytes, own: Ownership, runs: Sequence[tuple[SealedRun, Blob]]) -> KnownHashes:
-        """Returns the share's part of the index; only the hashes in the runs, if the whole share is too large."""
+        """Returns the share's part of the HASH index; if that is too large for memory, only the hashes that are in the
+        runs.
+        """
         new = self.new
         entries = new.entries.get(partition, ())
         if BYTES_PER_KEY * sum(e.row_count for e in entries) <= new.cache_bytes * own.assigners:

@@ -1,4 +1,4 @@
-"""The one place that matches bucket modes: from a table and a job's options to the plan of writing it.
+"""Makes the plan of writing a table from the table and a job's options. No other module chooses code by bucket mode.
 
 Options that cannot be honoured are refused here, before a row is read.
 """

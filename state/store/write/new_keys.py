@@ -27,7 +27,7 @@ from bucketline.state.types.hashes.distinct import distinct
 
 @dataclass(frozen=True, slots=True)
 class NewKeys(Placing):
-    """How new keys get buckets; plain values, so that this can be sent to tasks.
+    """Gives new keys their buckets. It has plain values only, so it can be sent to tasks.
 
     `entries` are the HASH files of each partition, `rows` the number of keys in each bucket by these files, by
     partition.
@@ -57,7 +57,7 @@ class NewKeys(Placing):
         partition = runs[0][0].partition
         own = self.assigners.ownership(partition, share)
         assigner = DynamicAssigner.starting(known, own, self.rule, rows=self.rows.get(partition, {}))
-        # The assigner moves on to larger hashes; the first ones are not kept in addition.
+        # Each assignment makes a larger set of hashes; the set at the beginning would take memory in addition.
         del known
         new_hashes: dict[int, list[Int32s]] = {}
         for run, blob in runs:

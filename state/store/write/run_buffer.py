@@ -58,7 +58,8 @@ class SpilledBlob(io.RawIOBase):
 class OwnerBlob:
     """The blob of an `OwnerRun`, in memory or on disk, out of which pieces are cut.
 
-    Of the record batches that pieces share, the last one is kept: groups are taken in the order of the run.
+    The record batch that was read last is kept, because the next piece often has rows in the same batch: pieces are
+    taken in the order of the run.
     """
 
     def __init__(self, blob: pa.Buffer | SpilledBlob, row_count: int) -> None:
@@ -111,7 +112,7 @@ Blob: TypeAlias = pa.Buffer | pa.Table | SpilledBlob | PieceBlob
 
 
 def again(blob: Blob) -> Blob:
-    """Returns a blob with the rows of this one for one more reader, because a blob on disk can be read only once."""
+    """Returns the same rows as a blob for one more reader, because a blob on disk can be read only once."""
     return blob.again() if isinstance(blob, SpilledBlob) else blob
 
 
@@ -168,8 +169,9 @@ class SpillFile(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The runs of buckets, `by_bucket`, and the `order` in which their rows come: the number of the bucket, and of the
-    run in it."""
+    """`by_bucket` are the runs of each bucket. `order` tells in which order their rows come: for each run the number of
+    its bucket, and its number among the runs of this bucket.
+    """
 
     by_bucket: Sequence[Sequence[SealedRun]]
     order: Sequence[tuple[int, int]]
@@ -177,7 +179,7 @@ class Pieces:
 
 class RunBuffer:
     """Sealed runs by bucket; close it to free the spill file. With `packs_spills` runs are compressed when they go to
-    disk; rows in memory, which are no stream, are always compressed then.
+    disk. Runs that are tables in memory are compressed in any case.
     """
 
     def __init__(self, *, budget_bytes: int, directory: str | None = None, packs_spills: bool = False) -> None:
@@ -261,8 +263,8 @@ class RunBuffer:
         return sorted(pairs, key=lambda pair: (pair[0].origin, pair[0].flush))
 
     def small_bytes(self, bucket_id: BucketId, most_rows: int) -> int | None:
-        """Returns about the bytes of a bucket's rows, if all its runs are pieces of owners' runs with at most so many
-        rows on average; None for other buckets, and for those without runs.
+        """Returns about the bytes of a small bucket's rows; None for other buckets. A bucket is small if all its runs
+        are pieces of `OwnerRun`s, with at most `most_rows` rows on average; a bucket without runs is not.
         """
         pieces = self._pieces.get(bucket_id, ())
         if not pieces or bucket_id in self._runs or sum(p.row_count for p, _, _ in pieces) > most_rows * len(pieces):

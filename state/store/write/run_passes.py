@@ -1,5 +1,5 @@
-"""Reduces many sorted runs of a bucket to one table of rows, if they are small, or to few runs, which are merged group
-by group to disk until one merge can hold a batch of each.
+"""Reduces the number of sorted runs of a bucket before they are merged. Small runs become one table of rows, to be
+sorted. Other runs are merged in groups, to disk, until they are so few that one merge can hold a batch of each.
 
 A merge takes memory for each run it reads, and a batch of any size may seal any number of runs: without this the memory
 of a write task would grow with the batch.

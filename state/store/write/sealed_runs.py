@@ -57,8 +57,8 @@ class SealedRun:
     counts accepted rows of this flush, those folded away included; `rank_end` is one more than the highest arrival rank
     that the task had given out in the bucket, or group, when it sealed the run; `blob` holds the rows, in the form that
     the plan asks for. `group` is the bucket, or group, that ranks are counted in; it stays when the rows get a bucket.
-    `feeds` are the FeedSpans of these ranks, at least of those in the run; empty where it does not matter which feed a
-    row came from.
+    `feeds` is a `FeedSpans` as bytes: it tells from which feed (topic partition) the row of each rank came, at least
+    for the rows in the run. It is empty where that does not matter.
     """
 
     partition: bytes
@@ -105,7 +105,8 @@ Run = TypeVar("Run")
 class Sealer(ABC, Generic[Run]):
     """Buffers accepted rows up to a budget in bytes, and returns sealed runs when the budget is reached.
 
-    `mixed` is a key whose rows came from several feeds, found when rows were folded here; None if there was none.
+    `mixed` is a key whose rows came from several feeds (topic partitions), found when rows were folded here; None if
+    there was none.
     """
 
     def __init__(self, plan: SealPlan, *, origin: int) -> None:
@@ -238,7 +239,7 @@ class RunSealer(Sealer[SealedRun]):
             direction: Literal["ascending", "descending"] = "descending" if plan.sequence_descending else "ascending"
             order = np.asarray(sort_indices(sort_columns, keys, then=[(c, direction) for c in plan.sequence_fields]))
             chosen = order
-            # A row that leaves out values gets them from earlier rows.
+            # If rows lack values, nothing is folded away: they get the values from earlier rows of their key.
             if isinstance(plan.fold, Selection) and has_all_values(rows, plan):
                 starts = key_changes(sort_columns.select(list(keys)).take(order), keys)
                 self._look(rows, group, order, starts)
@@ -248,7 +249,7 @@ class RunSealer(Sealer[SealedRun]):
         yield sorted_rows.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
 
     def _look(self, rows: pa.Table, group: "_Group", order: np.ndarray, starts: np.ndarray) -> None:
-        """Notes a key of several feeds, before its rows are folded; one such key is enough."""
+        """Notes a key whose rows came from several feeds, before the rows are folded; one such key is enough."""
         if group.feeds is None or self.mixed is not None:
             return
         feeds = group.feeds[order]
@@ -373,7 +374,9 @@ def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase | CutRows) -> pa.Recor
 
 
 def sequence_offsets(runs: Iterable[SealedRun]) -> dict[tuple[int, int], int]:
-    """Returns for each origin and group where its ranks start in the bucket: after all ranks of lower ones."""
+    """Returns for each origin and group the number that is added to its arrival ranks, so that they come after the
+    ranks of all lower origins and groups of the bucket.
+    """
     ends: dict[tuple[int, int], int] = {}
     for run in runs:
         ranked = run.origin, run.group

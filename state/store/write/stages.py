@@ -1,4 +1,4 @@
-"""The steps of rows into a table as one frozen value: read → seal → place → write.
+"""The steps by which rows get into a table, as one frozen value: read → seal → place → write.
 
 A plan makes the stages and an engine runs them: the same stages in this process, or in tasks on other machines.
 """
@@ -28,8 +28,8 @@ class BucketResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WriteStage:
-    """How runs become files. `states` holds the existing buckets of the table; `groups` finds the buckets of runs that
-    have none yet.
+    """Says how tasks make files out of runs. `states` are the existing buckets of the table. `groups` finds the buckets
+    of runs that have none yet.
     """
 
     write: BucketWrite
@@ -51,7 +51,7 @@ class TaskCounts:
 
 @dataclass(frozen=True, slots=True)
 class Stages(Generic[Source]):
-    """One run of an engine.
+    """Everything that an engine needs to write rows once.
 
     `source` supplies the rows, `seal` says how they are grouped and sorted. `place` is a stage of its own between
     reading and writing; without it, the tasks that write find the buckets themselves (`WriteStage.groups`). `idle` are

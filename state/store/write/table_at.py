@@ -36,7 +36,9 @@ from bucketline.state.store.write.write_plan import WritePlan
 
 @dataclass(frozen=True, eq=False)
 class IndexLists:
-    """The index files of one snapshot. Their list has this `name`, and is read when it is first needed."""
+    """The index files of one snapshot. `name` is the name of the index manifest that lists them; it is read when it is
+    first needed.
+    """
 
     manifests: Manifests
     name: str | None = None
@@ -60,8 +62,9 @@ class IndexLists:
 class TableAt:
     """A table at the snapshot of `view`, and how a job with these options writes it.
 
-    `planned_ms` is when the snapshot was looked at: work that is planned on it counts as begun then, so that the work's
-    files are younger. `claimed` are external folders that are marked as belonging to this table.
+    `planned_ms` is the time at which the snapshot was read. Work that is planned on the snapshot counts as begun at
+    this time, so the files of the work are younger. `claimed` are external folders that are marked as belonging to this
+    table.
     """
 
     table: TableHandle
@@ -86,7 +89,7 @@ class TableAt:
         newest, live = all_at_once(self.table.io, asked)
         assert isinstance(newest, TableHandle) and isinstance(live, LiveFiles)
         if live.snapshot is not None and live.snapshot.schema_id > newest.table_schema.id:
-            # The schema was read before another process changed it and wrote, or the next schema is missing: a
+            # The schema was read before another process changed it and wrote, or the next schema is missing. With it, a
             # compaction would drop new columns of rows.
             newest = self.table.refreshed(lists=True)
         claimed = self._claimed_folders(newest)

@@ -24,7 +24,8 @@ def write_buckets(
 ) -> Iterator[CommitMessage | SnapshotNote | MixedKey]:
     """Yields the message of each bucket that has runs, in their order; the buffer is empty afterwards.
 
-    `news` are those of runs that got their buckets elsewhere. Up to `threads` buckets are written at the same time.
+    `news` are the news (`BucketNews`) of buckets that another task has found. Up to `threads` buckets are written at
+    the same time.
     """
     known = dict(news or {})
     for partition, group in buffer.buckets():

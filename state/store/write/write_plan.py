@@ -50,8 +50,8 @@ class WriteScope:
     `user` commits it. `expected_rows` is a guess at what it brings to each partition it touches, `touched` are the
     partitions of the last write; None where nothing is known. `key_shares` is the number of shares of the keys that the
     last write asked to keep. `checkpoint` is a folder that outlives the machine, and `batch_id` counts the writes of a
-    stream. With `by_share` the task that places a share of the keys may write it as well: whoever asks for it runs
-    other stages, planned without it, where that ends with SharedBucket.
+    stream. `by_share` allows that the task that places a share of the keys writes it as well. If that ends with
+    SharedBucket, the caller must plan other stages, without `by_share`, and run them.
     """
 
     trigger: CompactTrigger
@@ -91,7 +91,7 @@ class ReplacedState(TableState, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What distinguishes one bucket mode from the others; each mode is one object."""
+    """The rules of writing in one bucket mode; each bucket mode has one object of a subclass."""
 
     append_check: ClassVar[AppendCheck] = AppendCheck.BUCKET_COUNT
     """Changes of the table that must not have happened when rows are committed."""
@@ -110,8 +110,8 @@ class Mode:
         raise NotImplementedError
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """Returns stages, planned for one worker, in a form without a stage between the tasks that read and the tasks
-        that write. The tasks that read do not know what the table holds.
+        """Returns stages, which were planned for one worker, in a form in which the tasks that read send rows directly
+        to the tasks that write. The tasks that read do not know what the table holds.
         """
         return stages
 
@@ -176,12 +176,12 @@ class WritePlan:
         return CompactOptions.of(self.schema.settings)
 
     def trigger(self, commit_number: int) -> CompactTrigger:
-        """Returns what is compacted with commit number n, counted from 0 and kept by the source: restarts do not shift
-        it.
+        """Returns what is compacted with commit number n. Commits are numbered from 0; the source keeps the number, so
+        a restart does not change it.
 
         Source: Paimon 2.0 DataWrite: full compaction when (n + 1) is a multiple of `full-compaction.delta-commits`;
-        FlinkSink: each commit where the changelog comes from full compactions and nothing else is said. Raises
-        OptionError where commits are asked to wait for compactions that this job does not do.
+        FlinkSink: full compaction with each commit if the changelog comes from full compactions and this option is not
+        set. Raises OptionError if commits are asked to wait for compactions that this job does not do.
         """
         why = self._why_not_compacting
         if why is not None and self.schema.settings.compaction.force_compact:
@@ -232,7 +232,7 @@ class WritePlan:
         )
 
     def seal_plan(self, grouping: Grouping) -> SealPlan:
-        """Returns how rows of that grouping are sorted and folded."""
+        """Returns how rows are sealed: grouped by `grouping`, and sorted and folded as the table asks for."""
         merge, fold = self.schema.settings.merge, sealing_fold(self.schema)
         return SealPlan(
             schema=self.schema,
@@ -246,8 +246,8 @@ class WritePlan:
         )
 
     def moving_seal_plan(self, counts: Mapping[bytes, int]) -> SealPlan:
-        """Returns how rows of the table are grouped when they move to other buckets. `counts` has the bucket counts of
-        these partitions.
+        """Returns how rows of the table are grouped when they move to other buckets. `counts` are the new bucket counts
+        of the partitions whose rows move.
         """
         return replace(self.seal_plan(self._fixed(counts)), fold=sealing_fold(self.schema))
 

@@ -26,9 +26,10 @@ _HINTS = ("batch_readahead", "fragment_readahead", "use_threads", "cache_metadat
 
 
 class TableDataset(ds.UnionDataset):  # type: ignore[misc]
-    """The rows of a table; columns, filters and limits are applied by the read, which opens only files that can have
-    such rows. It shows the snapshot that was the newest when the dataset was created. Arrow's own code would bypass
-    these methods, so it finds one file whose name says that this does not work.
+    """The rows of a table as a dataset. The read itself applies columns, filters and limits, and opens only files that
+    can have such rows. It shows the snapshot that was the newest when the dataset was created. If Arrow's own code
+    reads the dataset without these methods, it finds only one file that does not exist, whose name says that this does
+    not work.
     """
 
     _rows: RowSource

@@ -42,16 +42,16 @@ BACKUP_EVERY = 10
 
 
 class CrossPartition(Mode):
-    """The mode in which one task owns a share of all keys, with its own key index; a second writer's rows would not be
-    in the index.
+    """The mode in which each task owns a share of all keys, with its own key index. Only one writer is possible: the
+    index would lack the rows of a second writer.
     """
 
     append_check = AppendCheck.ONE_WRITER
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows are sealed by share of the keys, in the order they come. The task of a share
-        finds where its rows go, and writes them if the scope allows it; otherwise a separate stage writes them, since
-        more tasks may be configured, or needed.
+        """Returns stages in which rows are sealed by share of the keys, in the order in which they come. The task of a
+        share finds where its rows go, and writes them if the scope allows it; otherwise a separate stage writes them,
+        since more tasks may be configured, or needed.
 
         The number of shares stays the same from batch to batch, because another number needs a new key index.
         """

@@ -68,9 +68,9 @@ CHUNK_BYTES = 192 << 20
 class CrossWrite(Placing):
     """How keys get partition and bucket; plain values, so that this can be sent to tasks. Memory is in bytes.
 
-    `snapshot` is the one on which the batch is written, None for the empty table. `backup` is a folder that outlives
-    the machine, and `back_up_now` asks for a copy of the index there. With `writes_alone` the task that has placed a
-    share also writes its buckets, in which no other share may have keys.
+    `snapshot` is the snapshot on which the batch is planned, None for the empty table. `backup` is a folder that
+    outlives the machine, and `back_up_now` asks for a copy of the index there. With `writes_alone` the task that has
+    placed a share also writes its buckets, in which no other share may have keys.
     """
 
     uri: str
@@ -93,13 +93,14 @@ class CrossWrite(Placing):
         """Yields the rows of a share's runs, in arrival order, as runs of the buckets that they go to.
 
         A note of the changes of the keys may be written for the next batch; then the snapshot of this batch must carry
-        the note's token. If feeds matter, a key with rows of several feeds is yielded: the full key, because it may be
-        in two partitions. Raises IndexStateError when another process holds the index, or the batch is an old one;
-        SharedBucket where the share is written alone and has keys in a bucket that another number of shares has opened.
+        the note's token. If it matters from which feed (topic partition) a row came, a key with rows of several feeds
+        is yielded: the full key, because it may be in two partitions. Raises IndexStateError when another process holds
+        the index, or the batch is an old one; SharedBucket if the task of this share is to write its buckets alone
+        (`writes_alone`), but one of them also has keys of other shares.
         """
         plan = self.index_plan(share)
         index, report = ready_index(plan, self.source(), self.snapshot)
-        # Before rows are placed: keys that are forgotten later would be known to these rows.
+        # The rows of this batch still find the keys that are forgotten at its end.
         alive_since, grown, note = plan.alive_since, 0, None
         with index:
             if plan.backup is not None and (self.back_up_now or report.origin is IndexOrigin.BUILT):
@@ -230,7 +231,7 @@ class _Placer:
         self.mixed: MixedKey | None = None
 
     def place(self, chunk: pa.Table) -> AcceptedRows:
-        """Returns the rows to write for these rows, with the bucket of each in a column of its own."""
+        """Returns the rows to write for a chunk of rows. An additional column tells the bucket of each row."""
         write = self._write
         rows, kinds, feeds = _parted(chunk)
         named, codes_here = partition_codes(rows, write.schema)

@@ -92,8 +92,8 @@ def place_batch(
 def _row_and_old_codes(
     index: KeyIndex, rows: pa.Table, old: KeyPlaces, schema: TableSchema
 ) -> tuple[Int32s, KeyPlaces, Int32s]:
-    """Returns the partitions of rows and of old places, numbered 0, 1, ... in this batch, and the index's code of each
-    number.
+    """Returns the partition of each row, the old partition and bucket of each key, and the partitions' codes in the
+    index. Both kinds of partitions are given as positions in these codes, which ascend.
     """
     named, codes_here = partition_codes(rows, schema)
     own_codes = index.codes(named)

@@ -30,8 +30,10 @@ PIECES = pa.schema(
         ("feeds", pa.binary()),
     ]
 )
-"""The pieces of a run: the members of a `SealedRun`; the bytes of its rows, by the average; the record batch in which
-the piece begins, and its row there; and whether no other piece has rows in its batches."""
+"""The columns that describe the pieces of a run, one row for each piece: the members of a `SealedRun`; `row_bytes`, the
+bytes of the piece's rows by the average; `batch` and `first_row`, the record batch in which the piece begins, and its
+first row there; `is_alone`, whether no other piece has rows in its record batches.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class OwnerRun:
         return sum(self.pieces["row_count"].to_pylist())
 
     def runs(self) -> Iterator[tuple[SealedRun, "RunPlace"]]:
-        """Yields a run for each piece, without its rows, and where these are."""
+        """Yields for each piece a `SealedRun` without rows, and the position of its rows."""
         columns = (self.pieces.column(name).to_pylist() for name in PIECES.names)
         before = 0
         for partition, group, consumed, rank_end, count, size, *at, feeds in zip(*columns, strict=True):
@@ -69,8 +71,9 @@ class OwnerRun:
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """The position of the rows of a piece: from a row of a record batch on, and in the batches after it. `is_alone` and
-    `row_bytes` as in PIECES. `rows_before` are the rows of the run before them.
+    """The position of the rows of a piece: from a row of a record batch on, and in the batches after it. `is_alone`
+    says that no other piece has rows in these batches. `row_bytes` are the bytes of the rows, by the average.
+    `rows_before` is the number of rows of the run that come before the piece.
     """
 
     batch: int
@@ -91,8 +94,8 @@ class RunPart:
 
 
 def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator[list[RunPart]]:
-    """Yields the parts of each run of at most so many rows, from groups and their row counts in order; groups without
-    rows have no parts.
+    """Divides the rows of groups into runs of at most `rows_each` rows, and yields the parts of each run. `groups` are
+    the groups with their row counts, in order. A group without rows has no part.
     """
     parts: list[RunPart] = []
     room = rows_each

@@ -2,7 +2,7 @@
 groups.
 
 Sorting, packing and sending cost something for each run, whatever its size. So all rows of a flush are sorted at once:
-by group, and within it as `sealed_runs` does it.
+by group, and inside of a group by key, as `sealed_runs` sorts the rows of one group.
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,7 +73,9 @@ class OwnerSealer(Sealer[OwnerRun]):
                 yield self._run(owner, run_rows, parts, groups, spans)
 
     def _ordered(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None, places: np.ndarray) -> np.ndarray:
-        """Returns the rows that stay, in the order of their groups, and inside of a group in the group's order."""
+        """Returns the positions of the rows that are sent, group after group: sorted by key inside of a group, or in
+        the order of arrival if the plan does not sort. `places` says for each row where its group comes.
+        """
         plan = self._plan
         keys = plan.schema.trimmed_primary_key
         if not keys or plan.keep_order:
@@ -83,7 +85,7 @@ class OwnerSealer(Sealer[OwnerRun]):
         by_key = np.asarray(sort_indices(sort_columns, keys, then=[(c, direction) for c in plan.sequence_fields]))
         order = by_key[np.argsort(places[by_key], kind="stable")]
         if not isinstance(plan.fold, Selection) or not has_all_values(rows, plan):
-            # A row that leaves out values gets them from earlier rows.
+            # Rows that lack values get them from earlier rows of their key, so none is folded away.
             return order
         starts = key_changes(sort_columns.select(list(keys)).take(pa.array(order)), keys)
         of_rows = places[order]
@@ -116,8 +118,8 @@ class OwnerSealer(Sealer[OwnerRun]):
 
 
 def _places_and_ranks(groups: Groups, ordered: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns for each row the position of its group in that order, in 16 bits if they are enough, and its arrival
-    rank.
+    """Returns for each row the position of its group in `ordered` (in 16 bits if they are enough), and the arrival rank
+    of the row.
     """
     count = len(groups.by_group)
     sizes = np.diff(groups.borders)
@@ -130,7 +132,7 @@ def _places_and_ranks(groups: Groups, ordered: Sequence[int]) -> tuple[np.ndarra
 
 
 def _spans(groups: Groups, feeds: Feeds) -> list[bytes]:
-    """Returns the feeds of the ranks of each group, as bytes of FeedSpans."""
+    """Returns for each group the feeds that its arrival ranks came from, as the bytes of a `FeedSpans`."""
     feeds = feeds[groups.by_group]
     found = list[bytes]()
     for i, start in enumerate(groups.starts):

@@ -1,5 +1,5 @@
-"""Sorts the rows of neighbouring buckets together, if each has few rows: one bucket at a time would cost more for
-cutting, sorting and moving columns than for the rows.
+"""Sorts the rows of neighbouring buckets together, if each bucket has few rows: for single small buckets, the calls
+that cut, sort and move columns would cost more than the work on the rows.
 
 A window is as many buckets as fit into a part of the memory for merging. Their rows are next to each other in each run
 of an owner, so that one cut of each run has all of them.
