@@ -38,8 +38,8 @@ def compact_append(
     watch: Watch = unwatched,
 ) -> CompactResult:
     """Joins the files that `pick_append` picks, with one record batch in memory at a time. After an error none of the
-    new files are left. Rows that `vector_files` mark as deleted are dropped; vectors of other files in the same index
-    file are written again.
+    new files are left. Rows that `vector_files` mark as deleted are dropped. If an index file also has vectors of other
+    data files, these are written to a new index file.
     """
     access = access.keeping
     columns = [f.name for f in access.schema.fields]

@@ -41,9 +41,10 @@ BATCH_ROWS = 65536
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """The replaced files and the new files, each once; an upgraded file is in both with its two levels. `changelog` are
-    files with the changes, `index` the bucket's new deletion vectors if they changed; `replaced_index` are the old
-    index files, if a bucket may have more than one.
+    """The files that a compaction has replaced (`before`) and the new files (`after`), each file once; an upgraded file
+    is in both, with its two levels. `changelog` are the files that log the changes. `index` is the bucket's new index
+    file with deletion vectors, if they changed. `replaced_index` are the old index files, if a bucket may have more
+    than one.
     """
 
     before: tuple[DataFileMeta, ...] = ()
@@ -116,7 +117,7 @@ def compact_unit(
 
 @dataclass(slots=True)
 class _Compaction:
-    """A unit while it is compacted, with the results so far."""
+    """A compact unit while it is compacted, with the results so far."""
 
     access: BucketAccess
     files: FileAccess
@@ -134,7 +135,9 @@ class _Compaction:
     _older: OlderValues | None = None
 
     def move_up(self, step: Upgrade) -> None:
-        """Changes a file's level; if its rows are compared, changes are logged and older rows marked as deleted."""
+        """Moves a file to another level without rewriting it. If its rows must be looked up in higher levels, their
+        changes are logged, and older rows are marked as deleted.
+        """
         above = any(run.files for _, run in self._runs_above)
         if step.compares and (self.options.logs_changes or (self.deletions is not None and above)):
             run = SortedRun((step.file,))

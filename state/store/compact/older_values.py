@@ -128,7 +128,9 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Keys found in a block: positions among the keys asked for, and in the data file."""
+    """Keys that were found in a block: their positions among the requested keys, and the positions of their rows in the
+    data file.
+    """
 
     block: _Block
     keys: Indices
@@ -161,7 +163,7 @@ class _Match:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A file, or a row group of one, that may be read next."""
+    """A file, or one row group of a file, that may be read next."""
 
     is_before: Callable[[_Span], bool]
     is_after: Callable[[_Span], bool]
@@ -194,8 +196,8 @@ class _Level:
             self._block = None
 
     def _next(self, span: _Span) -> _Block | None:
-        """Returns the next block that may have keys of the span; None if there is no such block up to the span's
-        end.
+        """Returns the next block that may hold keys of the span; None if the sorted run has no further block before the
+        end of the span.
         """
         while True:
             if self._block is None:
@@ -226,7 +228,9 @@ class _Level:
         )
 
     def _group_units(self, file: DataFileMeta) -> list[_Unit]:
-        """Returns the row groups of a file by the bounds of the first key column; nothing if the bounds do not help."""
+        """Returns the row groups of a file as units, with their bounds of the first key column; no units if the row
+        groups have no such bounds, or the file is small.
+        """
         first = self._keys[0]
         if first.type.root not in _BOUNDED or file.row_count <= self._above.batch_rows:
             return []

@@ -40,7 +40,7 @@ class CheckedSource(PositionedReader):
         self.error: CorruptFileError | None = None
 
     def read_in_long_pieces(self) -> None:
-        """Says that all bytes will be read, so that larger pieces are fetched."""
+        """Makes later reads fetch larger pieces. To be called before a read of the whole file."""
         self._pieces.clear()
         self._step = self._whole_blocks(_LONG_PIECE_BYTES)
 

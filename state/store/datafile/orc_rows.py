@@ -100,10 +100,9 @@ class OrcRows:
                 yield stripe.slice(start, size)
 
     def declare(self, column: pa.Array, stored: DataType) -> pa.Array:
-        """Converts a column as other formats do, but may shift timestamps with local zone.
-
-        Paimon's older form of these stores a shifted instant: its wall-clock time in the writer's zone equals the
-        intended instant's time in UTC.
+        """Returns a column in its declared type. Timestamps with local zone may be shifted: Paimon's older form of ORC
+        files stores another instant than was meant, the one whose wall-clock time in the writer's zone is the UTC time
+        of the instant that was meant.
         """
         if self._zone not in _UTC:
             if stored.root is TypeRoot.TIMESTAMP_LTZ and self._is_legacy:

@@ -221,8 +221,8 @@ class ParquetRows:
             row_bytes = max(1, seen_bytes / max(1, seen_rows))
 
     def _portion(self, groups: list[int], row_count: int) -> tuple[list[int], list[int]]:
-        """Splits off the first row groups with that many rows. For the remaining row groups the size of rows is
-        measured again.
+        """Splits the row groups in two: the first ones, with at least `row_count` rows if there are so many, and the
+        others, for which the size of rows is measured again.
         """
         rows = 0
         for position, number in enumerate(groups):

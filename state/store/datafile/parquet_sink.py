@@ -137,7 +137,7 @@ def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: s
 
 
 def _has_dictionary(field: pa.Field) -> bool:
-    """Whether a column should have a dictionary, and Java can search this dictionary.
+    """Whether a column may have a dictionary: its type often has repeated values, and Java can search the dictionary.
 
     Dictionaries of columns without repeated values cost time and are dropped. Java searches the dictionary for a wide
     decimal by the shortest form of its bytes, and skips the row group if it does not find it; but the dictionary holds

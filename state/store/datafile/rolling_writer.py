@@ -149,7 +149,9 @@ class RollingWriter:
         return pa.Table.from_arrays(columns, schema=self._physical)
 
     def _room(self, rows: pa.Table) -> int:
-        """Returns how many rows like these still fit into the row group, by bytes and by the file's limit of rows."""
+        """Returns how many rows of about this size still fit into the row group, by its limits of bytes and rows and by
+        the file's limit of rows.
+        """
         row_bytes = max(1, rows.nbytes // max(1, rows.num_rows))
         written = 0 if self._open is None else self._open.row_count
         room = max(

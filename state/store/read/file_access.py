@@ -66,8 +66,8 @@ class FileAccess:
     def rows(
         self, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
-        """Returns the rows of one file, retracts included, without rows deleted by position. Raises the errors of
-        `read_data_file`.
+        """Returns the rows of one file, without rows that are deleted by position. Rows of the kinds -U and -D are
+        included. Raises the errors of `read_data_file`.
         """
         io, path = self.place(bucket, file)
         stored = self.schema_of(file.schema_id)

@@ -127,7 +127,8 @@ def merge_section(
     ages_known: bool = False,
     out: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Returns the rows of a section, one for each key, retracts included, in key order.
+    """Returns the rows of a section, one for each key, in key order. If the newest row of a key is of kind -U or -D, it
+    is included.
 
     `columns` must hold the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
     (`merge_columns`). The fold decides which columns are returned, or `out` if the fold selects rows. With `ages_known`

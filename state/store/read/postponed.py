@@ -1,6 +1,6 @@
-"""Rows of the postpone bucket, merged into the buckets they will go to, as a compaction would. Postponed files are
-neither sorted nor merged. So their rows are sorted in pieces that fit in memory, and the pieces are spilled to local
-disk until the bucket is merged.
+"""Reads a postpone table as if a compaction had merged the rows of the postpone bucket into their real buckets.
+Postponed files are neither sorted nor merged. So their rows are sorted in pieces that fit in memory, and the pieces are
+spilled to local disk until the bucket is merged.
 Source: Paimon 2.0 PostponeUtils, `postpone.merge-on-read`; files come in the order of Spark's and Flink's compaction.
 """
 
@@ -112,8 +112,8 @@ def _in_order_written(bucket: BucketFiles, access: FileAccess, columns: Sequence
 
 
 def written(file: DataFileMeta) -> tuple[int, str, int]:
-    """Returns when a postponed file was written, as a value by which files are ordered: its time, and for files of one
-    writer and time the number in its name.
+    """Returns a value that orders postponed files as they were written: the creation time, and for files of one writer
+    with the same time the number in the name.
     """
     stem = file.file_name.rpartition(".")[0]
     writer, _, number = stem.rpartition("-")

@@ -103,7 +103,9 @@ def prune(
 def prune_stored(
     schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression | None, schema_of: SchemaOf
 ) -> list[BucketFiles]:
-    """Returns buckets and files as `prune` does, but each stored row counts on its own, as in a changelog."""
+    """Returns the buckets and files that may hold stored rows passing the filter. Unlike in `prune`, each stored row
+    counts on its own, as in a changelog, and not only the newest row of a key.
+    """
     if expression is None:
         return list(buckets)
     pruning = _Pruning(schema, expression, schema_of)
@@ -203,7 +205,9 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
 
     def _range_guarantee(self, bucket: BucketFiles, rows: RowRange) -> pc.Expression:
-        """Returns the facts about rows whose columns come from the newest file that holds each column."""
+        """Returns the facts about the rows of a range of row ids. Each column of these rows comes from the newest file
+        that holds it, so the statistics of this file count.
+        """
         parts: list[pc.Expression | None] = [self._partition_guarantee(bucket.partition)]
         claimed: set[int] = {f.id for f in TRACKED}
         for file in rows.files:

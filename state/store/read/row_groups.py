@@ -38,7 +38,8 @@ class GroupChoice:
         return GroupChoice(self.schema, self.expression, tuple(f for f in self.fields if f.name in names))
 
     def choose(self, stored: TableSchema, groups_of: Callable[[str], list[RowGroup]]) -> list[RowGroup] | None:
-        """Returns the row groups of a file that may hold passing rows; None if all may, or if the bounds do not tell.
+        """Returns the row groups of a file that may hold rows passing the filter; None if all row groups may, or if the
+        file has no useful bounds.
 
         `groups_of` gives the row groups with the bounds of one column, by its name in the file of schema `stored`.
         """

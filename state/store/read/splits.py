@@ -1,4 +1,5 @@
-"""A read of one snapshot in parts that other processes read: units that must be read together, packed into splits.
+"""Divides the read of one snapshot into splits, which other processes read. A split has one or more units; the files of
+a unit must be read together.
 
 A unit is the input of one merge: the files of a section of a bucket, or a single file where nothing is merged. Units do
 not depend on sizes, so the position of a unit is the same in every plan of a snapshot. A single Parquet file that is
@@ -56,7 +57,7 @@ class SplitSizes:
         return min(self.target_bytes, max(self.open_cost_bytes, sum(weights) // LEAST_SPLITS))
 
     def shares(self, file: DataFileMeta, limit: int) -> int:
-        """Returns among how many splits a file is shared."""
+        """Returns the number of splits that read parts of a file; 1 if it is not divided."""
         return max(
             1, min(-(-file.file_size // max(1, limit)), file.file_size // self.least_share_bytes, file.row_count)
         )

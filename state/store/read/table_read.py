@@ -343,7 +343,9 @@ def _changes(
 
 
 def _position(versions: Versions, since: Version) -> int:
-    """Returns the snapshot id after which changes are wanted; 0 for all changes from the beginning."""
+    """Returns the id of the snapshot that `since` names, after which changes are read; 0 for all changes from the
+    beginning.
+    """
     if isinstance(since, str):
         return versions.named(since, "changes_since").id
     if since < 0:

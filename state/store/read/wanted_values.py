@@ -1,4 +1,4 @@
-"""Finds the few values of a column that a filter allows, as in `id = 7` or `id IN (1, 2)`.
+"""Finds the values that a filter allows for a column, if they are few, as in `id = 7` or `id IN (1, 2)`.
 
 A filter is an opaque Arrow expression, which only Arrow evaluates: for each literal in it, and for each interval
 between two literals, Arrow is asked whether a row can pass. Literals that are not found make the answer weaker, never

@@ -84,7 +84,7 @@ def with_defaults(values: exp.Values, fields: Sequence[DataField]) -> exp.Values
 def _by_field(
     assignments: SetValues, fields: Sequence[DataField], verb: str, above: tuple[str, ...]
 ) -> dict[DataField, dict[tuple[str, ...], exp.Expression]]:
-    """Groups the assignments by field, each with the rest of its path."""
+    """Returns the assignments of each field, by the part of their path that comes after the field."""
     found: dict[str, dict[tuple[str, ...], exp.Expression]] = {}
     for (name, *rest), node in assignments.items():
         meant = spellings(name, [f.name for f in fields])

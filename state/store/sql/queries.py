@@ -55,11 +55,15 @@ class Queries(Protocol):
         ...
 
     def spread(self, session: SqlSession, query: Query) -> SpreadRows | None:
-        """Returns the rows where they are computed; None if this process computes them. Raises the errors of `rows`."""
+        """Returns the rows of a query without collecting them in this process: tasks will compute them where they are
+        needed. None if queries run in this process. Raises the errors of `rows`.
+        """
         ...
 
     def write(self, session: SqlSession, query: Query, target: QueryTarget) -> WriteResult | None:
-        """Writes the rows of a query where they are computed; returns None if this process computes them."""
+        """Writes the rows of a query into a table from the tasks that compute them. Returns None, and writes nothing,
+        if queries run in this process.
+        """
         ...
 
     def set_option(self, key: str, value: str) -> bool:

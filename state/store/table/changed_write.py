@@ -70,7 +70,8 @@ def write_changes(at: TableAt, source: Any, operation: Operation, *, engine: Eng
 
 
 def _mode(at: TableAt) -> Mode:
-    """Returns the bucket mode for changes: if rows wait in the postpone bucket, changes are appended there.
+    """Returns the mode in which changes are written. If rows wait in the postpone bucket, the changes are appended
+    there as well.
 
     In real buckets the older postponed rows, which are moved there later, would replace the changes.
     """

@@ -59,8 +59,9 @@ class InsertClause:
 
 @dataclass(frozen=True, slots=True)
 class MergeClauses:
-    """`on` is a condition that a pair must meet besides equal columns. Every row of the table that can be in a pair
-    meets `target`; it may only be set if nothing depends on the other rows of the table, because they may not be read.
+    """The clauses of a merge. `on` is a condition that a pair of rows must meet in addition to equal key columns.
+    `target` is a condition on rows of the table that every row of a pair meets. Rows that do not meet it need not be
+    read, so it may only be set if no clause depends on them.
     """
 
     matched: Sequence[UpdateClause | DeleteClause] = ()
@@ -90,7 +91,7 @@ class ClauseOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """An update or delete clause that fits the table; without new values rows are deleted."""
+    """An update or delete clause, checked against the table. Without `assignments` it deletes rows."""
 
     condition: SqlExpression | None
     assignments: Assignments | None

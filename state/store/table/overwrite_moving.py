@@ -50,7 +50,9 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedTable:
-    """The table as the overwrite sees it. It stays in this process: its view has all files of the table."""
+    """The table as an overwrite of partitions sees it. It is not sent to tasks, because its view has all files of the
+    table.
+    """
 
     view: LiveFiles
     replaced: Replaced
@@ -87,7 +89,7 @@ class _States(Mapping[BucketId, BucketState]):
 
 @dataclass(frozen=True, slots=True)
 class SeenRows:
-    """A source: given rows, whose partitions are remembered; `check` may refuse one."""
+    """A source of given rows. It adds their partitions to `replaced`; `check` may refuse a partition."""
 
     tables: Iterator[pa.Table]
     replaced: Replaced

@@ -1,4 +1,6 @@
-"""After the commit of a write: makes its rows visible, or raises an error that says that they are not."""
+"""Completes a write after its commit: makes its rows visible to readers, or raises an error that says that they are not
+visible.
+"""
 
 import logging
 from collections.abc import Sequence

@@ -138,7 +138,9 @@ def range_counts(sizes: Mapping[bytes, int], *, target_bytes: int, parallelism: 
 def _sort_ranges(
     plan: WritePlan, write: BucketWrite, places: Sequence[_Place], by: RowSort, engine: Engine
 ) -> Sequence[CommitMessage]:
-    """Returns the files that tasks have written: the rows of all partitions, range by range."""
+    """Sorts the rows of all partitions range by range, in tasks, and returns the messages with the files that the tasks
+    have written.
+    """
     sizes = {p.bucket_id[0]: sum(f.file_size for f in p.files) for p in places}
     target_bytes = plan.schema.settings.files.target_bytes(has_primary_key=False)
     counts = range_counts(sizes, target_bytes=target_bytes, parallelism=engine.workers.parallelism)

@@ -39,7 +39,7 @@ def write_table(
     *,
     options: Mapping[str, str] | None = None,
 ) -> WriteResult:
-    """Commits the rows of `data` and returns the newest snapshot's id, 0 for a table that has none yet.
+    """Commits the rows of `data`, and returns the id of the newest snapshot; 0 if the table has no snapshot yet.
 
     `row_kinds` is an int8 array with one kind a row, or the name of the column that holds them. Raises
     SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed; CommitConflictError,

@@ -108,7 +108,9 @@ def threads_that_wait(write: BucketWrite) -> int:
 
 
 def buckets_of_threads(row_counts: Mapping[BucketId, int], count: int) -> list[list[BucketId]]:
-    """Assigns buckets to threads. One after the other, each bucket goes to the thread with the fewest rows so far."""
+    """Returns the buckets of each thread. The buckets are given out one after the other, each to the thread that has
+    the fewest rows so far.
+    """
     of_threads: list[list[BucketId]] = [[] for _ in range(count)]
     rows = [0] * count
     for bucket_id, row_count in row_counts.items():

@@ -82,8 +82,8 @@ BucketWork = Sequence[tuple[BucketId, BucketState]]
 
 @dataclass(frozen=True, slots=True)
 class BucketCounts:
-    """The bucket counts of partitions: `count`, except for the partitions in `others`. A negative number means no
-    count.
+    """The bucket counts of partitions: `count` for every partition that is not in `others`. A negative number says that
+    the partition has no bucket count.
     """
 
     count: int
@@ -155,7 +155,7 @@ def _compact_appended(
 def compact_bucket(
     write: BucketWrite, bucket_id: BucketId, state: BucketState, new_files: Sequence[DataFileMeta] = ()
 ) -> CompactResult:
-    """Picks and runs the compaction that the trigger asks for; an empty result when nothing is due."""
+    """Picks and runs the compaction that the trigger asks for. The result is empty if nothing is due."""
     if not state.complete:
         return CompactResult()
     files = (*state.files, *new_files)

@@ -1,9 +1,10 @@
-"""Commits a change that was planned on a table at a snapshot; files that are certainly lost are removed.
+"""Commits a change that was planned on a table at a snapshot. If the commit fails, the new files are removed, unless
+they may be in the table.
 
-Before a commit, level-0 files are found whose rows cannot be merged with the table's rows: sums that overflow, products
-that cannot be divided. After a commit such values would become null in merges, and Paimon could neither read nor
-compact the bucket. Statistics show for most buckets that this cannot happen; only in other buckets the new keys are
-merged with the older rows.
+Before a commit, rows are refused that cannot be merged with the table's rows: sums that overflow, products that cannot
+be divided. After a commit such values would become null in merges, and Paimon could neither read nor compact the
+bucket. Statistics show for most buckets that this cannot happen; only in other buckets the new keys are merged with the
+older rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -77,8 +78,8 @@ def appended(
     check: AppendCheck | None = None,
     ignore_empty: bool | None = None,
 ) -> Append:
-    """Returns the change that appends the messages; `check` says what must not have happened meanwhile, in addition to
-    the rule of the bucket mode.
+    """Returns the change that appends the messages. `check` names the changes by other writers with which the commit
+    conflicts; without it, the rule of the bucket mode counts.
     """
     common_keys = partial(hold_common_keys, at.plan.access)
     return Append(tuple(messages), check or at.plan.mode.append_check, common_keys, ignore_empty)
@@ -100,7 +101,9 @@ def _compacted(at: TableAt, base: Base, change: Compact, author: Author) -> Comm
 
 
 def _refuse(at: TableAt, change: Append | Replace) -> None:
-    """Checks that the rows can be merged with those of the table. Raises SchemaMismatchError if not."""
+    """Checks that the table can take the new rows: their partitions, their keys, and the results of merging them.
+    Raises SchemaMismatchError if not.
+    """
     if isinstance(change, Append) or not change.moves_rows:
         _refuse_timeless(at, change.messages)
     if isinstance(change, Append):

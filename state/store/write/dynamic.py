@@ -13,8 +13,8 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Dynamic(Mode):
-    """The mode in which the assigner of a key writes the key's bucket; two writers at once would put a key into two
-    buckets.
+    """The mode in which the assigner of a key also writes the bucket of the key. Only one writer is possible: two at
+    once could put a key into two buckets.
     """
 
     append_check = AppendCheck.ONE_WRITER
@@ -69,7 +69,7 @@ def asked_assigners(plan: WritePlan) -> int | None:
 def index_shares(plan: WritePlan, entries: HashEntries, touched: frozenset[bytes] | None) -> int:
     """Returns into how many shares the HASH index must be divided so that each share fits into `key-index-memory`.
 
-    What counts is the index of the largest partition, or the index of all partitions that a write is expected to touch,
+    The index of the largest partition decides, or the index of all partitions that a write is expected to touch,
     whichever is larger. A write that touches more partitions is slower: a task reads their indexes again for each of
     its flushes.
     """

@@ -8,7 +8,9 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Fixed(Mode):
-    """The mode in which each task writes the buckets that are sent to it; two writers may work at the same time."""
+    """The mode in which each task writes the buckets that are sent to it. Two writers may work on the table at the same
+    time.
+    """
 
     counts_buckets = True
 

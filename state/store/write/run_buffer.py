@@ -23,7 +23,7 @@ from bucketline.state.store.write.sealed_runs import CutRows, SealedRun, seal, u
 
 
 class SpilledBlob(io.RawIOBase):
-    """A blob in the spill file as a file of its own, `size` bytes long, for one reader."""
+    """One blob in the spill file, which its reader sees as a file of `size` bytes. It is for one reader only."""
 
     def __init__(self, descriptor: int, offset: int, size: int) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class OwnerBlob:
         self._shared: tuple[int, pa.RecordBatch] | None = None
 
     def size_of(self, row_count: int) -> int:
-        """Returns about the bytes in memory of so many rows."""
+        """Returns the approximate size of so many rows in memory, in bytes; 0 if the blob is on disk."""
         return 0 if isinstance(self._blob, SpilledBlob) else int(self._blob.size * row_count // self._row_count)
 
     def shared(self, place: RunPlace) -> pa.Table:
@@ -99,7 +99,7 @@ class PieceBlob(CutRows):
 
     @property
     def size(self) -> int:
-        """Returns about the bytes in memory."""
+        """Returns the approximate size of the rows in memory, in bytes."""
         return self._of.size_of(self._place.row_count)
 
     def reader(self) -> pa.RecordBatchReader:
@@ -108,7 +108,9 @@ class PieceBlob(CutRows):
 
 
 Blob: TypeAlias = pa.Buffer | pa.Table | SpilledBlob | PieceBlob
-"""The rows of a run as `unseal` takes them."""
+"""The rows of a run in a form that `unseal` can read: compressed or plain bytes in memory, a table, or a position on
+disk.
+"""
 
 
 def again(blob: Blob) -> Blob:
@@ -117,7 +119,7 @@ def again(blob: Blob) -> Blob:
 
 
 def size_bytes(blob: bytes | Blob) -> int:
-    """Returns the bytes of a run: of its stream, packed or not, or of its rows in memory."""
+    """Returns the size of a run as it is stored, in bytes: of its stream, compressed or not, or of its table."""
     if isinstance(blob, bytes):
         return len(blob)
     return int(blob.nbytes if isinstance(blob, pa.Table) else blob.size)
@@ -215,7 +217,7 @@ class RunBuffer:
             self._pieces.setdefault((piece.partition, piece.bucket), []).append((piece, of, place))
 
     def _is_held(self, size: int) -> bool:
-        """Whether so many bytes can stay in memory; if so, they are counted."""
+        """Whether so many bytes more fit into the budget of memory; if so, they are added to the bytes in use."""
         if self._held_bytes + size > self._budget_bytes:
             return False
         self._held_bytes += size
@@ -263,8 +265,8 @@ class RunBuffer:
         return sorted(pairs, key=lambda pair: (pair[0].origin, pair[0].flush))
 
     def small_bytes(self, bucket_id: BucketId, most_rows: int) -> int | None:
-        """Returns about the bytes of a small bucket's rows; None for other buckets. A bucket is small if all its runs
-        are pieces of `OwnerRun`s, with at most `most_rows` rows on average; a bucket without runs is not.
+        """Returns the approximate size of a small bucket's rows, in bytes; None for other buckets. A bucket is small if
+        all its runs are pieces of `OwnerRun`s, with at most `most_rows` rows on average; a bucket without runs is not.
         """
         pieces = self._pieces.get(bucket_id, ())
         if not pieces or bucket_id in self._runs or sum(p.row_count for p, _, _ in pieces) > most_rows * len(pieces):
@@ -272,7 +274,7 @@ class RunBuffer:
         return sum(place.row_bytes for _, _, place in pieces)
 
     def take_pieces(self, bucket_ids: Sequence[BucketId]) -> tuple["Pieces", pa.Table]:
-        """Takes neighbouring buckets out of the buffer: their pieces, and the rows of all of them."""
+        """Takes neighbouring buckets out of the buffer. Returns their runs, and one table with the rows of all runs."""
         by_bucket: list[list[SealedRun]] = []
         of_blobs: dict[int, list[tuple[OwnerBlob, RunPlace, int, int]]] = {}
         for bucket, bucket_id in enumerate(bucket_ids):

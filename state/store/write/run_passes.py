@@ -18,7 +18,9 @@ from bucketline.state.types.arrow import SEQUENCE
 
 RowRun = Iterator[pa.RecordBatch]
 MergeRuns = Callable[[Sequence[RowRun]], RowRun]
-"""A merge of sorted runs, oldest first, into one sorted run that keeps every row which later rows may still need."""
+"""A function that merges sorted runs, given from old to new, into one. It keeps every row that rows of other runs may
+still need.
+"""
 
 RUN_MEMORY_BYTES = 6 << 20
 """The memory of a merge for each run, measured with rows of 1 KiB: a batch, its keys, its share of the result."""
@@ -37,9 +39,10 @@ def runs_at_once(memory_bytes: int) -> int:
 def small_runs(
     runs: Sequence[tuple[SealedRun, Blob]], starts: Sequence[int], limit_bytes: int, watch: Watch = unwatched
 ) -> pa.Table | None:
-    """Returns the rows of all runs, with sequence numbers made from ranks by adding `starts`, if sorting them is faster
-    than merging: a merge takes some time for each run, whatever its size. None where runs are few, large on average or
-    above the limit in bytes together; then they can still be read.
+    """Returns the rows of all runs as one table, if sorting it is faster than merging the runs: a merge takes some time
+    for each run, whatever its size. Sequence numbers are made from arrival ranks by adding `starts`. Returns None if
+    there is a single run, if runs are large on average, or if together they exceed the limit in bytes; then the runs
+    can still be read.
     """
     row_count = sum(run.row_count for run, _ in runs)
     if len(runs) < 2 or row_count > SMALL_ROWS * len(runs):
@@ -61,10 +64,8 @@ def small_runs(
 def few_runs(
     runs: Sequence[RowRun], limit: int, merge: MergeRuns, directory: str | None, stack: ExitStack
 ) -> list[RowRun]:
-    """Returns at most `limit` runs with the rows of all runs; neighbours are merged, so the order of runs stays that of
-    arrival.
-
-    The runs returned read temporary files in `directory`, which `stack` removes.
+    """Returns at most `limit` runs with the rows of all runs, in order of arrival: only neighbours are merged. Merged
+    runs are read from temporary files in `directory`, which are removed when `stack` is closed.
     """
     assert limit > 1, "merging needs two runs"
     left = list(runs)

@@ -38,7 +38,7 @@ BLOB_BYTES = 1 << 20
 """The rows and bytes of one record batch inside a blob. A reader of runs holds one batch of each run that it merges."""
 
 SMALL_BYTES = 4 << 20
-"""The bytes of rows that one thread sorts, or writes, as fast as several threads do."""
+"""The size of rows in bytes up to which one thread sorts or writes them as fast as several threads."""
 
 
 class RunForm(Enum):
@@ -356,7 +356,7 @@ def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
 
 
 class CutRows(ABC):
-    """Rows of a run that are part of a larger run."""
+    """A part of the rows of a larger run, which can be read like a run."""
 
     @abstractmethod
     def reader(self) -> pa.RecordBatchReader:

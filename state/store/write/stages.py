@@ -55,8 +55,9 @@ class Stages(Generic[Source]):
 
     `source` supplies the rows, `seal` says how they are grouped and sorted. `place` is a stage of its own between
     reading and writing; without it, the tasks that write find the buckets themselves (`WriteStage.groups`). `idle` are
-    buckets that are compacted when no rows come to them. `retired` are messages that go with those of the run: files
-    that the source has used up. `key_shares` is the number of shares of the keys that a later run has to keep.
+    buckets that are compacted even if no rows come to them. `retired` are messages that are committed with those of the
+    run: they remove the files that the source has used up. `key_shares` is the number of shares of the keys that a
+    later run has to keep.
     """
 
     source: Source

@@ -65,7 +65,9 @@ class StoredRows:
 def with_stored_values(batch: pa.RecordBatch, stored: StoredRows, refuse: Refuse) -> pa.RecordBatch:
     """Returns the rows with all values, and without the column UNAVAILABLE.
 
-    A row without a stored row is refused. If a delete came before it, only the delete stays.
+    Values that the source left out are taken from the stored row with the same key. A row is refused if no stored row
+    has its key, or if an earlier row of the batch has deleted the key; in the second case a delete takes the place of
+    the row.
     """
     rows = batch.drop_columns([UNAVAILABLE])
     column = batch.column(UNAVAILABLE)

@@ -123,8 +123,8 @@ class TableAt:
         return roots
 
     def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
-        """Returns the facts about each bucket that write tasks must know; with live files only if a compaction may
-        happen.
+        """Returns the facts about each bucket that write tasks must know. The live files of a bucket are among them
+        only if the bucket may be compacted.
         """
         compacting = trigger is not CompactTrigger.NONE
         vectors = self.deletion_entries()
@@ -142,7 +142,9 @@ class TableAt:
         return states
 
     def with_stored(self, states: Mapping[BucketId, BucketState]) -> dict[BucketId, BucketState]:
-        """Returns the states with the files of all buckets, for rows that need values of stored ones."""
+        """Returns the states, with the live files added where a state lacks them, because rows may need values of
+        stored rows.
+        """
         vectors = self.deletion_entries()
         return {
             bucket_id: state

@@ -6,7 +6,7 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Unaware(Mode):
-    """The mode in which the tasks that read rows also write them: no task owns the bucket, and nothing must be known
+    """The mode in which the tasks that read rows also write them. No task owns the only bucket, and tasks need no facts
     about it.
     """
 

@@ -76,7 +76,9 @@ def joined(one: FileNames, other: FileNames) -> FileNames:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """The amount that waits on level 0; `since_ms` is the local time at which the oldest of its files was written."""
+    """The number of rows, files and buckets that wait on level 0. `since_ms` is the local time at which the oldest of
+    these files was written.
+    """
 
     rows: int = 0
     files: int = 0

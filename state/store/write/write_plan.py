@@ -30,13 +30,17 @@ Source = TypeVar("Source")
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The available workers: how many tasks run at a time, and how many at most may share the work."""
+    """The available workers: `parallelism` tasks run at a time, and the work may be divided among at most `most_tasks`
+    tasks.
+    """
 
     parallelism: int = 1
     most_tasks: int = 1
 
     def tasks(self, wanted: int | None) -> int:
-        """Returns how many tasks share work: the wanted number, else the parallelism, but at most `most_tasks`."""
+        """Returns how many tasks the work is divided among: `wanted`, or the parallelism if that is None, but at most
+        `most_tasks`.
+        """
         return max(1, min(self.parallelism if wanted is None else wanted, self.most_tasks))
 
 
@@ -83,7 +87,7 @@ class ReplacedPartitions(Protocol):
 
 
 class ReplacedState(TableState, Protocol):
-    """The table in the view of a writer that replaces partitions."""
+    """The table at one snapshot, as a writer that replaces partitions sees it."""
 
     @property
     def replaced(self) -> ReplacedPartitions: ...
@@ -94,7 +98,7 @@ class Mode:
     """The rules of writing in one bucket mode; each bucket mode has one object of a subclass."""
 
     append_check: ClassVar[AppendCheck] = AppendCheck.BUCKET_COUNT
-    """Changes of the table that must not have happened when rows are committed."""
+    """The changes of the table by other writers with which the commit of rows conflicts."""
 
     why_not_compacting: ClassVar[str | None] = None
     """Why writers of buckets do not compact them; None if they do."""
@@ -126,7 +130,7 @@ class Mode:
         return self
 
     def advice(self, plan: "WritePlan", stages: Stages[Any], workers: Workers) -> str | None:
-        """Returns what to change about the job, by its stages; None if nothing is wrong."""
+        """Returns advice how to set up the job better, judged by its stages; None if there is none."""
         del plan, stages, workers
         return None
 

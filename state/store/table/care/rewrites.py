@@ -39,8 +39,9 @@ def merge_manifests(table: TableHandle) -> int | None:
 
 
 def forget_lost_files(table: TableHandle, *, dry_run: bool) -> tuple[str, ...]:
-    """Takes missing data files out of the table, unless it is a dry run, and returns their paths. Their rows are lost,
-    and the table can be read again."""
+    """Finds live data files that do not exist, and returns their paths. Unless it is a dry run, the files are removed
+    from the metadata: their rows are lost, but all other rows can be read again.
+    """
     at = table_at(table, {}).refreshed()
     schema, io = at.plan.schema, table.io
     found = [

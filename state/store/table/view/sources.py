@@ -22,7 +22,9 @@ from bucketline.state.types.arrow import logical_fields
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A request to a source: columns in order (None: all), two conditions that must both hold, the most rows."""
+    """A request to a source: the columns in order (None: all), two conditions that must both hold, and the largest
+    number of rows.
+    """
 
     columns: Sequence[str] | None = None
     filter: Filter | None = None
@@ -43,7 +45,7 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSource:
-    """The rows of the state of a table that was `seen` when the source was created, whatever is committed later."""
+    """The rows of a table as it was when the source was created (`seen`), whatever is committed later."""
 
     schema: pa.Schema
     table: TableHandle

@@ -144,7 +144,7 @@ def _cross_write(plan: WritePlan, table: TableState, scope: WriteScope, shares: 
 
 
 def _is_within_reach(checkpoint: str, storage: Mapping[str, str] | None) -> bool:
-    """Whether this library can reach the storage of the checkpoint; Spark knows more kinds of storage. If not, a
+    """Whether this library can use the storage of the checkpoint folder. If not (Spark knows more kinds of storage), a
     warning is logged once.
     """
     try:
@@ -162,7 +162,7 @@ def _warn_once(why: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossOverwriteKeys(CrossWrite):
-    """Finds where keys go as `CrossWrite` does, for rows that replace partitions."""
+    """Finds partitions and buckets as `CrossWrite` does, but for rows that replace partitions."""
 
     replaced: ReplacedPartitions
 

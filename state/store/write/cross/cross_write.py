@@ -143,8 +143,8 @@ class CrossWrite(Placing):
             raise SharedBucket(f"share {share} of {self.shares} has keys in buckets of other shares")
 
     def in_one_task(self) -> "CrossWrite":
-        """Returns the placing for a single task that writes all buckets, where several shares may have keys in a
-        bucket.
+        """Returns the same placing for a write in which one task writes all buckets: then a bucket may have keys of
+        several shares.
         """
         return replace(self, writes_alone=False)
 
@@ -206,7 +206,7 @@ def _place_whole(
 
 
 def _back_up(index: KeyIndex, folder: BackupFolder, world: World) -> None:
-    """Makes a backup if possible: the index is only a cache, so a failure does not fail the batch."""
+    """Copies the index to the backup folder. If that fails, the batch goes on: the index is only a cache."""
     try:
         back_up(index, folder, world)
     except StorageError as e:

@@ -14,7 +14,7 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Postpone(Mode):
-    """The mode in which one task owns a share of the keys, and writes their rows unsorted to the postpone bucket."""
+    """The mode in which each task owns a share of the keys, and writes their rows unsorted to the postpone bucket."""
 
     # Two writers that are the first in a partition might choose different bucket counts.
     append_check = AppendCheck.ALL_RULES
@@ -50,7 +50,9 @@ class Postpone(Mode):
 
 
 class PostponeInBuckets(Postpone):
-    """The mode in which rows go to real buckets at once; the rows of a new partition decide how many it gets."""
+    """The mode in which rows of a postpone table are written to real buckets at once. The number of a new partition's
+    rows decides how many buckets it gets.
+    """
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """Returns stages in which rows are sealed by partition. One task writes a partition: the number of its rows
