@@ -116,10 +116,10 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Assigners:
-    """How many assigners share the keys of each partition, `first` for partitions that are not in `counts`.
+    """How many assigners share the keys of each partition: `counts` by partition, and `first` for all other partitions.
 
-    Without numbers there are none: each bucket is written by a task of its own choice. With `across_partitions` the
-    n-th assigner is the same task in all partitions.
+    If `counts` is empty and `first` is None, the table has no assigners, and each bucket may be written by another
+    task. With `across_partitions` the n-th assigner is the same task in all partitions.
     """
 
     counts: Mapping[bytes, int] = field(default_factory=dict)
@@ -133,12 +133,14 @@ class Assigners:
         return count
 
     def writer(self, partition: bytes, bucket: int) -> int:
-        """Returns a number that is the same for all buckets of a partition that one task must write."""
+        """Returns the number of the task that writes a bucket: buckets of a partition with equal numbers are written by
+        one task.
+        """
         count = self.counts.get(partition, self.first)
         return bucket if count is None else bucket % count
 
     def ownership(self, partition: bytes, assigner: int) -> Ownership:
-        """Returns which buckets and which hashes of a partition belong to an assigner."""
+        """Returns the buckets and hashes of a partition that belong to an assigner."""
         return Ownership(assigner, self.count(partition))
 
 
@@ -154,8 +156,9 @@ def assigner_count(
 ) -> int:
     """Returns how many assigners open buckets in a partition that has `rows` rows and will get `expected_rows`.
 
-    `initial_buckets` sets it, as in Paimon. Otherwise it grows with the rows, so that a small partition has one bucket
-    however many tasks write. It is at most `parallelism`, and at most the limit on buckets.
+    `initial_buckets` is the number of assigners, if given, as in Paimon. Otherwise the number grows with the rows, so
+    that a small partition has one bucket however many tasks write. It is at most `parallelism`, and at most the limit
+    on buckets.
     """
     limit = max(1, min(parallelism, rule.bucket_limit))
     if initial_buckets is not None:

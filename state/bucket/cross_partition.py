@@ -39,7 +39,7 @@ class OldPlaceRule(Enum):
 
 
 def old_place_rule(schema: TableSchema) -> OldPlaceRule:
-    """Returns the rule of the table's merge engine."""
+    """Returns what the table's merge engine does with a row whose key lives in another partition."""
     engine = schema.settings.merge.engine
     if engine.keeps_first:
         return OldPlaceRule.SKIP_NEW
@@ -58,8 +58,9 @@ class KeyPlaces:
 class KeyedRows:
     """n rows in arrival order, without the values that placing them does not need.
 
-    `keys` number the batch's k distinct keys 0..k-1, `key_hashes` are theirs; `partitions` are codes of the partitions
-    that the rows name, into the same list as those of Places. Shapes: n int64, k int32, n int32, n int8.
+    `keys` has for each row the number of its key, from 0 to k - 1; `key_hashes` has the hash of each of these k keys.
+    `partitions` has the code of the partition that each row names; `KeyPlaces` has the same codes. Shapes: n int64, k
+    int32, n int32, n int8.
     """
 
     keys: Int64s
@@ -70,10 +71,10 @@ class KeyedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """m rows to write, in order: for each its input row, row kind, partition code and bucket. Also the places of the k
-    keys afterwards, and the allocation of each partition that got or lost keys.
+    """m rows to write, in order: for each its input row, row kind, partition code and bucket. In addition the places of
+    the k keys afterwards, and the allocation of each partition that got or lost keys.
 
-    A row whose partition code is not its own gets that partition's values: see `placed_rows`.
+    A row may go to another partition than it names; then it gets that partition's values: see `placed_rows`.
     """
 
     rows: Int64s

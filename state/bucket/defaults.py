@@ -1,8 +1,10 @@
 """Column defaults: the value that replaces a null when a row is written. A null in a NOT NULL column is refused before
 defaults apply.
-Source: Paimon 2.0 DefaultValueRow, DefaultValueUtils: the text, without the quotes around it, cast to the column's
-type; StringToArrayCastRule and its like: `[a, b]` or `ARRAY('a', 'b')`, `{k -> v}` or `MAP('k', 'v')`, `{a, b}` or
-`STRUCT('a', 'b')`. Quotes around texts inside are taken off, as Paimon's docs show.
+
+A default is stored as text. The text, without the quotes around it, is cast to the column's type. Nested values are
+written `[a, b]` or `ARRAY('a', 'b')`, `{k -> v}` or `MAP('k', 'v')`, `{a, b}` or `STRUCT('a', 'b')`; quotes around
+texts inside are taken off, as Paimon's docs show. Source: Paimon 2.0 DefaultValueRow, DefaultValueUtils,
+StringToArrayCastRule and the rules for maps and rows.
 """
 
 import re

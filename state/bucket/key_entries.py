@@ -75,7 +75,9 @@ def hashed_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> Hashe
 
 
 def key_order(keys: pa.Array) -> NDArray[np.int64]:
-    """Returns the row numbers of normalized keys in ascending order; equal keys keep theirs."""
+    """Returns the row numbers of normalized keys in ascending order of the keys; rows with equal keys stay in their
+    order.
+    """
     if pa.types.is_integer(keys.type):
         return np.argsort(keys.to_numpy(), kind="stable")
     return np.asarray(pc.array_sort_indices(keys)).astype(np.int64)

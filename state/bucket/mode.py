@@ -33,7 +33,9 @@ class BucketMode(Enum):
 
     @property
     def hashes_keys(self) -> bool:
-        """Whether the bucket key alone decides the bucket: all rows of a bucket prove it, and a filter may use it."""
+        """Whether a hash of the bucket key alone decides the bucket. Then a filter on the key can skip buckets, and a
+        row can be checked to be in the right bucket.
+        """
         return self is BucketMode.FIXED
 
     @property
@@ -48,7 +50,9 @@ class BucketMode(Enum):
 
     @property
     def moves_keys(self) -> bool:
-        """Whether a key may move to another partition, so that to replace one partition may change others."""
+        """Whether a key may move to another partition. Then a change that replaces one partition may also change
+        others.
+        """
         return self is BucketMode.CROSS_PARTITION
 
     @property
@@ -58,7 +62,7 @@ class BucketMode(Enum):
 
     @property
     def has_buckets(self) -> bool:
-        """Whether rows belong to a bucket; without, deletion vectors belong to the files by name."""
+        """Whether rows belong to a bucket. Otherwise deletion vectors are found by the names of data files."""
         return self is not BucketMode.UNAWARE
 
 
@@ -80,10 +84,11 @@ def bucket_mode(schema: TableSchema) -> BucketMode:
 
 
 def total_buckets(schema: TableSchema) -> int:
-    """Returns the `bucket` option: the count of a fixed table, else -1 or -2; entries of new files record it as their
+    """Returns the `bucket` option: the count of a fixed table, else -1 or -2. Entries of new files record it as their
     total.
 
-    A partition that has files keeps the total they were written with until a rescale.
+    A partition that has files keeps the total of these files until a rescale.
+
     Raises OptionError as `bucket_mode` does.
     """
     total = schema.settings.bucket.count

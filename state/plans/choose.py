@@ -1,9 +1,9 @@
 """Chooses the buckets that become items of a plan, their order and their input files; and decides whether a plan is
 due.
 
-Nothing here is compacted that `lsm.tree.pick` would not: a strategy says which of its picks are taken, and which first.
-Times are local wall-clock time, as files tell theirs.
-Source: Paimon 2.0 CompactProcedure (partition_idle_time); Hudi 1.x has strategies and triggers of such names.
+`lsm.tree.pick` finds what a bucket needs; a strategy only says which of these compactions are taken, and which first.
+Times are local wall-clock time, as files tell theirs. Source: Paimon 2.0 CompactProcedure (partition_idle_time); Hudi
+1.x has strategies and triggers of such names.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -67,9 +67,9 @@ def choose_keyed(
 ) -> tuple[Item, ...]:
     """Returns the items of a plan for a table with a primary key, the most urgent first, at most one a bucket.
 
-    `busy` are the buckets with an open item; `chosen` says which partitions are looked at.
-    Buckets that pass `fully` are compacted fully, whatever the strategy takes. Rows that wait in a postpone bucket come
-    first, under any strategy: no reader sees them. Their item is the only one of its partition.
+    `busy` are the buckets with an open item; `chosen` says which partitions are looked at. Buckets that pass `fully`
+    are compacted fully under any strategy. The rows of postpone buckets come first, under any strategy, because no
+    reader sees them yet; a partition with such an item has no other item.
     """
     looked_at = _looked_at(buckets, plan, local_ms, chosen)
     is_full = partial(_is_fully_due, options=options, plan=plan, key_order=key_order, local_ms=local_ms, fully=fully)
@@ -137,8 +137,8 @@ def choose_append(
 ) -> tuple[Item, ...]:
     """Returns the items of a plan for an append table: each a group of small files that follow each other.
 
-    A bucket may have several items, because they are independent; `busy_files` are inputs of open items. `fully` as in
-    `choose_keyed`.
+    A bucket may have several items, because they are independent; `busy_files` are inputs of open items. Buckets that
+    pass `fully` are compacted fully.
     """
     choices = []
     for b in _looked_at(buckets, plan, local_ms, chosen):

@@ -24,7 +24,9 @@ BEATS_A_PERIOD = 4
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`owner` is a UUID made for this one lease; `period_ms` is how long a heartbeat keeps the lease."""
+    """The right of one owner to work on an item. `owner` is a UUID made for this one lease; `period_ms` is how long a
+    heartbeat keeps the lease.
+    """
 
     owner: str
     period_ms: int
@@ -32,14 +34,16 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The owner gave the item back: because of an error, or None: because it was asked to stop."""
+    """The owner of a lease gave the item back. `failure` is the error that was the cause; None if the owner was asked
+    to stop.
+    """
 
     failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A lease that is held: of an item, in an epoch."""
+    """A lease that is held, with its item and epoch."""
 
     plan_id: str
     number: int

@@ -73,7 +73,9 @@ class Plan:
 
     @property
     def user(self) -> str:
-        """Returns the commit user of the plan's items; the commit identifier is the number of an item in the commit."""
+        """Returns the commit user of all commits of the plan. The commit identifier of an item's commit is the number
+        of the item.
+        """
         return compactor_user(self.plan_id)
 
 

@@ -178,10 +178,11 @@ def conform(batch: AnyRows, schema: TableColumns, *, extra: Collection[str] = ()
 
 
 def with_types(rows: AnyRows, schema: pa.Schema) -> AnyRows:
-    """Returns the rows with the types of `schema`, whose columns are theirs; same kind of container.
+    """Returns the rows with the types of `schema`, which has the same columns in the same order; same kind of
+    container.
 
-    Arrow cannot cast a list with an absent struct whose fields are NOT NULL, even to its own type: a column that has
-    its type stays as it is.
+    A column that has its type already is not cast: Arrow cannot cast a list with an absent struct whose fields are NOT
+    NULL, even to its own type.
     """
     pairs = zip(rows.columns, schema, strict=True)
     return type(rows).from_arrays([c if c.type == f.type else c.cast(f.type) for c, f in pairs], schema=schema)

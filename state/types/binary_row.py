@@ -149,7 +149,9 @@ class _RowWords:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tail:
-    """A field's part of the variable area: columns of words, or long byte strings. `cursors` in bytes of the row."""
+    """A field's part of the variable area: columns of words, or long byte strings. `cursors` has for each row where
+    that part begins, in bytes from the start of the row.
+    """
 
     cursors: NDArray[np.int64]
     columns: tuple[UInt64s, ...] = ()
@@ -178,7 +180,7 @@ def _null_area_words(field_count: int) -> int:
 
 
 def _null_words(arrays: Sequence[pa.Array]) -> list[UInt64s]:
-    """Returns the words of the null area; one that all rows share as zero has length 1."""
+    """Returns the words of the null area, n values each; a word that is zero in all rows has one value."""
     words = [_ZERO_WORD] * _null_area_words(len(arrays))
     for i, array in enumerate(arrays):
         valid = validity(array)

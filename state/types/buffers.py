@@ -72,7 +72,7 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def repeated(value: pa.Scalar, count: int) -> pa.Array:
-    """Returns the value so many times. Arrow repeats a list, a map and a struct no times."""
+    """Returns the value `count` times. Arrow's own `repeat` fails for a list, map or struct if `count` is 0."""
     return pa.repeat(value, count) if count else pa.array([], value.type)
 
 
@@ -104,8 +104,8 @@ def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """Yields the arrays of atomic values that a column is made of, itself if it is not nested; those of maps may be
-    longer.
+    """Yields the arrays of atomic values that a column is made of; the column itself if it is not nested. The arrays of
+    a map may hold more values than the rows of the column have.
     """
     if pa.types.is_struct(array.type):
         for child in array.flatten():

@@ -113,8 +113,8 @@ def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType, de
 
 
 def with_placeholders(array: pa.Array) -> pa.Array:
-    """Returns the array with some value in each NOT NULL field of a row that is null, as writers of Arrow data ask for
-    it.
+    """Returns the array with some value in each NOT NULL field of a null row: writers of Arrow data refuse a null
+    there.
     """
     if not pa.types.is_struct(array.type):
         return array
@@ -128,7 +128,9 @@ def _parts(array: pa.StructArray) -> list[pa.Array]:
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
-    """Returns the array with some value in place of each null, because a null row cannot have missing values."""
+    """Returns the array with some value in place of each null. It is for a NOT NULL field, which is null only where its
+    row is.
+    """
     if pa.types.is_struct(array.type):
         return pa.StructArray.from_arrays(_parts(array), fields=list(array.type))
     if pa.types.is_map(array.type):

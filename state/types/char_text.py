@@ -17,7 +17,8 @@ _BLANK = " "
 
 
 def pad(texts: pa.Array, data_type: DataType) -> pa.Array:
-    """Returns the texts with blanks up to the length of the CHAR; longer ones only lose blanks beyond it.
+    """Returns the texts as a CHAR of that length is written: with blanks up to the length. A longer text first loses
+    the blanks at its end.
 
     Shapes: n texts in, n out; nulls stay. A text that is too long without its blanks stays too long.
     """
@@ -43,7 +44,7 @@ def padded_value(value: object, data_type: DataType) -> object:
 
 
 def is_padded(value: object, data_type: DataType) -> bool:
-    """Whether an internal value has the form in which it is written: a CHAR has its blanks."""
+    """Whether an internal value is as this library writes it: a CHAR with its blanks, any other value as it is."""
     return padded_value(value, data_type) == value
 
 

@@ -305,8 +305,8 @@ def _default_text(parts: Sequence[str], place: str) -> str | None:
     """Returns a literal, given as its tokens, as Paimon keeps the default of a column; None for NULL. Raises
     OptionError for anything else.
 
-    Paimon casts the text without its quotes to the column's type, so a text with a quote inside has no such form, and a
-    number has no letter behind it.
+    Paimon casts the text without its quotes to the column's type. So a text with a quote inside is refused, and the
+    letter behind a number, as in `10L`, is left out.
     """
     text = "".join(parts)
     first = parts[0].upper() if parts else ""

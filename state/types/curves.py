@@ -176,9 +176,10 @@ def _as_binary(values: np.ndarray) -> pa.Array:
 
 
 def bounds_of(sample: pa.Table, count: int) -> pa.Table:
-    """At most `count` - 1 ascending, distinct keys that divide a sample into ranges of about as many keys each.
+    """Returns at most `count` - 1 ascending, distinct keys that divide a sample into ranges of about as many keys each.
 
-    Range n holds the keys from bound n - 1 on, up to bound n alone. Many equal keys make fewer ranges.
+    Range n holds the keys from bound n - 1 on, that one included, up to bound n, not included. Many equal keys make
+    fewer ranges.
     """
     ordered = sample.take(pc.sort_indices(sample, sort_keys=[(name, "ascending") for name in sample.column_names]))
     places = np.unique(np.arange(1, count) * ordered.num_rows // count)
@@ -204,7 +205,7 @@ def ranges_of(key: pa.Table, bounds: pa.Table) -> np.ndarray:
 
 
 def _at_or_below(keys: pa.Table, others: pa.Table) -> np.ndarray:
-    """Whether each key is at most the other key of its row."""
+    """Returns for each row whether its key is at most the other key of the row."""
     below, equal = np.zeros(keys.num_rows, np.bool_), np.ones(keys.num_rows, np.bool_)
     for name in keys.column_names:
         left, right = keys[name], others[name]

@@ -1,7 +1,7 @@
 """Texts and decimals as decimals of another precision and scale.
 
-Arrow counts digits before it adds zeros up to the scale, and what does not fit into 128 bits then is another number
-without a word; with 256 bits it is an error.
+Arrow counts digits before it adds zeros up to the scale. A number that then does not fit into 128 bits silently becomes
+another number; with 256 bits it is an error.
 """
 
 import pyarrow as pa
@@ -10,8 +10,10 @@ _MOST_DIGITS = 38
 
 
 def wide_decimal(target: pa.DataType, digits: int | None = None) -> pa.DataType:
-    """Returns the type to read texts as before they become decimals of the target; or numbers of so many digits that
-    have its scale without any digit of it (None: as many as the target has).
+    """Returns the type to which values are cast before they are cast to the target: the target itself, or a decimal of
+    256 bits if zeros up to the scale may need more than 128.
+
+    `digits` is how many digits the values may have before the point; None: as many as the target's precision.
     """
     most = (target.precision if digits is None else digits) + target.scale
     return target if most <= _MOST_DIGITS else pa.decimal256(target.precision, target.scale)

@@ -173,7 +173,7 @@ def parse_type_text(text: str) -> DataType:
 
 
 def range_problem(data_type: DataType) -> str | None:
-    """What is wrong with the numbers of an atomic type; None when they are in range.
+    """Returns what is wrong with the numbers of an atomic type; None when they are in range.
 
     Source: Paimon 2.0 DecimalType, CharType, TimestampType, TimeType.
     """
@@ -221,7 +221,9 @@ def parse_field(json_value: Mapping[str, object]) -> DataField:
 
 
 def type_to_json(data_type: DataType) -> str | dict[str, object]:
-    """Returns the type as a schema file holds it: text for atomic types, an object for constructed ones."""
+    """Returns the type as a schema file holds it: a text for an atomic type, a JSON object for a type with others
+    inside.
+    """
     suffix = "" if data_type.nullable else " NOT NULL"
     root = data_type.root
     if root in (TypeRoot.ARRAY, TypeRoot.MULTISET, TypeRoot.VECTOR):

@@ -26,9 +26,7 @@ def null_where_too_long(values: pa.Array) -> pa.Array:
 
 
 def without_long(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
-    """Returns the batch, with null in place of decimals in the named columns that are too long; others are not looked
-    for.
-    """
+    """Returns the batch, with null in place of decimals that are too long. Only the named columns are looked at."""
     for name in names:
         position = batch.schema.get_field_index(name)
         if position < 0:

@@ -43,7 +43,8 @@ _WIDTH_BYTES = {
 def sort_indices(
     table: pa.Table | pa.RecordBatch, keys: Sequence[str], *, then: Sequence[tuple[str, Direction]] = ()
 ) -> pa.Array:
-    """Returns the row numbers in key order, ties by the `then` columns, further ties by position (the sort is stable).
+    """Returns the row numbers in key order: rows with equal keys by the `then` columns, and rows equal in these too by
+    position (the sort is stable).
 
     Shapes: n rows in, n uint64 out. `keys` ascend; nulls come first in both directions.
     """
@@ -138,9 +139,10 @@ def total_order(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _stable_order(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Returns the positions of the values by value, then by position.
+    """Returns the positions of the values in ascending order; equal values by position.
 
-    numpy sorts several times faster when it need not be stable; so only rows with equal values are put in order again.
+    numpy sorts several times faster when it need not be stable. So only the positions of equal values are put in order
+    afterwards.
     """
     order: npt.NDArray[np.int64] = np.argsort(values)
     ascending = values[order]

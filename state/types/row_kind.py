@@ -26,5 +26,5 @@ SHORT_NAMES = {
 
 
 def is_retract(kinds: pa.Array) -> pa.Array:
-    """True where the kind takes a row away (-U or -D). Shapes: n int8 in, n bool out."""
+    """Returns a mask of the kinds that take a row away (-U or -D). Shapes: n int8 in, n bool out."""
     return pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), pa.scalar(1, pa.int8()))

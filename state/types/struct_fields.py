@@ -1,9 +1,9 @@
 """Matches the fields of a given struct to the fields of a column's ROW: by name, by name in any case, or by position.
 
-A rule takes the names that are given, those of the ROW, and the path of the column for errors. For each field of the
-ROW it gives the position of a given one. It raises SchemaMismatchError, naming the field, where one of either side is
-left over.
-Source: Spark 4.0 TableOutputResolver (INSERT, UPDATE and MERGE of tables of its catalogs).
+A rule takes the names of the given fields, the names of the ROW's fields, and the path of the column for errors. It
+returns for each field of the ROW the position of the given field that goes into it. It raises SchemaMismatchError,
+naming the field, if a field of the ROW or a given field is left over. Source: Spark 4.0 TableOutputResolver (INSERT,
+UPDATE and MERGE of tables of its catalogs).
 """
 
 from collections import Counter

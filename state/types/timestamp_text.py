@@ -44,7 +44,9 @@ def plain_value(value: pa.Scalar) -> object:
 
 
 def cast_text(text: str, target: pa.DataType) -> pa.Scalar:
-    """Returns a text as a value of a type. Raises pa.ArrowInvalid, for timestamps as `timestamps_of`."""
+    """Returns a text as a value of a type. Raises pa.ArrowInvalid for a text that is no such value; for timestamps as
+    `timestamps_of` does.
+    """
     if pa.types.is_timestamp(target):
         return timestamps_of(pa.array([text], pa.string()), target)[0]
     return pa.scalar(text).cast(target)

@@ -67,7 +67,7 @@ class LastValue(Choice):
         return np.where(events.ops[last] == Op.RETRACT, -1, last)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Returns True: a retract leaves null."""
+        """Whether the column is NOT NULL: a retract leaves null, which such a column cannot hold."""
         return not field.type.nullable
 
 
@@ -87,13 +87,15 @@ class LastNonNullValue(Choice):
         return np.where(last >= 0, last, late)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Returns True: a retract leaves null."""
+        """Whether the column is NOT NULL: a retract leaves null, which such a column cannot hold."""
         return not field.type.nullable
 
 
 @dataclass(frozen=True, slots=True)
 class FirstValue(Choice):
-    """The first value, null included. A reset replaces the value, but rows after it still do not count as first."""
+    """The first value, null included. A row that sets the accumulator replaces the value, but rows after it still do
+    not count as first.
+    """
 
     names = ("first_value",)
 

@@ -14,8 +14,8 @@ from bucketline.state.lsm.aggregate.function import AggregateFunction
 
 @dataclass(frozen=True, slots=True)
 class ColumnAggregate:
-    """How one column is aggregated. `ignores_retracts`: -U and -D rows leave it unchanged. `is_strict`: the rows are
-    not in the table yet, so they can be refused; rows of a table must be merged in any case.
+    """How one column is aggregated. With `ignores_retracts`, -U and -D rows leave it unchanged. `is_strict` is for rows
+    that are not in the table yet, so that they can be refused; rows of a table must be merged in any case.
     """
 
     column: str
@@ -26,9 +26,9 @@ class ColumnAggregate:
     is_strict: bool = False
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Returns one value per key. A retract that the function cannot take back leaves the column unchanged, and
-        where a NOT NULL column would be null it has the newest value that was added. If strict, both raise
-        SchemaMismatchError.
+        """Returns one value per key. A retract that the function cannot take back leaves the column unchanged. Where a
+        NOT NULL column would be null, it has the newest value that was added. A strict aggregate raises
+        SchemaMismatchError in both cases.
         """
         if self.ignores_retracts:
             events = events.ignoring_retracts()

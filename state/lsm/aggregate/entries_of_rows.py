@@ -14,7 +14,9 @@ from bucketline.state.types.order import total_order
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """Elements of lists or maps. Shapes: e entries; `rows` the row of each, `places` its position in the children."""
+    """Elements of lists or maps. For each element `rows` has the row that it is in, and `places` its position in the
+    child array. Shapes: e elements.
+    """
 
     rows: Indices
     places: Indices
@@ -35,14 +37,16 @@ def entries_of(values: pa.Array, chosen: Mask) -> Entries:
 
 
 def arrival(events: Events, rows: Indices) -> Indices:
-    """Returns the order of rows in their key: late rows come before all others, the latest of them first."""
+    """Returns for each row a number that ascends in the order in which the rows of its key count: late rows come before
+    all others, the latest of them first.
+    """
     order: Indices = np.where(events.ops[rows] == Op.ADD_BEFORE, -rows - 1, rows)
     return order
 
 
 def chronology(events: Events, entries: Entries) -> Indices:
-    """Returns numbers that ascend in the order in which entries apply: by row, and in a late row from the last entry
-    backwards.
+    """Returns for each entry a number that ascends in the order in which entries apply: row by row, and within a late
+    row from the last entry backwards.
     """
     number = np.arange(len(entries.rows))
     late = events.ops[entries.rows] == Op.ADD_BEFORE
@@ -71,7 +75,7 @@ def list_array(keys: Indices, key_count: int, elements: pa.Array, present: Mask,
 def map_array(
     keys: Indices, key_count: int, names: pa.Array, items: pa.Array, present: Mask, data_type: pa.MapType
 ) -> pa.Array:
-    """Returns one map per key. Shapes as in `list_array`."""
+    """Returns one map per key. Shapes: e names and items with ascending keys; k maps out, null where not present."""
     offsets = pa.array(_offsets(keys, key_count))
     mask = None if present.all() else pa.array(~present)
     return pa.MapArray.from_arrays(offsets, names, items, type=data_type, mask=mask)

@@ -35,7 +35,10 @@ class Op(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Shapes: `starts` first row of each of k >= 1 keys, ascending from 0; `ops` n rows. Every key has a row."""
+    """What the rows of each key do to one column. `starts` has the first row of each key, `ops` what each row does.
+
+    Shapes: k >= 1 starts, ascending from 0; n ops. Every key has a row.
+    """
 
     starts: Indices
     ops: Ops
@@ -67,7 +70,9 @@ class Events:
 
     @cached_property
     def live(self) -> Mask:
-        """Returns a mask of the rows from the last reset of their key on, without rows that do nothing."""
+        """Returns a mask of the rows that count: from the last row of their key that sets the accumulator on, without
+        rows that do nothing.
+        """
         is_live: Mask = (self.ops != Op.SKIP) & (self.rows >= self.seeds[self.key_of_row])
         return is_live
 

@@ -121,7 +121,9 @@ class NestedUpdate(AggregateFunction):
         )
 
     def _usable(self, values: pa.Array, entries: Entries) -> Entries:
-        """Returns the entries that are rows, less those whose key is refused."""
+        """Returns the entries that count: those that are no null rows, without entries that `null_keys` leaves out
+        because a part of their key is null. Raises SchemaMismatchError if such a key is an error.
+        """
         items = values.values.take(pa.array(entries.places))
         usable = validity(items)
         if self.key and self.null_keys is not NullKeys.MERGE:
@@ -266,7 +268,7 @@ def _positions(entries: Entries, codes: Indices, events: Events) -> Indices:
 
 
 def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indices:
-    """Returns how many other positions of the same key come before an entry's own."""
+    """Returns for each entry how many of the distinct positions in its key are below the entry's own."""
     owners = events.key_of_row[entries.rows]
     pairs, inverse = np.unique(np.stack([owners, position], axis=1), axis=0, return_inverse=True)
     begins = np.searchsorted(pairs[:, 0], pairs[:, 0], side="left")

@@ -1,12 +1,14 @@
 """The common part of sums and products: results that may not fit into the column, by the overflow rules of Paimon.
 
-A result that its column cannot hold is null. So is a product that cannot be divided. A function that `is_strict` raises
-instead, at the row where it happens, but for decimals that overflow.
+A result that its column cannot hold is null, and so is a product that cannot be divided. In a function that `is_strict`
+both raise an error at the row where it happens; only a decimal that overflows is null there too.
 
-Decimals of more than 18 digits become null on the way, and the next value starts again. Those of up to 18 digits may
-exceed their precision on the way, as long as 64 bits hold them; only a result that exceeds it is null. Source: Paimon
-2.0 FieldSumAgg, FieldProductAgg, DecimalUtils. Paimon fails where a
-strict function raises. It stores decimals of up to 18 digits that exceed their precision; its Spark shows them as null.
+A decimal column of more than 18 digits: a result in between that is too large becomes null, and the next value starts
+again. A decimal column of up to 18 digits: a result in between may exceed the precision, as long as 64 bits hold it;
+only the last result is null if it exceeds the precision.
+
+Paimon fails where a strict function raises. It stores decimals of up to 18 digits that exceed their precision; its
+Spark shows them as null. Source: Paimon 2.0 FieldSumAgg, FieldProductAgg, DecimalUtils.
 """
 
 from collections.abc import Callable

@@ -46,8 +46,9 @@ def unite_theta_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes
 def unite_hll_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
     """Returns the union of HLL sketches, compact, with 4 bits a register.
 
-    Sketches of several sizes become as small as the sketch that was added last, or smaller. To a late sketch all
-    earlier sketches are added. Raises CorruptFileError for bytes that are not an HLL sketch.
+    Sketches of several sizes become as small as the sketch that was added last, or smaller. At a late sketch the order
+    is reversed: the union of the earlier sketches is added to the late one. Raises CorruptFileError for bytes that are
+    not an HLL sketch.
     """
     held = values[0]
     for value, came_late in zip(values[1:], late[1:], strict=True):
@@ -86,7 +87,9 @@ def _hll_sketch(data: bytes) -> "datasketches.hll_sketch":
 
 
 def _check_entries(sketch: "datasketches.compact_theta_sketch") -> None:
-    """Checks entries, because the union takes 0 for a free place, and stops at the first too large entry."""
+    """Raises CorruptFileError for an entry that is 0 or not below theta, or entries out of order. The C++ library does
+    not check them: its union takes 0 for a free place, and stops at the first entry that is too large.
+    """
     data = sketch.serialize()
     entries = np.frombuffer(data, "<u8", sketch.num_retained, len(data) - 8 * sketch.num_retained)
     if len(entries) and (entries.min() == 0 or entries.max() >= sketch.theta64):

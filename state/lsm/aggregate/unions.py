@@ -24,7 +24,7 @@ from bucketline.state.types.logical import DataField, TypeRoot
 
 @dataclass(frozen=True, slots=True)
 class Union(AggregateFunction):
-    """The union of the values of each key; a single value is kept unread."""
+    """The union of the values of each key. A key with a single value keeps its bytes, which are not read."""
 
     column: str
     is_strict: bool = False

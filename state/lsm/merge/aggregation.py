@@ -26,7 +26,8 @@ from bucketline.state.types.row_kind import RowKind
 
 @dataclass(frozen=True, slots=True)
 class Aggregation(ComputedFold):
-    """`columns` are the aggregates by column name; a column that is not among them keeps its last value, as keys do.
+    """A fold that computes each column of `columns` by its own function; every other column keeps its last value, as
+    keys do.
 
     The result is an insert, even where all rows of a key are retracts. Only with `remove_on_delete` is it a -D where
     the last row is one.

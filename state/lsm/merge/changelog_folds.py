@@ -27,8 +27,9 @@ class LogEverything:
 
 @dataclass(frozen=True, slots=True)
 class FullChangelog:
-    """All rows of each key merged on the last level, and the change against the row that was there. Rows have LEVEL,
-    the result has PART; retracts are not stored. Without `stores` there are only changelog rows.
+    """A fold for the last level: it merges all rows of each key, and logs how the result differs from the row that was
+    on the last level before. Rows have the column LEVEL, the result has PART; retracts are not stored. Without `stores`
+    the result has only changelog rows.
     """
 
     inner: Fold
@@ -53,7 +54,9 @@ class FullChangelog:
 
 
 def _merged(fold: Fold, rows: pa.Table, starts: Mask) -> tuple[pa.Table, Indices]:
-    """Returns one row per key, and for each key its row number, -1 for none, because some folds drop keys."""
+    """Returns the folded rows, and for each key the number of its row among them; -1 for a key without one, because
+    some folds drop keys.
+    """
     numbered = rows.append_column(_NUMBER, pa.array(np.cumsum(starts) - 1))
     if isinstance(fold, Selection):
         merged = fold.fold(numbered, starts)

@@ -17,7 +17,9 @@ from bucketline.state.lsm.aggregate.events import Indices, Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedFold(ABC):
-    """A fold whose results are new rows. `folds_lone_rows` is off unless lookups complete a key's rows."""
+    """A fold whose results are new rows. A key with one row keeps it, unless `folds_lone_rows`, which is set where rows
+    of higher levels have completed the rows of a key.
+    """
 
     folds_lone_rows: bool = False
 

@@ -89,8 +89,9 @@ def joined_spans(spans: Iterable[FeedSpans]) -> FeedSpans | None:
 
 
 def first_mixed(feeds: Feeds, starts: Starts) -> int | None:
-    """Returns the first row that came from another feed than the row before it, which is of the same key; None if there
-    is none. Shapes: n rows by key, `starts` true at the first row of each key.
+    """Returns the first row that came from another feed than the row before it of the same key; None if there is none.
+
+    Shapes: n rows in key order, `starts` true at the first row of each key.
     """
     mixed = np.flatnonzero((feeds[1:] != feeds[:-1]) & ~starts[1:])
     return int(mixed[0]) + 1 if len(mixed) else None
@@ -139,7 +140,7 @@ def mixed_key(rows: pa.Table | pa.RecordBatch, row: int, keys: Sequence[str], fe
 class FeedCheck:
     """Looks for a key of several feeds among rows that are merged, until it has found one.
 
-    `spans` are those of `_SEQUENCE_NUMBER`, `keys` the primary key. Only `found` changes.
+    `spans` say from which feed each value of `_SEQUENCE_NUMBER` came; `keys` are the primary key. Only `found` changes.
     """
 
     spans: FeedSpans
@@ -147,8 +148,8 @@ class FeedCheck:
     found: MixedKey | None = None
 
     def __call__(self, rows: pa.Table, order: Ranks | None, starts: Starts) -> None:
-        """Looks at rows by key: the n-th is row `order[n]` of the table. None says that the rows are in that order.
-        `starts` is true at the first row of each key.
+        """Looks at the rows of a merge. In key order, the n-th of them is row `order[n]` of the table; None says that
+        the table is in key order. `starts` is true at the first row of each key.
         """
         if self.found is not None or starts.all():
             return

@@ -12,8 +12,8 @@ from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold, N
 
 
 def reading_fold(schema: TableSchema) -> Fold:
-    """Returns the fold of readers over a bucket's files. Raises the errors of `fold_for`. If compactions have completed
-    rows from older rows, the older rows must not count again.
+    """Returns the fold of readers over a bucket's files. Where compactions have completed rows from older rows, it does
+    not count the older rows again. Raises the errors of `fold_for`.
     """
     fold = fold_for(schema)
     if isinstance(fold, ComputedFold) and schema.settings.lookup_cause is not None:

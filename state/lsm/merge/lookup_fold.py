@@ -76,9 +76,11 @@ class NewestValue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LookupFold(Unmoved):
-    """Rows that include level 0; each key is completed by the newest row on higher levels, and the change is logged.
-    Rows have LEVEL, the result has PART. `older` is None if there is nothing above the output level; `rule` is None if
-    no changelog is wanted. Without `stores` there are only changelog rows: the file moves up as it is.
+    """A fold of level 0 with higher levels: it completes each key by the newest row on higher levels, and logs the
+    change.
+
+    Rows have the column LEVEL, the result has PART. `older` is None if there is nothing above the output level; `rule`
+    is None if no changelog is wanted. Without `stores` the result has only changelog rows: the file moves up as it is.
     """
 
     inner: Fold
@@ -166,8 +168,9 @@ class LookupFold(Unmoved):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstRowLookup:
-    """The first row of each key, unless a higher level has the key. `logs`: new keys are logged. The rows must have the
-    column LEVEL; the result has the column PART. Raises SchemaMismatchError for a retract, unless `ignore_delete`.
+    """A fold that keeps the first row of each key, unless a higher level has the key. With `logs`, new keys are logged.
+    The rows must have the column LEVEL; the result has the column PART. Raises SchemaMismatchError for a retract,
+    unless `ignore_delete`.
     """
 
     keys: tuple[str, ...]
@@ -208,7 +211,7 @@ def _candidates(levels: NDArray[np.int32], starts: Mask) -> Mask:
 
 
 def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *, descending: bool) -> Indices:
-    """Returns the order of rows by key, then oldest first. Rows of the same age keep their order."""
+    """Returns the order of rows by key, and within a key oldest first. Rows of the same age keep their order."""
     columns = [rows[f].combine_chunks() for f in sequence_fields]
     ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=descending)
     ages.append(rows[SEQUENCE].to_numpy())

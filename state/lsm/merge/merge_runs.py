@@ -46,8 +46,8 @@ def merge_runs(
     """Yields the rows of all runs by ascending key, each key folded to at most one row.
 
     Shapes: every run ascends by the `keys` columns and has the same schema, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
-    included; batches out have that schema, in key order, at most `batch_rows` rows each, none empty. With `columns`
-    they have only these, of a fold that selects rows; the others are not moved.
+    included; batches out have that schema, in key order, at most `batch_rows` rows each, none empty. With `columns`,
+    which only folds that select rows allow, batches out have only these columns.
     Rows of one key are folded oldest first: by `sequence_fields` (nulls oldest; `descending` turns the values around),
     then by sequence number, then by the runs' order. Runs that come `oldest_first`, each with unique keys and newer in
     all sequence numbers than those before, need no `_SEQUENCE_NUMBER`.
@@ -156,7 +156,9 @@ class _Plan:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether rows of one key that are put side by side run by run are oldest first."""
+        """Whether the rows of a key are oldest first once the runs are joined in their order, so that no sort is
+        needed.
+        """
         return self.oldest_first and not self.sequence_fields
 
 

@@ -20,7 +20,9 @@ from bucketline.state.types.long_decimals import COMPACT_DIGITS
 
 
 def may_overflow(schema: TableSchema) -> bool:
-    """Whether the table has any column whose merges could lack a result: most have none, whatever their files hold."""
+    """Whether the merge engine of the table computes new rows, so that a merge may lack a result. No column of any
+    other table is at risk, whatever its files hold.
+    """
     return bool(schema.primary_keys) and schema.settings.merge.engine.builds_rows
 
 
@@ -45,9 +47,9 @@ def shortened_decimals(schema: TableSchema) -> tuple[str, ...]:
 
 
 def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, TableSchema]]) -> tuple[str, ...]:
-    """Returns the columns that may have no result for some key of these files: a `sum` or `product` that does not fit
-    an integer, or a decimal that must not be null; a product that is divided; a value taken back that must not be null,
-    or that cannot be taken back.
+    """Returns the columns that may have no result for some key of these files. Either a number becomes too large for an
+    integer column or a NOT NULL decimal column. Or a row takes a value back, and that leaves null in a NOT NULL column,
+    or the function of the column cannot do it: a quotient may not exist.
 
     `files` are all live files of one bucket, each with the schema that it was written with. A run holds a key once, so
     the largest values of the runs bound every result. A column without statistics counts as safe.

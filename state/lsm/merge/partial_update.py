@@ -42,7 +42,10 @@ class SequenceGroup:
 
 @dataclass(frozen=True, slots=True)
 class PartialUpdate(ComputedFold):
-    """`aggregates` are the columns of groups that have a function; all other columns of groups are overwritten."""
+    """A fold by which the rows of a key complete each other, column by column or by sequence groups.
+
+    `aggregates` are the columns of groups that have a function; all other columns of groups are overwritten.
+    """
 
     keys: tuple[str, ...] = ()
     groups: tuple[SequenceGroup, ...] = ()
@@ -174,8 +177,9 @@ class _Rows:
 
 
 def _chosen(rows: _Rows, newer: Mask) -> dict[str, Indices]:
-    """Returns the rows that a group's sequence columns and its plain columns are taken from; `values` is for plain
-    columns that are NOT NULL: where a retract would leave null, they keep the newest value.
+    """Returns for each kind of column of a sequence group the row that its value is taken from: `sequence` for the
+    sequence columns, `columns` for nullable columns, `values` for NOT NULL columns. A retract leaves null in `columns`;
+    in `values` the newest value stays.
     """
     seeds = rows.events.ops == Op.SEED
     acts = newer & ~seeds
@@ -204,7 +208,9 @@ def _ops(retracts: Mask, seeds: Mask) -> np.ndarray:
 
 
 def _doubled(table: pa.Table, starts: Indices, leading: Mask) -> tuple[pa.Table, Indices, Mask]:
-    """Returns the rows with leading retracts repeated, the first of the two marked as a reset."""
+    """Returns the rows with leading retracts twice, the new first rows of keys, and a mask of the first of each two,
+    which is a reset.
+    """
     copies = np.where(leading, 2, 1)
     order = np.repeat(np.arange(len(copies)), copies)
     place = np.cumsum(copies) - copies
@@ -229,8 +235,8 @@ def _sequence_codes(table: pa.Table, names: tuple[str, ...]) -> Indices:
 
 
 def _not_older(codes: Indices, starts: Indices, seeds: Mask) -> Mask:
-    """Returns a mask of the rows that have a sequence, if no earlier row since the last reset has a greater
-    sequence.
+    """Returns a mask of the rows that have a sequence, and one that is not smaller than those of all earlier rows of
+    the key since its last reset.
     """
     borders = seeds.copy()
     borders[starts] = True

@@ -12,9 +12,10 @@ from bucketline.state.lsm.tree.run import SortedRun
 
 
 def are_ages_known(runs: Sequence[SortedRun], fold: Fold) -> bool:
-    """Whether the ranges of files say which of two rows with one key is newer, and a merge needs no more than that.
+    """Whether the sequence number ranges of files say which of two rows with one key is newer, and a merge needs no
+    more than that.
 
-    A file that has fewer numbers than rows has a wrong range: pypaimon up to 1.4 writes some.
+    A range with fewer numbers than its file has rows is wrong: pypaimon up to 1.4 writes such ranges.
     """
     files = [f for run in runs for f in run.files]
     if not isinstance(fold, Selection) or any(_number_count(f) < f.row_count for f in files):

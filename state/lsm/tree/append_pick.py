@@ -1,7 +1,7 @@
 """Chooses the files of an append bucket to join: small files that follow each other, so that rows keep their order.
 
-Source: Paimon 2.0 BucketedAppendCompactManager, AppendCompactCoordinator. Simpler in one thing: files are packed in one
-pass, oldest first, instead of by a window that slides.
+Source: Paimon 2.0 BucketedAppendCompactManager, AppendCompactCoordinator. One thing is simpler here: files are packed
+in one pass, oldest first, instead of by a window that slides.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,9 +25,7 @@ class AppendCompactOptions:
 def pick_append(
     files: Sequence[DataFileMeta], options: AppendCompactOptions, *, full: bool
 ) -> list[tuple[DataFileMeta, ...]]:
-    """Returns the groups of files that become one file each, or a few of the target size; each has two files or
-    more.
-    """
+    """Returns groups of two or more files. Each group is rewritten into one file, or into a few of the target size."""
     groups = []
     for run in _small_runs(sorted(files, key=_age), options.small_bytes):
         for group in _packed(run, options.target_bytes):

@@ -30,7 +30,7 @@ _HOUR_MS = 3_600_000
 class CompactUnit:
     """Files to compact together into one level. With `file_rewrite` each file is rewritten alone.
 
-    `drop_deletes` says that nothing older than the unit is left below its output, so that deletes need not be kept.
+    `drop_deletes` says that no rows below the output are older than the unit, so that deletes need not be kept.
     """
 
     files: tuple[DataFileMeta, ...]
@@ -68,9 +68,10 @@ def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> C
     """Returns the compaction that a bucket needs after new files have come, by the rules of universal compaction.
 
     `local_ms` is local wall-clock time, as the creation times of files are.
-    What is picked leaves at most `stop_trigger` runs, the output included.
-    The unit holds all files of level 0 and of the levels up to its output, or only the newest files of level 0 and
-    nothing that lies between them and its output; runs left behind are older.
+
+    The compaction leaves at most `stop_trigger` runs, its output included. The unit holds all files of level 0 and of
+    the levels up to its output. Or it holds only the newest files of level 0, if nothing lies between them and its
+    output. In both cases the runs that are left behind are older.
     """
     bucket = _bucket_at(levels, options, local_ms)
     candidate = _early_full(bucket, options, local_ms, last_full_ms(levels)) or _universal(bucket, options)

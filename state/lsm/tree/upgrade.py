@@ -86,7 +86,7 @@ def _settle(
     move_up: Callable[[DataFileMeta], None],
     drop_deletes: bool,
 ) -> None:
-    """Makes a step of the collected files. A single small file is not rewritten."""
+    """Turns the collected files into a step that rewrites all of them. A single small file is only moved up."""
     if len(pending) == 1 and len(pending[0]) == 1:
         for file in pending[0][0].files:
             move_up(file)
@@ -100,7 +100,10 @@ def _alone(file: DataFileMeta, drop_deletes: bool) -> Rewrite:
 
 
 def _moved_up(file: DataFileMeta, level: int, options: CompactOptions, max_level: int) -> Upgrade | Rewrite:
-    """Returns how a file changes its level, if that may have to be logged, or if its rows may need older values."""
+    """Returns the step that moves a file to a level. It is an upgrade, whose rows are compared if their changes are
+    logged or looked up. Or it is a rewrite of this file alone, if the file may not stay as it is: its format differs,
+    it has deletes that deletion vectors replace, or its rows need older values.
+    """
     if options.changelog_producer.logs_full_compactions:
         return Upgrade(file, level, compares=level == max_level)
     if options.lookup_cause is None or file.level != 0:

@@ -34,9 +34,10 @@ _Share = tuple[str, bytes, Ownership | None, Ownership | None]
 
 @dataclass(frozen=True, slots=True)
 class HashIndexChange:
-    """The change of the HASH file of one bucket that got new keys: the new entry, and the entry that it replaces.
+    """The change of the HASH file of one bucket that got new keys: the new entry, and the entry that it replaces, None
+    for a bucket without a file.
 
-    It is a part of a commit message.
+    Both entries become part of the bucket's commit message.
     """
 
     new: IndexManifestEntry

@@ -25,7 +25,7 @@ class HashSet:
 
     @classmethod
     def of(cls, ascending: NDArray[np.int32], most: int) -> Self:
-        """Returns the set of those hashes, exact if it has at most `most`."""
+        """Returns the set of the given hashes, exact if there are at most `most`."""
         return cls(ascending) if len(ascending) <= most else cls(None, _bitmap(ascending))
 
     def union(self, other: Self, most: int) -> Self:
@@ -52,8 +52,8 @@ class HashSet:
 
 
 def are_among(hashes: NDArray[np.int32], ascending: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Returns a mask of the hashes that are among the ascending ones, of which there may be many more. numpy's `isin`
-    would sort those each time.
+    """Returns a mask of the hashes that are among the ascending ones. There may be many more of those: numpy's `isin`
+    would sort them at each call.
     """
     if not len(ascending):
         return np.zeros(len(hashes), np.bool_)
