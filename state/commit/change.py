@@ -25,8 +25,8 @@ class Append:
 
     `check` says what must not have happened since the work was planned. `common_keys` says for ROWS_READ whether two
     files hold a key in common; without it their ranges of keys decide. Without files there is a snapshot all the same,
-    to show that the identifier is done, unless `ignore_empty`. If that is None, the table's options decide, and empty
-    batch commits (identifier 2^63-1) are ignored.
+    to show that the identifier is done, unless `ignore_empty`. If `ignore_empty` is None, the table's options decide,
+    and empty batch commits (identifier 2^63-1) are ignored.
     """
 
     messages: tuple[CommitMessage, ...]
@@ -37,10 +37,11 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """New files in the place of all live files of the partitions that pass `target`, found anew at each try.
+    """New files in the place of all live files of the partitions that pass `target`; these files are looked for again
+    at each try.
 
     Rows that other writers have written there meanwhile are replaced as well. With `moves_rows` the new files hold the
-    same rows in other buckets: a change of one of the partitions since the work was planned is a conflict, and
+    same rows in other buckets: then a change of one of the partitions since the work was planned is a conflict, and
     postponed rows stay.
     """
 

@@ -43,7 +43,9 @@ CommonKeyTest = Callable[[ManifestEntry, ManifestEntry], bool]
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Why changes cannot follow the table's newest snapshot; `rule` is stable; `fields` has the details."""
+    """Why changes cannot follow the table's newest snapshot. `rule` is the name of the broken rule, which stays the
+    same between releases; `fields` has the details.
+    """
 
     rule: str
     message: str

@@ -30,7 +30,9 @@ def is_fresh(elapsed_ms: int) -> bool:
 
 
 def is_quick(elapsed_ms: int) -> bool:
-    """Whether work planned that long ago is certainly young; False for a negative time, when the clock was set back."""
+    """Whether work was planned so recently that its files are young by any clock; False for a negative time, when the
+    clock was set back.
+    """
     return 0 <= elapsed_ms < QUICK_MS
 
 

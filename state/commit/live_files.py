@@ -72,7 +72,9 @@ class LiveFiles:
         return {p: total for p, total in self._totals.items() if total > 0 and total != bucket_count}
 
     def next_sequence_number(self, bucket_id: BucketId) -> int:
-        """Returns one more than any live file of the bucket holds. Source: Paimon 2.0 AbstractFileStoreWrite."""
+        """Returns the number after the largest sequence number in the live files of the bucket. Source: Paimon 2.0
+        AbstractFileStoreWrite.
+        """
         bucket = self._buckets.get(bucket_id)
         return 0 if bucket is None else bucket.next_sequence_number
 

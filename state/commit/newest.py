@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """An existing hint file: the id in it, None when there is no id in it."""
+    """An existing hint file. `snapshot_id` is the id in it, None when there is no id in it."""
 
     snapshot_id: int | None
 
@@ -88,10 +88,11 @@ class Vanished:
 def newest_of(history: History) -> NewestId | CutShort | Vanished:
     """Returns the newest snapshot.
 
-    A hint LATEST that names an existing snapshot counts more than references to later ones. The hint is low because a
-    writer was stopped before writing it, or because a rollback lowered it before removing anything. Where a tag or
-    changelog names a later commit whose file is gone, and that commit is no older than the newest file, it was a
-    rollback. A commit made after the rollback would be younger than what the rollback has left behind.
+    A hint LATEST that names an existing snapshot counts more than references to later ones. Such a hint is low for one
+    of two reasons: a writer was stopped before it wrote the hint, or a rollback has lowered the hint before it removed
+    anything. It was a rollback if a tag or changelog names a later commit whose file is gone, and that commit is no
+    older than the newest file. For a commit made after the rollback would be younger than what the rollback has left
+    behind.
     """
     hinted = None if history.latest is None else history.latest.snapshot_id
     if hinted is not None and hinted in history.ids:

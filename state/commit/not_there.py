@@ -8,7 +8,9 @@ from bucketline.state.errors import VersionNotFoundError
 
 
 def no_tag(name: str, known: Iterable[str]) -> VersionNotFoundError:
-    """Returns the error for a tag that is none of `known`. Tags of streams are not listed: they are the streams'."""
+    """Returns the error for a tag that is none of `known`. It does not list the tags by which streams mark their
+    snapshots.
+    """
     named = [tag for tag in known if not tag.startswith(MARKER_TAG)]
     return VersionNotFoundError(f"Tag '{name}' doesn't exist; {listed(named)}", key="tag", value=name)
 
@@ -28,5 +30,5 @@ def no_snapshot(root: str, snapshot_id: int | None, ids: Sequence[int]) -> Versi
 
 
 def listed(names: Sequence[str]) -> str:
-    """Lists the names that there are, as the end of a sentence."""
+    """Returns the end of a sentence that lists the names."""
     return f"there are: {shortened(', '.join(names))}" if names else "there are none"

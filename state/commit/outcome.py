@@ -36,10 +36,11 @@ class Unknown:
 @dataclass(frozen=True, slots=True)
 class Committed:
     """The new snapshots, oldest first; none when there was nothing to do. `dropped` says why the COMPACT snapshot is
-    missing although the APPEND one was published; the compaction is picked again later. `replayed`: another run with
-    the same commit user had committed this identifier already. Its snapshot is given, and the files of these messages
-    are not part of it. `live` are the table's live files as the commit has left them; None where they were not known
-    before.
+    missing although the APPEND one was published; the compaction is picked again later.
+
+    With `replayed`, another run with the same commit user had committed this identifier already. Then the snapshot is
+    that of the other run, and the files of these messages are not part of it. `live` are the table's live files after
+    the commit; None where they were not known before.
     """
 
     snapshots: tuple[Snapshot, ...] = ()

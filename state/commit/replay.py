@@ -71,10 +71,10 @@ def find_replayed(snapshots: Iterable[Snapshot], user: str, identifier: int) -> 
 
 
 def unmarked(snapshots: Iterable[Snapshot], tags: Iterable[str]) -> dict[str, Snapshot]:
-    """Finds for each stream that has a batch among the snapshots and no marker among the tags: the newest snapshot of
-    its newest batch, by the name of the marker. `snapshots` come oldest first.
+    """Returns the newest snapshot of each stream's newest batch, by the name of the stream's marker, for streams whose
+    marker is not among the tags. `snapshots` come oldest first.
 
-    The last snapshot of a stream may be a compaction of an older batch; the later batch counts as the newest then.
+    The last snapshot of a stream may be a compaction of an older batch; then the later batch counts as the newest.
     """
     marked = {writer_of(name.removeprefix(MARKER_TAG)) for name in tags if name.startswith(MARKER_TAG)}
     newest: dict[str, Snapshot] = {}

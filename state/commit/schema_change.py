@@ -207,8 +207,8 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) ->
 
 
 def _with_place(schema: TableSchema, change: SchemaChange, fields: Sequence[DataField]) -> SchemaChange:
-    """Returns the change; a new column gets a place before the partition columns, if the schema's options ask
-    for that.
+    """Returns the change. A new column gets a position before the partition columns, if the schema's options ask for
+    that.
     """
     if not (isinstance(change, AddColumn) and len(change.path) == 1 and change.position is None):
         return change

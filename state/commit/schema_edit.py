@@ -17,12 +17,12 @@ ColumnPath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """Before all other fields of the same row."""
+    """The position before all other fields of the same row."""
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Right after the field of that name."""
+    """The position right after the field of that name."""
 
     name: str
 
@@ -79,8 +79,8 @@ def set_field(schema: TableSchema, path: ColumnPath, change: Callable[[DataField
 def edit_field(
     schema: TableSchema, path: ColumnPath, edit: Callable[[list[DataField], int], list[DataField]]
 ) -> TableSchema:
-    """Returns the schema after an edit of the row that has the path's last field; the edit gets that field's
-    position.
+    """Returns the schema after an edit of the row that holds the last field of the path. The edit gets the fields of
+    the row and the position of that field.
     """
 
     def find(fields: list[DataField]) -> list[DataField]:

@@ -230,7 +230,9 @@ def _to_stats(record: dict[str, Any]) -> SimpleStats:
 
 
 def _file_stats(record: dict[str, Any], shared: _Shared, low: bytes = b"", high: bytes = b"") -> SimpleStats:
-    """Returns the statistics of a file; where their bounds are `low` and `high`, they are these objects."""
+    """Returns the statistics of a file. If their bounds equal `low` and `high`, these objects are used, so that memory
+    holds them once.
+    """
     stats = _to_stats(record)
     if stats is EMPTY_STATS:
         return stats

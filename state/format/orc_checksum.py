@@ -1,7 +1,7 @@
 """Checksums of a whole ORC file, stored in its footer as user metadata, which other readers ignore.
 
 The file's bytes up to the checksums are taken in blocks of one size, so that a reader who wants a few columns has to
-check little more than he reads. What follows is found from the end of the file, without believing its postscript:
+check little more than he reads. The checksums are found from the end of the file, without trusting its postscript:
 
     footer as written | chunk header | user metadata item: name, value | postscript | length of the postscript
 
@@ -53,7 +53,7 @@ def checked_tail(tail: bytes, *, offset: int, block_bytes: int, values: Sequence
     fit in.
 
     `tail` are the file's bytes from `offset` on, its postscript among them; `values` are the checksums of the blocks
-    before `offset` that are whole, and `started` are the bytes of the one that is not.
+    before `offset` that are whole, and `started` are the bytes of the last block before it, which is not whole.
     """
     postscript_bytes = tail[-1] + 1
     members = _varint_members(tail[-postscript_bytes:-1])

@@ -94,7 +94,7 @@ def _number(value: int | bytes) -> int:
 
 
 def _members(data: bytes, at: int) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each member of a message; `at` is where it lies in the file."""
+    """Yields number and value of each member of a message; `at` is the offset of the message in the file."""
     place = 0
     while place < len(data):
         tag, place = _varint(data, place, at)

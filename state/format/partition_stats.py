@@ -14,7 +14,7 @@ from bucketline.state.types.logical import DataType
 
 
 def collect_partition_stats(counts: Mapping[bytes, int], types: Sequence[DataType]) -> SimpleStats:
-    """Minima, maxima and null counts over partitions, given how many entries each serialized partition has.
+    """Returns minima, maxima and null counts over partitions, given how many entries each serialized partition has.
 
     A column that is null in every partition has null bounds. Raises CorruptFileError when a partition does not decode.
     """

@@ -64,12 +64,12 @@ def cast_text(value: object, data_type: DataType) -> str:
 
 
 def double_text(value: float) -> str:
-    """Java's Double.toString: `1.0`, `1.0E10`, `NaN`, `-Infinity`."""
+    """Returns the text of Java's Double.toString: `1.0`, `1.0E10`, `NaN`, `-Infinity`."""
     return _float_text(value, repr)
 
 
 def float_text(value: float) -> str:
-    """Java's Float.toString of a value that a 32-bit float holds exactly."""
+    """Returns the text of Java's Float.toString, for a value that a 32-bit float holds exactly."""
     return _float_text(value, lambda v: str(np.format_float_scientific(np.float32(v), unique=True)))
 
 
@@ -105,7 +105,9 @@ def _float_text(value: float, shortest: Callable[[float], str]) -> str:
 
 
 def _iso_text(value: Timestamp) -> str:
-    """Java's LocalDateTime.toString: the shortest of minutes, seconds, and 3, 6 or 9 digits of a second."""
+    """Returns the text of Java's LocalDateTime.toString: to the minute, the second, or 3, 6 or 9 digits of a second, as
+    short as the value allows.
+    """
     days, millis = divmod(value.millis, _MILLIS_PER_DAY)
     year, month, day = _civil(days)
     text = f"{_iso_year(year)}-{month:02d}-{day:02d}T{millis // 3_600_000:02d}:{millis // 60_000 % 60:02d}"

@@ -60,11 +60,11 @@ def is_blank(text: str) -> bool:
 
 
 def partition_values(schema: TableSchema, partition: bytes) -> tuple[tuple[str, str], ...]:
-    """(key, value) texts of a serialized partition, not escaped, in the order of the partition keys.
+    """Returns the (key, value) texts of a serialized partition, not escaped, in the order of the partition keys.
 
     Null, empty and blank values all become the name of the default partition. Names of the newer form hold
-    TIMESTAMP_LTZ in the zone of the JVM; here it is UTC. Raises UnsupportedTableError for BINARY in legacy names,
-    whose text nobody can repeat.
+    TIMESTAMP_LTZ in the zone of the JVM; here it is UTC. Raises UnsupportedTableError for BINARY in legacy names, whose
+    text nobody can repeat.
     """
     types = [f.type for f in schema.select(schema.partition_keys)]
     values = decode_row(partition, types)
@@ -123,18 +123,20 @@ def bucket_dir(bucket: int) -> str:
 
 
 def parse_partition_path(path: str) -> tuple[tuple[str, str], ...]:
-    """(key, value) texts of the `k=v` parts of a path, unescaped; other parts are passed over."""
+    """Returns the (key, value) texts of the `k=v` parts of a path, unescaped; other parts are passed over."""
     parts = [part.partition("=") for part in path.split("/") if "=" in part]
     return tuple((unescape(key), unescape(value)) for key, _, value in parts)
 
 
 def data_file_name(prefix: str, uuid: str, counter: int, extension: str) -> str:
-    """Returns the name of a data or changelog file: one uuid for each bucket's writer, counted from 0."""
+    """Returns the name of a data or changelog file. Each writer of files has a `uuid` of its own, and `counter` numbers
+    its files from 0.
+    """
     return f"{prefix}{uuid}-{counter}.{extension}"
 
 
 def postpone_prefix(prefix: str, commit_user: str, write_id: int) -> str:
-    """What the names of a writer's postponed files begin with, in place of the table's data file prefix.
+    """Returns the start of the names of a writer's postponed files, which replaces the table's data file prefix.
 
     The commit user must not contain `-s-`: readers look for the write id behind it.
     """
@@ -216,8 +218,8 @@ def branch_at(path: str, folder: str) -> str | None:
 
 
 def history_of(folder: str) -> tuple[str, str]:
-    """Returns the path of the table, and the branch's folder below it, from a metadata folder; "" for the table's
-    own.
+    """Returns the path of the table to which a metadata folder belongs, and the branch's folder below that path; ""
+    instead of the branch's folder for the table's own.
     """
     parent, _, name = folder.rpartition("/")
     path = parent.removesuffix(f"/{BRANCH_DIR}")

@@ -33,9 +33,8 @@ class RowAge:
     oldest_s: int
 
     def keeps(self, column: pa.Array) -> pa.Array:
-        """Returns which rows stay, by their values of the column with the time; rows without a time stay. Shapes: n
-        values in, n booleans
-        out, none null.
+        """Returns a mask of the rows that stay, by their values of the column with the time; rows without a time stay.
+        Shapes: n values in, n booleans out, none null.
         """
         return pc.greater_equal(_seconds(column, self.field.type.root), pa.scalar(self.oldest_s)).fill_null(True)
 

@@ -47,12 +47,14 @@ def with_tracked(schema: TableSchema) -> TableSchema:
 
 
 def has_tracked(schema: TableSchema) -> bool:
-    """Whether a schema has the columns of row tracking, like the schema of files with unchanged rows."""
+    """Whether a schema has the columns of row tracking. Files with unchanged rows are written under such a schema."""
     return schema.fields[-len(TRACKED) :] == TRACKED
 
 
 def has_row_ids(schema: TableSchema) -> bool:
-    """Whether a schema has the column of row ids, as that of files with rows that were in the table before."""
+    """Whether a schema has the column of row ids. Files with rows that were in the table before are written under such
+    a schema.
+    """
     return any(field.name == ROW_ID for field in schema.fields)
 
 

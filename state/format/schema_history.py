@@ -16,7 +16,8 @@ _OF_THE_SYSTEM = frozenset(f.id for f in TRACKED)
 
 
 def id_problems(before: TableSchema, after: TableSchema) -> Iterator[str]:
-    """What is wrong with the field ids of `after`, seen from a `before` of the same table with a lower schema id.
+    """Yields what is wrong with the field ids of `after`, seen from a `before` of the same table with a lower schema
+    id.
 
     pypaimon counts the fields of a nested row from 0: rows that are numbered so are not compared.
     """

@@ -123,7 +123,9 @@ def collect_stats(
 
 
 def is_within(bounds: ColumnBounds, low: Bound | None, high: Bound | None) -> bool:
-    """Whether the values of a column are all between two bounds, both included; unknown ones rule out nothing."""
+    """Whether the bounds of a column show no value outside of `low` and `high`, both included. Unknown bounds show
+    none.
+    """
     return _is_beyond(bounds.minimum, low, sign=-1) and _is_beyond(bounds.maximum, high, sign=1)
 
 
@@ -212,7 +214,9 @@ def _bounds_of(column: pa.Array | pa.ChunkedArray, data_type: DataType, mode: St
 
 
 def _is_too_long(bound: object, data_type: DataType) -> bool:
-    """Whether a decimal has more digits than its type, as another writer's sum may have; no bound can be that."""
+    """Whether a decimal has more digits than its type, as sums of other writers may have. Such a decimal cannot be
+    stored as a bound.
+    """
     if not isinstance(bound, Decimal):
         return False
     return abs(bound) >= Decimal(10) ** ((data_type.precision or 0) - (data_type.scale or 0))
@@ -233,8 +237,9 @@ def _float_bounds(column: pa.Array | pa.ChunkedArray, null_count: int) -> Column
 
 
 def _is_unbounded(data_type: DataType) -> bool:
-    """Whether the bounds of a type are not kept. Java 1.4 keeps none of bytes, and loses rows to others': it compares
-    bytes as if they had signs. Java 2.0 keeps none of timestamps finer than microseconds.
+    """Whether the bounds of a type are not kept. Bytes: Java 1.4 writes no bounds, and with the bounds of other writers
+    it loses rows, because it compares bytes as signed numbers. Timestamps finer than microseconds: Java 2.0 writes no
+    bounds.
     """
     if data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
         return (data_type.precision or 0) > 6
@@ -251,7 +256,9 @@ def _pick(one: Bound | None, other: Bound | None, *, sign: int) -> Bound | None:
 
 
 def _is_beyond(value: Bound | None, bound: Bound | None, *, sign: int) -> bool:
-    """Whether a bound is the value or beyond it; NaN is no bound."""
+    """Whether a bound is at the value, or beyond it: below for `sign` -1, above for 1. True if either is unknown, or
+    the bound is NaN.
+    """
     if value is None or bound is None or bound != bound:
         return True
     return _pick(value, bound, sign=sign) == bound

@@ -1,4 +1,4 @@
-"""Columns that the data files of a table have no place for.
+"""Columns that the data files of a table cannot store.
 
 A schema with such a column is refused before it is published: nobody could write the table any more, and Paimon Java
 does not even open it if `file.format` is Avro.
@@ -58,9 +58,10 @@ def _formats(schema: TableSchema) -> list[FileFormat]:
 
 
 def _refuse_mixed_timestamps(columns: Iterable[DataField]) -> None:
-    """Refuses timestamps finer than microseconds beside coarser ones: pyarrow makes all timestamps INT96, or none.
+    """Refuses timestamps finer than microseconds in a table that also has coarser ones: pyarrow makes all timestamps
+    INT96, or none.
 
-    Java reads TIMESTAMP(7..9) from INT96 alone; it reads coarser ones from it too, but fails to filter by them.
+    Java reads TIMESTAMP(7..9) only from INT96. It reads coarser timestamps from INT96 too, but fails to filter by them.
     """
     types = [(f.name, arrow_type(f.type)) for f in columns]
     fine = [name for name, data_type in types if holds_nanoseconds(data_type)]

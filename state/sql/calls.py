@@ -40,7 +40,9 @@ def read_call(words: Words) -> Call | Merge:
 
 
 def _merge(call: Call) -> Merge:
-    """Flink's spelling of MERGE. Source: Paimon 2.0 MergeIntoProcedure, MergeIntoAction."""
+    """Returns the MERGE statement that a call of Flink's procedure `merge_into` means. Source: Paimon 2.0
+    MergeIntoProcedure, MergeIntoAction.
+    """
     arguments = bind_call(call)
     if "source_sqls" in arguments:
         raise refused(

@@ -51,7 +51,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _single_words(token: Token) -> Iterator[Token]:
-    """Keywords of several words, as PRIMARY KEY, one by one."""
+    """Yields the words of a token. A keyword of several words, such as PRIMARY KEY, is one token to sqlglot."""
     if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) or len(str(token.text).split()) < 2:
         yield token
         return
@@ -73,7 +73,7 @@ def sql_text(node: exp.Expression) -> str:
 
 
 def as_spark_reads(text: str) -> str:
-    """The query with \\' for '' in its texts: to Spark two quotes end one text and begin another."""
+    """Returns the query with \\' for '' in its texts: to Spark two quotes end one text and begin another."""
     for token in reversed(tokens_of(text)):
         end = token.end + 1
         if token.token_type is TokenType.STRING and text[token.start] == "'" and "'" in token.text:
@@ -101,7 +101,7 @@ def refused(why: str, **fields: object) -> OptionError:
 
 
 def reason_of(error: SqlglotError) -> str:
-    """Why sqlglot cannot read a text, with the place."""
+    """Returns why sqlglot cannot read a text, with the place."""
     details = getattr(error, "errors", None)
     if not details:
         return str(error).splitlines()[0]

@@ -71,7 +71,9 @@ def _is_star(column: exp.Expression) -> bool:
 
 
 def needed_rows(query: Query, relation: Relation, fields: Sequence[DataField]) -> str | None:
-    """Returns a condition, as SQL, that every row of a table passes that the query needs. None if nothing is known."""
+    """Returns a condition, as SQL on one table, that all rows pass which the query needs of this table. None if nothing
+    is known.
+    """
     place = _table(query, relation)
     if place is None or _names_columns_otherwise(query.tree):
         return None
@@ -150,7 +152,9 @@ def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def _passed_on(node: exp.Expression, known: dict[str, DataField], alias: str, *, needs_alias: bool) -> str | None:
-    """Returns the part as SQL on the table alone, if it compares a column with literals of its own type."""
+    """Returns a part of WHERE as SQL on the table alone, if it compares a column with literals of its own type; None
+    otherwise.
+    """
 
     def field(operand: exp.Expression) -> DataField | None:
         if not isinstance(operand, exp.Column) or isinstance(operand.this, exp.Star) or operand.args.get("db"):

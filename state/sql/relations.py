@@ -1,7 +1,7 @@
 """The tables in a query or a change of rows: which ones, at which version, with which options.
 
-Versions (`VERSION AS OF 3`) and hints (`/*+ OPTIONS(...) */`) stand right after a table's name. They are taken out of
-the text, signs becoming blanks, before sqlglot reads it; so positions stay true. A call such as
+Versions (`VERSION AS OF 3`) and hints (`/*+ OPTIONS(...) */`) stand right after a table's name. Blanks replace
+them before sqlglot reads the text; so positions stay true. A call such as
 `paimon_incremental_query('t', 1, 3)` becomes the table's name and an option (`table_functions.py`).
 """
 

@@ -158,8 +158,9 @@ class RenameTable:
 
 @dataclass(frozen=True, slots=True)
 class CreateTag:
-    """Creates or moves a tag. `snapshot` is an id, None for the newest; `retained` a duration as text. `replaces` says
-    that a tag of that name is moved, which has to be there unless the tag may be `created`.
+    """Creates or moves a tag. `snapshot` is an id, None for the newest; `retained` a duration as text. With `replaces`
+    an existing tag of that name is moved; if there is none, it is created, unless `created` is False, which makes it an
+    error.
     """
 
     name: TableReference
@@ -196,7 +197,7 @@ class DropPartitions:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """Sets an option of the session; without a value it is shown, without a key all are."""
+    """SET of an option of the session. Without a value the option is shown, without a key all options are."""
 
     key: str | None
     value: str | None
@@ -211,7 +212,9 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A procedure with its arguments as texts; None is NULL. `catalog` is that of tables which name none."""
+    """A procedure with its arguments as texts; None is NULL. `catalog` is the catalog of tables in the arguments that
+    name no catalog.
+    """
 
     procedure: str
     positional: tuple[str | None, ...]
@@ -239,7 +242,7 @@ SetValues: TypeAlias = Mapping[tuple[str, ...], exp.Expression]
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """UPDATE. `relations` are all tables that the statement names, also inside of its queries."""
+    """UPDATE. `relations` are all tables that the statement names: the one to change, and those of queries in it."""
 
     table: Relation
     alias: str
@@ -250,7 +253,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """DELETE. `relations` are all tables in the statement, as in `Update`."""
+    """DELETE. `relations` are all tables that the statement names: the one to change, and those of queries in it."""
 
     table: Relation
     alias: str
@@ -260,9 +263,11 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class MergeAction:
-    """What a clause of MERGE does with a row for which the condition is true: `verb` is update, delete or insert;
-    `values` maps columns, and in an update fields inside of them, to expressions, None for `UPDATE SET *` and `INSERT
-    *`; those of `INSERT VALUES` are in the order of the table's columns."""
+    """What a clause of MERGE does with a row for which the condition is true. `verb` is update, delete or insert.
+
+    `values` maps columns, and in an update also fields inside of them, to expressions. It is None for `UPDATE SET *`
+    and `INSERT *`. The values of `INSERT VALUES` come in the order of the table's columns.
+    """
 
     verb: str
     values: SetValues | Sequence[exp.Expression] | None = None
@@ -271,9 +276,11 @@ class MergeAction:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """MERGE. `source` is a table or a query in brackets, `source_columns` the names that its columns get, none for
-    their own. Of each kind of rows the first clause decides whose condition is true; a row that none takes stays as it
-    is.
+    """MERGE. `source` is a table or a query in brackets. `source_columns` are the names that its columns get; empty if
+    they keep their own.
+
+    For each row the first clause of its kind whose condition is true decides what happens. A row for which there is
+    none stays as it is.
     """
 
     table: Relation

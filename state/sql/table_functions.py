@@ -1,7 +1,7 @@
 """Paimon's functions after FROM that read the changes between two snapshots, as a table with an option.
 
-`paimon_incremental_query('t', 1, 3)` means `t /*+ OPTIONS('incremental-between' = '1,3') */`. In the text the table's
-name takes the place of the call, with blanks up to its end, before sqlglot reads it; so positions stay true.
+`paimon_incremental_query('t', 1, 3)` means `t /*+ OPTIONS('incremental-between' = '1,3') */`. Before sqlglot reads the
+text, the table's name replaces the call, followed by blanks up to the end of the call; so positions stay true.
 
 Source: Paimon 2.0 PaimonTableValuedFunctions.
 """

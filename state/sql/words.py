@@ -61,7 +61,7 @@ def gaps(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
 
 
 def hints_in(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
-    """Returns the hints among blanks and comments; the group `hint` is what one says."""
+    """Yields the hints among blanks and comments; the group `hint` of a match is the text of the hint."""
     return (comment for comment in _COMMENT.finditer(text, start, end) if comment["hint"] is not None)
 
 
@@ -248,7 +248,7 @@ class Words:
         return start, self.at
 
     def source(self, start: int, end: int) -> str:
-        """Returns the text of these tokens: comments are left out and quotes are '."""
+        """Returns the text of these tokens, without comments, and with texts in single quotes."""
         parts, last = [], None
         for token in self.tokens[start:end]:
             if last is not None and token.start == last.start:
@@ -288,7 +288,7 @@ class Words:
                 raise refused(f"{self.verb}: the hint {hint[0]!r} has no effect; leave it out", statement=self.verb)
 
     def wrong(self, why: str) -> OptionError:
-        """Returns the error that names what comes."""
+        """Returns an error that says why, and names the token that comes next."""
         if self.is_done:
             place = "but the statement ends"
         else:

@@ -44,7 +44,7 @@ _ANNOTATED = {
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """fastavro's parsed schema of an array of the file's records, and the Arrow type of one as it is stored."""
+    """fastavro's parsed schema of an array of the file's records, and the Arrow type of one record as it is stored."""
 
     items: object
     record: pa.DataType
@@ -71,7 +71,7 @@ class AvroColumns:
 
     @property
     def offset(self) -> int:
-        """The position, in bytes, at which the block that is being read begins."""
+        """Returns the position, in bytes, at which the block that is being read begins."""
         return self._blocks.offset
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -68,8 +68,8 @@ class BlockReader:
 
     @property
     def offset(self) -> int:
-        """The position, in bytes, at which the block that was handed out last begins; of the first block if
-        none was.
+        """Returns the position, in bytes, at which the block begins that the iteration has given last; before that, the
+        position of the first block.
         """
         return self._block_at
 
@@ -121,7 +121,7 @@ class Container:
     packed: tuple[tuple[int, int, bytes], ...]
 
     def blocks(self) -> Iterator[tuple[int, int, bytes]]:
-        """Offset in the file, count of records and unpacked bytes of each block, in file order."""
+        """Yields the offset in the file, the count of records and the unpacked bytes of each block, in file order."""
         for offset, count, data in self.packed:
             yield offset, count, unpack_block(self.codec, data, offset)
 

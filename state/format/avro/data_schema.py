@@ -1,4 +1,4 @@
-"""The Avro schema of a data file, as Java writes it, and what Avro has no place for.
+"""The Avro schema of a data file, as Java writes it; and the columns that an Avro file cannot hold.
 
 Source: Paimon 2.0 AvroSchemaConverter, PostponeBucketFileStoreWrite (the fallback to the table's format).
 """
@@ -69,7 +69,7 @@ def is_text_map(data_type: DataType) -> bool:
 
 
 def map_entry(data_type: DataType) -> tuple[DataType, DataType]:
-    """Key and value of a MAP, or of a MULTISET seen as element → count, as Avro declares them."""
+    """Returns the key and value type of a MAP, or of a MULTISET seen as element → count, as Avro declares them."""
     if data_type.root is TypeRoot.MULTISET:
         assert data_type.element is not None
         return data_type.element, DataType(TypeRoot.INT)

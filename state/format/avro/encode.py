@@ -45,8 +45,8 @@ _REAL_BYTES = {TypeRoot.FLOAT: 4, TypeRoot.DOUBLE: 8}
 class AvroEncoder:
     """Turns tables into the parts of one container; the parts, one after the other, are the file.
 
-    `seed` is what the sync marker is drawn from, beside the schema: something no other file has, like its name.
-    Raises UnsupportedTableError for columns that Avro has no place for.
+    The sync marker is computed from the schema and `seed`, which is something that no other file has, like its name.
+    Raises UnsupportedTableError for columns that Avro has no type for.
     """
 
     fields: tuple[DataField, ...]
@@ -91,8 +91,8 @@ def encode_rows(columns: Sequence[pa.Array | pa.ChunkedArray], fields: Sequence[
 
 
 def _pieces(column: pa.Array, data_type: DataType, wanted: Mask | None) -> list[pa.LargeBinaryArray]:
-    """Returns the pieces of one column; a row that is not `wanted` has no bytes at all, since what it lies in is
-    null.
+    """Returns the pieces of one column. A row that is not `wanted` has no bytes at all, because the list, map or struct
+    that it lies in is null.
     """
     valid = validity(column)
     if valid is not None and not data_type.nullable:
@@ -168,7 +168,8 @@ class _Row:
         return self.valid & self.wanted
 
     def pieces(self, octets: Octets, kept: Mask | None = None) -> list[pa.LargeBinaryArray]:
-        """Returns the union's branch where there is one, and those bytes of a row that are `kept`.
+        """Returns the branch of each row's union, for a nullable column, and then the octets of the row that are
+        `kept`.
 
         Shapes: n x w octets and marks in, n rows out.
         """
@@ -221,8 +222,8 @@ def _varints(values: NDArray[np.int64]) -> tuple[Octets, Mask | None]:
 
 
 def _decimals(array: pa.Array, precision: int) -> tuple[Octets, Mask]:
-    """Returns length and shortest big-endian two's complement of the unscaled values, and a mask: the octets in front
-    do not count.
+    """Returns for each decimal its length and the big-endian two's complement of its unscaled value; and a mask of the
+    octets that are written. Leading octets that only repeat the sign are not.
     """
     low, high = decimal_words(array)
     little = low[:, None] if precision <= _SHORT_DECIMAL_DIGITS else np.stack([low, high.view(np.uint64)], axis=1)

@@ -63,10 +63,11 @@ def nullable(name: str, kind: Json) -> dict[str, Json]:
 
 @lru_cache(maxsize=64)
 def reading_schema(text: bytes, form: AvroRecordFormat) -> tuple[object, bool]:
-    """Returns the parsed schema of an array of the writer's records, and whether it makes records nullable that `form`
-    does not.
+    """Returns the parsed schema of an array of the writer's records, and whether it makes records nullable that are
+    required in `form`.
 
-    Writers up to Paimon 0.9 do so, and never write a null there: what was read is to pass `holds_records`.
+    Writers up to Paimon 0.9 make them nullable, but never write a null there. So the caller checks with `holds_records`
+    what it has read.
     """
     try:
         schema = _Inliner().inline(json.loads(text), 0)

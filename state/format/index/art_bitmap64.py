@@ -17,7 +17,7 @@ The tree says nothing that its leaves do not say, so that branches are stepped o
 arrival and leaves free places behind them; we write them by key, without gaps: equal bitmaps have equal bytes.
 
 Source: RoaringBitmap 1.2.1 Roaring64Bitmap.serialize, Art, Containers, as called by Paimon 1.4 and 2.0 RoaringBitmap64.
-It calls this form subject to change; it is not the portable 64-bit form, which deletion vectors have.
+That library calls this form subject to change. Deletion vectors have another form, the portable 64-bit one.
 """
 
 import struct

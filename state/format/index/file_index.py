@@ -38,7 +38,7 @@ class StoredIndex:
 
 
 def index_name(column: str, map_key: str | None = None) -> str:
-    """What an indexed column, or the values under one key of a map, is called in an index file."""
+    """Returns the name that an index file has for a column, or for the values under one key of a map column."""
     return column if map_key is None else f"{column}[{map_key}]"
 
 
@@ -71,7 +71,9 @@ def head_bytes(start: bytes) -> int:
 
 
 def decode_head(head: bytes) -> tuple[StoredIndex, ...]:
-    """Returns the indexes that a head of `head_bytes` names, or that a whole index does. Raises CorruptFileError."""
+    """Returns the indexes that the head of a file index names; `head` may go on beyond the head, up to the whole file
+    index. Raises CorruptFileError.
+    """
     at, found = _START.size, []
     try:
         if head_bytes(head) > len(head):

@@ -16,7 +16,9 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The snapshots from `first` on of one history: "" is the table itself, else the branch's folder below it."""
+    """The snapshots from `first` on of one history. `history` is "" for the table itself, else the branch's folder
+    below the table's.
+    """
 
     history: str
     first: int
@@ -24,8 +26,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The content of a pin: snapshots that a process is about to refer to, and states whose files stay as those of tags
-    do."""
+    """The content of a pin: the snapshots that a process is about to refer to (`holds`), and states whose files have to
+    stay, like those of tags.
+    """
 
     holds: tuple[Hold, ...] = ()
     states: tuple[Snapshot, ...] = ()
@@ -37,8 +40,8 @@ class Pin:
 class Removal:
     """An announcement: the snapshots before `end` of one history are about to go.
 
-    `last` is the base manifest list of snapshot `end` - 1, since a rollback can give its id to another one; empty where
-    a whole branch goes.
+    `last` is the base manifest list of snapshot `end` - 1. It identifies the snapshot, since a rollback can give the id
+    to another one. It is empty where a whole branch goes.
     """
 
     history: str

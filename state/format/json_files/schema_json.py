@@ -50,7 +50,7 @@ class TableSchema:
 
     @property
     def trimmed_primary_key(self) -> tuple[str, ...]:
-        """Primary-key columns that are no partition columns, in primary-key order: the key inside a bucket."""
+        """Returns the primary key without the partition columns, in its order: the key inside a bucket."""
         return tuple(k for k in self.primary_keys if k not in self.partition_keys)
 
     def field(self, name: str) -> DataField:

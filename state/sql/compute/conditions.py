@@ -31,8 +31,9 @@ from bucketline.state.types.logical import DataField
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a row must pass: `expression` when rows are read, and `test` afterwards; None passes all. `columns` are the
-    columns that `test` names."""
+    """What a row must pass: `expression` while rows are read, and then `test`; None passes all rows. `columns` are the
+    columns that `test` names.
+    """
 
     expression: pc.Expression | None = None
     test: SqlExpression | None = None

@@ -71,7 +71,7 @@ def _value_at(text: str, steps: tuple[str | int, ...]) -> str | None:
 
 
 class _Number(str):
-    """A number as it is written."""
+    """The text of a number in JSON, as it is written there."""
 
 
 def _written(value: Any) -> str:

@@ -53,7 +53,9 @@ def compared(sign: str, left: Value, right: Value, context: Context = LOCAL_CONT
 
 
 def _as_other(value: Value, other: pa.DataType, context: Context) -> Value:
-    """Returns a text that is compared with another type, as one of that type; for numbers a BIGINT or DOUBLE."""
+    """Returns a text as a value of the type that it is compared with; as BIGINT or DOUBLE if that is a type of numbers.
+    Any other value is returned as it is.
+    """
     if not pa.types.is_string(value.type) or pa.types.is_string(other):
         return value
     if pa.types.is_timestamp(other):

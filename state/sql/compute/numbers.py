@@ -1,12 +1,12 @@
 """Numbers of SQL expressions: arithmetic, rounding, common types, casts; exact where SQL is, an error where a result is
 lost.
 
-Whole numbers are computed in the larger of their types, decimals with the digits that Spark gives them (38 at
-most), other numbers as DOUBLE. Overflow and division by zero raise Arrow's ArrowInvalid; a null makes the result null.
+Whole numbers are computed in the larger of their types, decimals with the digits that Spark gives them (38 at most),
+other numbers as DOUBLE. Overflow and division by zero raise Arrow's ArrowInvalid; a null makes the result null.
 
 Spark rounds the decimal digits that a double is written with: 1.005 becomes 1.01, though the double lies below 1.005.
-Multiplying by a power of ten finds the same where no tie is near; the others are rounded as decimals.
-Source: Spark 4 DecimalPrecisionTypeCoercion, with its rule for more than 38 digits (`adjustPrecisionScale`);
+Multiplying by a power of ten gives the same result, unless the number is near a tie; such numbers are rounded as
+decimals. Source: Spark 4 DecimalPrecisionTypeCoercion, with its rule for more than 38 digits (`adjustPrecisionScale`);
 mathExpressions.scala, RoundBase.
 """
 
@@ -186,8 +186,8 @@ def _of_decimals(sign: str, left: Value, right: Value) -> Value:
 def _quotient(left: Value, right: Value) -> Value:
     """Computes `left / right` of decimals of 256 bits, cut off after as many digits as Arrow gives.
 
-    Arrow divides some numbers of more than 64 bits wrong, as 9223372036854775807 by 99999999999999999999: what is left
-    over has to be less than the divisor. The few that are wrong are divided one by one.
+    Arrow divides some numbers of more than 64 bits wrong, as 9223372036854775807 by 99999999999999999999. A quotient is
+    wrong if the remainder is not less than the divisor. The few wrong quotients are computed again one by one.
     """
     quotient = pc.divide(left, right)
     digits, scale = right.type.precision, quotient.type.scale

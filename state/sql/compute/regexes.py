@@ -33,7 +33,8 @@ _END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
 
 @lru_cache(maxsize=256)
 def re2_of(pattern: str, group: int | None = None) -> str:
-    """Returns the pattern for RE2. With a `group`, that one is named `g`, and no other one is kept; 0 is all of it.
+    """Returns the pattern for RE2. If a `group` is given, it becomes the only group, with the name `g`; group 0 is the
+    whole match.
 
     Raises OptionError for a pattern that is not supported.
     """

@@ -85,8 +85,9 @@ class NodeRows:
         return arithmetic(_ARITHMETIC[type(node)], left, right)
 
     def _operand(self, node: Any) -> Value:
-        """Returns the value of one side of an arithmetic sign. When it meets a decimal, a whole number that is written
-        as a literal has as many digits as it shows; any other whole number has the digits of its type.
+        """Returns the value of one side of an arithmetic sign. A whole number that is computed, and so the same in all
+        rows, is repeated for each row: then it has the digits of its type when the other side is a decimal. A single
+        value would count as a literal, which has only the digits that it is written with.
         """
         value = self.value(node)
         while isinstance(node, exp.Paren | exp.Neg):

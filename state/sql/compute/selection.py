@@ -16,7 +16,9 @@ from bucketline.state.sql.dialect import DIALECT, reason_of
 
 @dataclass(frozen=True, slots=True)
 class SelectedColumns:
-    """`has_star` if all columns but those in `left_out` stay as they are; `items` are the computed values by name."""
+    """The columns that a selection gives. With `has_star` they are all columns but those in `left_out`, as they are;
+    and in addition `items`, the computed values by name.
+    """
 
     has_star: bool = True
     left_out: tuple[str, ...] = ()
@@ -27,7 +29,9 @@ ALL_COLUMNS = SelectedColumns()
 
 
 def parse_selection(text: str, key: str = "select") -> SelectedColumns:
-    """`* EXCEPT (a), lower(b) AS b` and its like. Raises OptionError naming what is not understood."""
+    """Returns what a list such as `* EXCEPT (a), lower(b) AS b` selects. Raises OptionError naming what is not
+    understood.
+    """
     try:
         trees = sqlglot.parse(f"SELECT {text}", read=DIALECT)
     except SqlglotError as e:

@@ -121,7 +121,9 @@ def distinct_places(values: Longs) -> tuple[Longs, Longs]:
 
 
 def _runs(pieces: tuple[Piece, ...]) -> Iterator[tuple[str, tuple[Piece, ...]]]:
-    """Pieces that are written together; texts go with the pieces before them."""
+    """Yields the pieces that are written together, and the part of a time that they show; literal texts go with the
+    pieces before them.
+    """
     rooms = list[str]()
     for at, piece in enumerate(pieces):
         after = next((p.room for p in pieces[at:] if p.room), "day")
@@ -311,9 +313,10 @@ def read_stamps(texts: pa.Array) -> Stamps:
 
 
 def refuse_beyond(texts: pa.Array, is_read: Bools, pattern: str) -> None:
-    """Checks that no text that could not be read has this pattern: it would become null here, but Spark reads it.
-    Raises ArrowInvalid naming one. A time without a date is one of today, which may be another day when a batch is
-    repeated.
+    """Raises ArrowInvalid, naming the text, if a text that could not be read matches the regular expression `pattern`.
+    Spark reads such texts, so they must not become null.
+
+    A time without a date is among them: it would be a time of today, which may be another day when a batch is repeated.
     """
     unread = texts.filter(pa.array(~is_read & np.asarray(texts.is_valid())))
     beyond = unread.filter(pc.match_substring_regex(unread, pattern)) if len(unread) else unread

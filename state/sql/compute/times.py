@@ -39,7 +39,9 @@ _TRUNCATED = {
 
 
 def _local(call: FunctionCall, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
-    """Returns the result of `compute` for an argument, as local microseconds."""
+    """Returns the result of `compute` for the argument at position `at`, which `compute` gets as local time in
+    microseconds.
+    """
     return by_array(value(call.arguments[at]), lambda moments: compute(_checked_local(call, moments, value)))
 
 
@@ -51,7 +53,7 @@ def _checked_local(call: FunctionCall, moments: pa.Array, value: Evaluate) -> pa
 
 
 def _date(call: FunctionCall, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
-    """Returns the result of `compute` for an argument, as dates."""
+    """Returns the result of `compute` for the argument at position `at`, which `compute` gets as dates."""
     return by_array(value(call.arguments[at]), lambda moments: compute(_checked_dates(call, moments, value)))
 
 

@@ -80,7 +80,9 @@ class _Rule(NamedTuple):
 
 
 def _with_far(given: pa.Array, near: pa.Array, zone: str, *, is_local: bool) -> pa.Array:
-    """`near`, with the right values from the first year on that Arrow does not know."""
+    """Returns `near`, which Arrow has computed from `given`, with the right values for the years in which Arrow does
+    not know the rules of the zone.
+    """
     numbers: Longs = np.asarray(given.fill_null(0), np.int64)
     far = np.flatnonzero(numbers >= _year_us(_FIRST_YEAR))
     rule = _rule_of(zone) if len(far) else None
