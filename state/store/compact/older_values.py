@@ -77,8 +77,8 @@ class OlderValues:
         self._levels = [_Level(above, level, run, self._keys, read) for level, run in above.runs if run.files]
 
     def find(self, keys: pa.Table) -> OlderMatches:
-        """Returns the newest row of each key that has one, as `OlderRows.find` says. If there are deletion vectors,
-        these rows are marked as deleted.
+        """Returns for each of the keys the row on the lowest of these levels that has the key (see `OlderRows.find`).
+        If the table has deletion vectors, the rows that were found are marked as deleted.
         """
         wanted = _normalized(keys, self._keys)
         span = _Span(wanted[0].as_py(), last_key(wanted), keys[self._keys[0].name][0], keys[self._keys[0].name][-1])
@@ -172,7 +172,7 @@ class _Unit:
 
 
 class _Level:
-    """One sorted run, read forward."""
+    """One sorted run, which is read once, from low to high keys."""
 
     def __init__(
         self, above: Above, level: int, run: SortedRun, keys: Sequence[DataField], columns: Sequence[str]

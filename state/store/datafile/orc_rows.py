@@ -81,8 +81,8 @@ class OrcRows:
         """Yields the rows of the columns, in file order, as batches of at most `batch_rows`. Raises the errors of
         pyarrow.
 
-        Batches have about `batch_bytes` bytes, but they are parts of one stripe, which stays as long as one of them.
-        Memory: the wanted columns of one stripe.
+        Batches have about `batch_bytes` bytes. They are slices of a stripe, whose memory is only freed when none of its
+        batches is used any more. Memory: the wanted columns of one stripe.
         """
         has_times = any(_has_times(f.type) for f in self._file.schema if f.name in columns)
         if self._checked is not None and set(columns) >= set(self.names):

@@ -113,8 +113,8 @@ def _filled(array: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
 
 
 def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: str) -> pa.Array:
-    """Fills an array as `_filled` does, but if the field is NOT NULL the array itself is filled too; only places that
-    are not `wanted` may lack a value.
+    """Returns the array of a field with a value in every NOT NULL place inside of it, as `_filled` does. If the field
+    itself is NOT NULL, the array has a value in every place too; a null is refused if its place is `wanted`.
     """
     array = _filled(array, field.type, name)
     if field.nullable or array.null_count == 0:

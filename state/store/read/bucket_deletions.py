@@ -47,7 +47,9 @@ class BucketDeletions:
         return None if vector is None else np.frombuffer(vector.to_array(), np.uint32).astype(np.int64)
 
     def of_file(self, partition: bytes, bucket: int, file_name: str) -> Indices | None:
-        """Returns the deleted rows of a data file as `of_name` does: all files belong to one bucket."""
+        """Returns the deleted rows of a data file, ascending; None if there are none. Partition and bucket are ignored,
+        since all files belong to one bucket.
+        """
         return self.of_name(file_name)
 
     def delete(self, file_name: str, positions: Indices) -> None:

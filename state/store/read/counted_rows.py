@@ -1,7 +1,9 @@
-"""Counts rows without reading them: if a read asks for no column, metadata often say how many rows a file shows.
+"""Counts rows without reading them, for reads that ask for no column: metadata often say how many rows of a file a
+reader sees.
 
-The counts are exact for a file that is merged with no other, holds no deletes, and whose rows all pass the filter.
-Source: Paimon 2.0 DataSplit.mergedRowCount, which Paimon's Spark counts by; it takes no filter but on partitions.
+Such a count is used only for a file that is merged with no other file, holds no deletes, and whose rows all pass the
+filter. Source: Paimon 2.0 DataSplit.mergedRowCount, which Paimon's Spark counts by; it takes no filter but on
+partitions.
 """
 
 from collections.abc import Iterator, Sequence

@@ -122,8 +122,8 @@ def _less_deleted(
     groups: Sequence[RowGroup] | None,
     most: int | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a file, or of some of its row groups, without those at the deleted positions. The whole file
-    is read if more than `most` row groups would be.
+    """Yields the rows of a file, or of some of its row groups, without those at the deleted positions. If more than
+    `most` row groups are wanted, the whole file is read.
     """
     if groups is None or (most is not None and len(groups) > most):
         yield from drop_deleted(read(), deleted, path)

@@ -186,8 +186,8 @@ class RowsPlan:
 
 
 def plan_views(asked: Sequence[BranchView], *, read_optimized: bool) -> list[PlannedRead]:
-    """Plans the read of each branch: of the second branch only the partitions of which the first branch has no visible
-    files.
+    """Plans the read of each branch. Of the second branch only those partitions are read of which the first branch has
+    no visible files.
     """
     plans: list[PlannedRead] = []
     shown: set[bytes] = set()

@@ -193,8 +193,8 @@ def _values_by_id(fields: Sequence[DataField], stats: SimpleStats) -> dict[int, 
 
 
 def _in_current_type(value: object, stored: DataType, wanted: DataType) -> tuple[object, DataType]:
-    """Converts a bound to the column's current type, and returns it with the type; as it was stored if it cannot be
-    converted.
+    """Returns a bound in the column's current type, and this type. If the bound cannot be converted, returns it as it
+    was stored, with the type that it was stored in.
     """
     if value is None or not (stored.is_atomic and wanted.is_atomic) or stored.as_nullable() == wanted.as_nullable():
         return value, stored

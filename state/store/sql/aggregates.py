@@ -18,7 +18,9 @@ from bucketline.state.types.if_else import if_else
 
 _BELOW_SIGN = np.int64((1 << 63) - 1)
 _LARGEST_ERROR = float(1 << 62)
-"""How far a sum of doubles may differ from the sum of the whole numbers; a sum that wraps around differs by 2^64."""
+"""The largest difference between a sum of whole numbers and the sum of the same numbers as doubles that counts as
+rounding; a sum that has wrapped around differs by 2^64.
+"""
 _DIGITS = 38
 
 

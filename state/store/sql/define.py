@@ -86,8 +86,8 @@ def create_table(session: SqlSession, statement: CreateTable, queries: Queries) 
 
 
 def _as_it_was(session: SqlSession, query: Query, name: str) -> Query:
-    """Returns the query with the replaced table at its present snapshot: its rows are read after the table has been
-    emptied.
+    """Returns the query with its reads of the table that is replaced fixed to the present snapshot, because the query
+    is read after the table has been emptied.
     """
     relations = []
     for relation in query.relations:

@@ -51,9 +51,9 @@ class Source:
     def batches(
         self, columns: Sequence[str], where: exp.Expression | None, limit: int | None
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows that pass, in these columns; at most `limit` rows if that saves work. A condition on single
-        columns skips files that cannot match; any other is computed for each row. Raises OptionError for what needs
-        Spark.
+        """Yields these columns of the rows that pass `where`. If that saves work, not more than `limit` rows are read.
+        A condition on single columns skips files that cannot match; any other condition is computed for each row.
+        Raises OptionError for a condition that only Spark can compute.
         """
         if where is None:
             yield from self._filtered(columns, None, limit)
@@ -131,9 +131,9 @@ def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:
 def bind_columns(
     node: exp.Expression, fields: Sequence[DataField], alias: str, *, also: Collection[str] = ()
 ) -> exp.Expression:
-    """Returns a copy of the node whose columns have the table's spelling and no qualifier; names in `also` stay as they
-    are. `TIMESTAMP '...'` and similar literals become plain texts, which are read in the type of the column that they
-    are compared with; as a column of the result they keep their type.
+    """Returns a copy of the node in which columns have the table's spelling and no alias before them; names in `also`
+    stay as they are. `TIMESTAMP '...'` and similar literals become plain texts, which get the type of the column that
+    they are compared with. A literal that is a whole column of the result keeps its type.
 
     Raises OptionError for a column that is unknown, or belongs to another table.
     """
@@ -169,7 +169,7 @@ def bind_columns(
 
 
 def _is_projected(node: exp.Expression) -> bool:
-    """Whether a node is a whole column of the result."""
+    """Whether a node is one of the expressions after SELECT, and not a part of one."""
     column = node.parent if isinstance(node.parent, exp.Alias) else node
     return isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
 
@@ -203,12 +203,12 @@ def literal_of(node: exp.Expression, field: DataField) -> pa.Scalar:
 
 
 def is_zoned(arrow: pa.DataType) -> bool:
-    """Whether values are instants."""
+    """Whether values of a type are instants: timestamps with a time zone."""
     return bool(pa.types.is_timestamp(arrow)) and arrow.tz is not None
 
 
 def is_local(arrow: pa.DataType) -> bool:
-    """Whether values are times without a zone."""
+    """Whether values of a type are timestamps without a time zone."""
     return bool(pa.types.is_timestamp(arrow)) and arrow.tz is None
 
 

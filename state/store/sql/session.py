@@ -106,8 +106,8 @@ class SqlSession:
         return Table(replace(handle, write_options={**handle.write_options, **writing}))
 
     def queried(self, relation: Relation) -> tuple[Table, Between | None]:
-        """Opens the table of a query, and returns it with the snapshots between which changes are read, if there are
-        such. Raises the errors of `table`.
+        """Opens the table of a query. Returns it, and the snapshots between which the query reads changes; None if it
+        reads rows. Raises the errors of `table`.
         """
         options = {**self.options_for(relation.name), **relation.options}
         hints = {k: v for k, v in relation.options.items() if k not in RANGE_KEYS}

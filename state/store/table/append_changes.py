@@ -202,16 +202,16 @@ class KeptAndTaken:
             yield from part.batches()
 
     def take_out(self, rows: pa.RecordBatch) -> None:
-        """Remembers that rows which `read` has returned are taken out."""
+        """Adds rows that `read` has returned to those that are taken out."""
         self.removed.add(rows)
 
     def marked(self) -> Iterator[CommitMessage]:
-        """Yields the messages that mark the rows in index files, bucket by bucket."""
+        """Yields the messages that mark the rows to take out in index files, bucket by bucket."""
         for bucket_id, changes in self._by_bucket().items():
             yield self._marked(bucket_id, changes)
 
     def copies(self) -> Jobs:
-        """Returns the jobs that write the files again without the rows."""
+        """Returns the jobs that write the files again without the rows to take out."""
         totals = self._at.view.total_of_bucket
         return Jobs(
             [

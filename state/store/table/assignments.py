@@ -1,5 +1,5 @@
-"""The new values that an update gives to columns: constants, Arrow expressions, SQL expressions; checked before
-anything is read.
+"""Checks and computes the new values that an update gives to columns. A value is a constant, an Arrow expression or an
+SQL expression; it is checked before anything is read.
 
 Constants are literals: a text is not interpreted. Expressions see the columns as they were before the update.
 """
@@ -36,7 +36,8 @@ class Assignments:
     def changed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the rows with their new values, in the table's columns. `rows` may also hold columns of a source.
 
-        Raises SchemaMismatchError for values that cannot be computed, do not fit, or would not be taken over.
+        Raises SchemaMismatchError for values that cannot be computed, that do not fit, or whose rows would not replace
+        the old rows.
         """
         own = [f.name for f in self.schema.fields]
         by_arrow = {name: v for name, v in self.values.items() if isinstance(v, pc.Expression)}

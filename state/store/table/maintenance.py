@@ -123,8 +123,9 @@ def _kept_ms(retained: timedelta) -> int:
 
 
 def move_tag(table: TableHandle, name: str, snapshot: int | None, retained: timedelta | None) -> None:
-    """Moves a tag to a snapshot, as `tag_table` would make it. Raises OptionError for a tag or snapshot that is not
-    there."""
+    """Moves an existing tag to a snapshot; the arguments mean the same as in `tag_table`. Raises OptionError for a tag
+    or snapshot that is not there.
+    """
     _place_tag(_move_tag, table, name, snapshot, retained)
 
 

@@ -126,7 +126,7 @@ class PlannedMerge:
         """Returns the rows to write for source rows without a match; `is_key_in_table` marks those whose key the table
         has nevertheless. None if there are no rows.
 
-        Raises SchemaMismatchError for a row that would replace one of the table, or another of the source.
+        Raises SchemaMismatchError for a new row that would replace a row of the table or another new row.
         """
         parts, seen = [], _of_source(source)
         for clause, rows in _first_true([(c.condition, c) for c in self.clauses.not_matched], seen):

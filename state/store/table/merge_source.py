@@ -66,8 +66,8 @@ class JoinKey:
 
 
 class MergeSource:
-    """Rows of a source by share of the key, and facts about the rows they match. `hashes` are the hashes of its keys,
-    ascending.
+    """The rows of a merge's source, by share of the key. `seen` are facts about the rows of the table that they may
+    match, `hashes` the hashes of their keys, ascending.
     """
 
     def __init__(self, key: JoinKey, schema: pa.Schema, shares: Sequence[Sequence[Blob]], seen: "SeenMatches") -> None:
@@ -90,7 +90,9 @@ class MergeSource:
 
 
 class SeenMatches:
-    """Facts about the rows that the rows of a source match."""
+    """Facts about the rows of the table that the source's rows may match: hashes and ranges of their keys, and their
+    partitions.
+    """
 
     def __init__(self, key: JoinKey) -> None:
         self._key = key
@@ -124,7 +126,7 @@ class SeenMatches:
             self.partitions.update(partition_codes(rows, self._key.schema)[0])
 
     def widen(self, name: str, low: pa.Scalar, high: pa.Scalar) -> None:
-        """Notes that there are rows with values of a column in this range."""
+        """Notes that some keys have values of a column from `low` to `high`."""
         values = [*self.ranges.get(name, ()), low, high]
         both = pc.min_max(pa.concat_arrays([pa.repeat(v, 1) for v in values]))
         self.ranges[name] = (both["min"], both["max"])
@@ -200,5 +202,7 @@ def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
 
 
 def run_of_share(share: int, number: int, rows: pa.Table) -> SealedRun:
-    """Returns rows of one share as a run for a `RunBuffer`, which gives the runs of a share back by `number`."""
+    """Returns rows of one share as a run for a `RunBuffer`. The buffer returns the runs of a share in the order of
+    their `number`.
+    """
     return SealedRun(b"", share, 0, number, rows.num_rows, 0, rows.num_rows, seal(rows))

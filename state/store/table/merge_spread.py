@@ -1,7 +1,8 @@
 """A merge whose rows are joined in the tasks of an engine: both sides are sent to the task of their share of the key.
 
-The source is read once to find the buckets and files that its keys may match, so that no others are read. If the second
-reading returns a key that the first did not, that is an error: its row of the table may not have been read.
+The source is read once to find the buckets and files that its keys may match, so that no other buckets and files are
+read. It is an error if the source returns a key when it is read again that it did not return at first: the rows of the
+table with this key may not have been read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +30,9 @@ more keys the tasks get a bitmap.
 """
 
 MOST_HASHES_OF_TASK = 2 << 20
-"""The number of hashes that take the space of a bitmap."""
+"""The most hashes that a task collects from its source rows. For more it makes a bitmap, which takes as much space as
+this number of hashes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,8 @@ class SourceKeys:
 
 @dataclass(frozen=True, slots=True)
 class LookAtSource:
-    """Finds the facts about the rows of one task, as an Arrow IPC stream of one row; a value that can be sent to
-    tasks.
+    """A function that finds the facts about the source rows of one task, and yields them as an Arrow IPC stream of one
+    row. It can be sent to tasks.
     """
 
     key: JoinKey

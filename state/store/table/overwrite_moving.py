@@ -1,8 +1,8 @@
 """Overwrites tables whose keys move between partitions: one snapshot replaces partitions, and removes the keys of the
 new rows from all other partitions.
 
-It is planned on one snapshot. Any write since then is a conflict, since a key of that write could then be in two
-partitions.
+An overwrite is planned on one snapshot. It conflicts with any later write, since a key of that write could be in two
+partitions afterwards.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -108,7 +108,7 @@ class SeenRows:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsSeen:
-    """The partitions of rows, each partition once; a value that can be sent to tasks."""
+    """A function that yields the partitions of rows, each partition once. It can be sent to tasks."""
 
     schema: TableSchema
 

@@ -1,4 +1,4 @@
-"""Choosing partitions by the values that people type: `dt=2024-01-01`, or a mapping in Python."""
+"""Chooses partitions by values as people type them: `dt=2024-01-01`, or a mapping in Python."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

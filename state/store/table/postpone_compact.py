@@ -15,7 +15,7 @@ def compact_postponed(
 ) -> tuple[CommitMessage, ...]:
     """Returns the messages of one COMPACT snapshot that moves the postponed rows of chosen partitions to their buckets.
 
-    Only rows that wait at the table's snapshot are moved; there is no message if there are none.
+    Only rows that wait at the snapshot of `at` are moved. If no rows wait, there are no messages.
     """
     stages = move_stages(at, write, waiting_files(at.view, chosen), engine.workers, chosen)
     return engine.run(stages).messages if stages.source.parts or stages.idle else ()

@@ -86,7 +86,7 @@ def _buckets(at: TableAt, source: _Source, expression: pc.Expression | None) -> 
 
 
 def _seeing_all(schema: TableSchema) -> TableSchema:
-    """Returns the schema with which level 0 is read even in tables with deletion vectors.
+    """Returns a schema with options by which reads include level 0, even in tables with deletion vectors.
 
     Otherwise a change would be computed from an old row, and replace the newer version of the row on level 0.
     """

@@ -170,8 +170,8 @@ def _parts(access: BucketAccess, place: _Place) -> list[AppendedFile]:
 
 
 def _samples(parts: Sequence[AppendedFile], ranges: int, by: RowSort) -> list[SampledKeys]:
-    """Returns sources that read every n-th row of a partition, counted through its files; no sources if the partition
-    is one range.
+    """Returns sources that read the keys of every n-th row of a partition, where rows are counted over all of its
+    files. No sources are needed if the partition is a single range.
     """
     if ranges < 2:
         return []

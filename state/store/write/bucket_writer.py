@@ -126,8 +126,8 @@ class BucketWrite:
 def write_bucket(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> CommitMessage:
     """Writes one bucket: new files, and a compaction if one is due.
 
-    `runs` are in arrival order, or their rows are sorted; without runs, only a due compaction is done. After an error
-    no new files are left.
+    `runs` are the sealed runs in order of arrival, or the rows of all runs, sorted already. Without runs, only a
+    compaction is done, if one is due. After an error no new files are left.
     """
     with write.access.removed_on_error(bucket_id) as made:
         if write.access.schema.primary_keys:

@@ -31,8 +31,8 @@ class IndexedKeys(Placing):
     new: NewKeys
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Yields runs of buckets, then the new hashes of each bucket, as `NewKeys.assigned` says. Also raises
-        CorruptFileError if the index cannot be read.
+        """Yields the rows of a share as runs of buckets, then the new hashes of each bucket (`NewKeys.assigned`).
+        Raises CorruptFileError if the index cannot be read, OptionError if no bucket is left to open.
         """
         partition = runs[0][0].partition
         own = self.new.assigners.ownership(partition, share)

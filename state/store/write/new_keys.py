@@ -42,7 +42,9 @@ class NewKeys(Placing):
     cache_bytes: int
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Yields runs of buckets, then the new hashes of each bucket, as `assigned` does; no key has a bucket yet."""
+        """Yields the rows of a share as runs of buckets, then the new hashes of each bucket. None of the keys has a
+        bucket yet; see `assigned`.
+        """
         return self.assigned(NOTHING_KNOWN, share, runs)
 
     def assigned(

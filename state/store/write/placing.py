@@ -17,8 +17,9 @@ from bucketline.state.store.write.sealed_runs import SealedRun
 
 @dataclass(frozen=True, slots=True)
 class BucketNews:
-    """What the writer of a bucket must know in addition to its rows; only the `Placing` that made the payload can read
-    it."""
+    """A message for the task that writes a bucket, which comes in addition to the rows. Only the `Placing` that made
+    the payload can read it.
+    """
 
     partition: bytes
     bucket: int
@@ -33,14 +34,14 @@ class SharedBucket(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNote:
-    """A token that the snapshot of this write must carry."""
+    """The token of a note about changes of keys; the snapshot of this write must carry it."""
 
     token: str
 
 
 Placed: TypeAlias = SealedRun | BucketNews | SnapshotNote | MixedKey | CommitMessage
-"""The results for a group: runs of buckets, news for the buckets' writers, a key of several feeds, or messages of files
-that were written at once.
+"""A result for a group of rows: a run of one bucket, news for the writer of a bucket, the token of a note, a key whose
+rows came from several feeds, or the commit message of files that were written at once.
 """
 
 
@@ -58,6 +59,6 @@ class Placing:
         return self
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """Returns the message of a written bucket with the additions that its news ask for."""
+        """Returns the commit message of a written bucket, completed as the payload of its `BucketNews` says."""
         del payload, world
         return message

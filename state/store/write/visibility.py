@@ -2,9 +2,10 @@
 
 A commit publishes its rows first and its compaction second, and the second may conflict with another writer. In tables
 whose batch readers skip level 0 (deletion vectors without merge-on-read, first-row) the rows cannot be read until a
-compaction takes their files up; with `changelog-producer` = `lookup` their changes are not logged until then. The files
-are in the table, so any later writer finds them on level 0.
-Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0 and needLookup; Paimon's writers fail here, or leave the rows hidden.
+compaction moves them to a higher level; with `changelog-producer` = `lookup` their changes are not logged until then.
+The files are in the table, so any later writer finds them on level 0.
+Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0 and needLookup; after such a conflict Paimon's writers fail, or leave
+the rows hidden.
 """
 
 from collections.abc import Iterable, Mapping
@@ -91,7 +92,7 @@ class Hidden:
 
 
 def find_hidden(view: LiveFiles, files: FileNames) -> Hidden:
-    """Returns how many rows, files and buckets are still on level 0 in the view, of these files."""
+    """Returns how many of these files are still on level 0 in the view, with the numbers of their rows and buckets."""
     hidden = [f for b, names in files.items() for f in _level0(view, b, names)]
     return Hidden(
         rows=sum(f.row_count for f in hidden),

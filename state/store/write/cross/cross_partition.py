@@ -114,8 +114,8 @@ class CrossOverwrite(CrossPartition):
     """The mode in which rows replace partitions; their keys are removed from other partitions."""
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns the stages of a write, but with a separate index that has only the keys of the partitions that stay.
-        `table` is a `ReplacedState`.
+        """Returns the same stages as for a write, but they use a key index of their own, which has only the keys of the
+        partitions that are not replaced. `table` must be a `ReplacedState`.
         """
         stages = super().stages(plan, table, scope, source)
         assert isinstance(stages.place, CrossWrite)

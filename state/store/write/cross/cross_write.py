@@ -61,7 +61,9 @@ _LOG = logging.getLogger(__name__)
 _FEED = "_FEED"
 
 CHUNK_BYTES = 192 << 20
-"""The Arrow bytes of rows that are placed at once; a larger share of a batch is placed in pieces."""
+"""The size, in bytes of Arrow data, of the rows whose buckets are found at once. If the rows of a share take more, they
+are divided into chunks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +188,8 @@ class CrossWrite(Placing):
 def _place_whole(
     write: CrossWrite, index: KeyIndex, plan: IndexPlan, rows: pa.Table, token: str
 ) -> tuple[PlacedBatch, SnapshotNote | None]:
-    """Places all rows of the share at once, and writes a note of the changes of their keys for the next batch, under
-    the token.
+    """Finds partition and bucket for all rows of a share at once. Also writes a note for the next batch, under the
+    token `token`, that tells how the keys have changed.
     """
     rows, kinds, feeds = _parted(rows)
     placed = place_batch(
@@ -218,7 +220,9 @@ def _with_buckets(rows: pa.Table, buckets: Int32s) -> pa.Table:
 
 
 class _Placer:
-    """Places rows chunk after chunk, by the index and the changes that the batch has made so far."""
+    """Finds partition and bucket of rows, chunk after chunk, by the key index and the changes that the batch has made
+    so far.
+    """
 
     def __init__(self, write: CrossWrite, index: KeyIndex, plan: IndexPlan) -> None:
         self._write, self._index, self._plan = write, index, plan
@@ -258,7 +262,7 @@ class _Placer:
         return AcceptedRows(_with_buckets(placed, placement.buckets), kinds)
 
     def _look(self, rows: pa.Table, keys: pa.Array, numbers: np.ndarray, feeds: Feeds) -> None:
-        """Notes a key of several feeds, in this chunk or between this chunk and earlier ones."""
+        """Notes a key whose rows came from several feeds: rows of this chunk, or of this chunk and an earlier one."""
         primary_keys = self._write.schema.primary_keys
         self.mixed = mixed_key_of(rows, numbers, feeds, primary_keys)
         of_keys = first_feeds(numbers, feeds)
@@ -305,7 +309,9 @@ class _Placer:
         )
 
     def _dense(self, placement: Placement) -> tuple[Placement, list[bytes]]:
-        """Returns the placement with partitions numbered 0, 1, ..., and the partitions by these numbers."""
+        """Returns the placement with its partitions numbered 0, 1, ... instead of by the index's codes, and the list of
+        these partitions.
+        """
         used, dense = np.unique(placement.partitions, return_inverse=True)
         named = self._index.partitions(used.tolist())
         numbered: Int32s = dense.astype(np.int32)
@@ -313,7 +319,9 @@ class _Placer:
 
 
 def _parted(chunk: pa.Table) -> tuple[pa.Table, pa.Array, Feeds | None]:
-    """Returns the table's columns of a chunk, the row kinds, and the feeds if there are any."""
+    """Splits a chunk of a run into the table's columns, the row kinds, and the feeds of the rows (None if they do not
+    matter).
+    """
     feeds = chunk[_FEED].to_numpy() if _FEED in chunk.column_names else None
     own = [name for name in chunk.column_names if name not in (SEQUENCE, VALUE_KIND, _FEED)]
     return chunk.select(own), chunk[VALUE_KIND].combine_chunks(), feeds

@@ -29,8 +29,8 @@ from bucketline.state.types.hashes.distinct import distinct
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedBatch:
-    """m rows to write in order, with the kind (int8), partition `partitions[codes[i]]` and bucket `buckets[i]` of row
-    i.
+    """The rows to write, in order. Row i has the kind `kinds[i]` (int8), the partition `partitions[codes[i]]` and the
+    bucket `buckets[i]`.
 
     `keys` are the batch's distinct keys and `effect` the change of each: both are arguments of `write_note`. `mixed` is
     a key whose rows came from several feeds, None if there is none.
@@ -58,11 +58,11 @@ def place_batch(
     expires: bool = False,
     feeds: Feeds | None = None,
 ) -> PlacedBatch:
-    """Places all rows of a batch that belong to one share; the index does not change.
+    """Finds partition and bucket for all rows of a batch that belong to one share; the index does not change.
 
-    Shapes: the table's columns, n rows in arrival order, n int8 kinds. A batch is placed as a whole, since a second
-    call would not know the rows of the first. New keys may go to the buckets `own`. `feeds` says which feed each row
-    came from.
+    Shapes: the table's columns, n rows in arrival order, n int8 kinds. One call must get all rows of the share in the
+    batch, since a second call would not know the rows of the first. `own` are the buckets that may get new keys.
+    `feeds` says which feed each row came from.
     """
     schema = share.schema
     flat = rows.combine_chunks()

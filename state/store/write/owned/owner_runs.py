@@ -175,7 +175,7 @@ def cut(reader: pa.RecordBatchFileReader, place: RunPlace) -> Iterator[pa.Record
 
 
 def stretches(places: Sequence[RunPlace]) -> Iterator[RunPlace]:
-    """Yields the positions of a run, in order, with neighbours merged into one."""
+    """Yields positions in a run, in order. Positions that follow each other directly are joined into one."""
     stretch: RunPlace | None = None
     for place in places:
         if stretch is not None and stretch.rows_before + stretch.row_count == place.rows_before:

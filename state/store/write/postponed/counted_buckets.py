@@ -18,7 +18,7 @@ from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
 @dataclass(frozen=True, slots=True)
 class CountedBuckets(Placing):
-    """Gives each partition a number of buckets by its rows; all rows of a partition come as one group.
+    """Gives each partition a number of buckets that follows from its rows; all rows of a partition come as one group.
 
     A partition in `counts` keeps its number. A new partition gets the number that follows from
     `postpone.target-row-num-per-bucket`, with the rows in `waiting` counted as well, else from

@@ -72,7 +72,7 @@ class PostponeInBuckets(Postpone):
 
 
 def _newest_waiting(view: LiveFiles) -> dict[bytes, int]:
-    """Returns for each partition the creation time of its newest waiting file."""
+    """Returns for each partition the creation time of its newest file in the postpone bucket."""
     waiting = [b for b in view.buckets() if b[1] == POSTPONE_BUCKET]
     return {b[0]: max(f.creation_time_ms or 0 for f in view.files(b)) for b in waiting}
 

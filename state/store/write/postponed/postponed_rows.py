@@ -67,8 +67,8 @@ class PostponedRows(Placing):
 
 
 def _mixed(schema: TableSchema, runs: Sequence[tuple[SealedRun, Blob]]) -> MixedKey | None:
-    """Returns a key whose rows came from several feeds, among the first rows of a share of a partition; the runs can
-    still be read.
+    """Returns a key whose rows came from several feeds (topic partitions); None if there is none among the first rows
+    of the share. The runs can still be read.
     """
     if len({feed for run, _ in runs if run.feeds for feed in FeedSpans.from_bytes(run.feeds).feeds.tolist()}) < 2:
         return None
