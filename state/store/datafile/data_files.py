@@ -36,10 +36,10 @@ from bucketline.state.types.cast import Declare, read_column, with_placeholders
 from bucketline.state.types.logical import DataField
 
 BATCH_ROWS = 32768
-"""The default of the rows in a reader's record batch."""
+"""The default number of rows in a reader's record batch."""
 
 BATCH_BYTES = 16 << 20
-"""The default of the bytes of Arrow data in a reader's record batch."""
+"""The default size of a reader's record batch, in bytes of Arrow data."""
 
 LIBRARY_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, RecursionError, NotImplementedError)
 """The exceptions of format libraries for invalid bytes, besides their own error classes."""

@@ -5,8 +5,8 @@ a clock in the reader's zone. An ORC timestamp without a zone is the same in eve
 every reader gets the right instant. ORC's own instants, as Paimon Java writes them, are right only for readers in the
 zone of the writer.
 
-The C++ writer of ORC also writes in its destructor, and an error there ends the whole process. So it writes to a stream
-that keeps errors until Python asks for them.
+The C++ writer of ORC also writes in its destructor, where an error would end the whole process. So the writer gets a
+stream that raises no errors, but keeps them until Python asks for them.
 
 Source: Paimon 2.0 OrcFileFormat, OrcTypeUtil, OrcFormatWriter.
 """

@@ -19,7 +19,7 @@ _BUFFER_BYTES = 1 << 20
 """The bytes fetched at once for one column, so that a whole column of a row group is never in memory."""
 
 _PROBE_ROWS = 256
-"""The number of rows from whose size the number of rows in a batch is computed."""
+"""The number of rows that are read first and measured: their size decides how many rows a batch gets."""
 
 _BY_ARROW = re.compile(r"parquet-cpp-arrow version ([0-9]{1,4})\.")
 _FIXED_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}

@@ -1,4 +1,5 @@
-"""The deletion vectors of one bucket while it is compacted: existing ones, new ones, and the file for both.
+"""Keeps the deletion vectors of one bucket while it is compacted: reads the existing ones, adds new ones, and writes
+the file with both.
 
 Source: Paimon 2.0 BucketedDvMaintainer, DeletionVectorIndexFileWriter: one file holds all vectors of a bucket, and is
 written again when one of them has changed; also without any vectors, to replace the old file.

@@ -39,7 +39,7 @@ class ChangeUnit:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSplit:
-    """The work of one task: files to read, in the order of their commits."""
+    """The work of one task: the files with changes that it reads, in the order of their commits."""
 
     units: tuple[ChangeUnit, ...]
 

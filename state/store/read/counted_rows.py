@@ -54,7 +54,7 @@ def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
 
 
 def _shown_rows(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> int | None:
-    """Returns how many rows of a file that is read alone are shown; None if metadata do not tell."""
+    """Returns how many rows a reader sees of a file that is merged with no other; None if metadata do not tell."""
     if access.schema.primary_keys and file.may_hold_deletes:
         return None
     if access.deletions is None:

@@ -33,7 +33,7 @@ from bucketline.state.types.hashes.distinct import distinct
 from bucketline.state.types.order import Direction, key_changes, key_order, sort_indices
 
 PIECE_ROWS = 1 << 19
-"""Rows that are sorted together."""
+"""The most postponed rows that are sorted together."""
 
 
 def read_with_postponed(

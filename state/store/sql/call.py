@@ -1,4 +1,5 @@
-"""CALL: Paimon's procedures over the operations of `Table`. Messages that Paimon's users know are kept word for word.
+"""Carries out CALL: Paimon's procedures, by the operations of `Table`. Messages that Paimon's users know are kept word
+for word.
 
 Source: Paimon 2.0 CompactProcedure, RescaleProcedure, ExpireSnapshotsProcedure, RemoveOrphanFilesProcedure,
 RollbackProcedure, CreateTagProcedure, CreateBranchProcedure, FastForwardProcedure, SparkProcedureUtils.

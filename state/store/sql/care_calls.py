@@ -1,4 +1,5 @@
-"""CALL of the procedures that maintain a table: for partitions, tags, branches, consumers, manifests, files.
+"""Carries out CALL of the procedures that maintain a table: its partitions, tags, branches, consumers, manifests and
+files.
 
 Source: Paimon 2.0 org.apache.paimon.spark.procedure, for names, arguments and columns of results.
 """

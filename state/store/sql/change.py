@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE and TRUNCATE over the operations of `Table`."""
+"""Carries out INSERT, UPDATE, DELETE and TRUNCATE by the operations of `Table`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

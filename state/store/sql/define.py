@@ -1,4 +1,4 @@
-"""Definitions: CREATE, DROP, ALTER, USE, SHOW, DESCRIBE, SET and RESET."""
+"""Carries out definitions: CREATE, DROP, ALTER, USE, SHOW, DESCRIBE, SET and RESET."""
 
 import re
 from collections.abc import Callable, Mapping

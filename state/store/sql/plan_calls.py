@@ -1,4 +1,6 @@
-"""CALL sys.plan_compaction and sys.run_compactor: compactions that one process plans and any number of others do."""
+"""Carries out CALL of sys.plan_compaction and sys.run_compactor, by which one process plans compactions that any number
+of other processes do.
+"""
 
 import pyarrow as pa
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 DONE = pa.table({"result": ["OK"]})
-"""The results of a definition, and of a setting."""
+"""The results of statements that define something, and of those that set an option."""
 
 
 def snapshot_result(snapshot_id: int | None) -> pa.Table:

@@ -1,4 +1,4 @@
-"""SELECT without Spark: rows of one table, filtered, projected, counted, sorted and limited by Arrow.
+"""Carries out SELECT without Spark: Arrow filters, projects, counts, sorts and limits the rows of one table.
 
 Other clauses are refused with a message that names them; a Spark session can run them. Sorting and aggregates hold the
 columns that they need in memory; other queries stream.

@@ -1,9 +1,9 @@
 """Changes rows of append tables: rows are taken out of data files, and new rows are appended.
 
-With deletion vectors the positions of the rows are marked in index files. Without them, the files that hold such rows
-are written again without them (copy on write). Either way it is one OVERWRITE snapshot, which conflicts with a commit
-that has compacted, changed or replaced one of these files since they were read. Source: Paimon 2.0
-DeleteFromPaimonTableCommand, UpdatePaimonTableCommand, AppendDeleteFileMaintainer.
+With deletion vectors the positions of the rows are marked in index files. In tables without deletion vectors, the files
+that hold such rows are copied without the rows (copy on write). Either way the change is one OVERWRITE snapshot. It
+conflicts with a commit that has compacted, changed or replaced one of these files since they were read. Source: Paimon
+2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand, AppendDeleteFileMaintainer.
 """
 
 from collections.abc import Collection, Iterator, Sequence

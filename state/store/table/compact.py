@@ -1,4 +1,6 @@
-"""Compaction by hand: planned on the newest snapshot, done by an engine, committed once."""
+"""Compacts a table when a user asks for it. The compaction is planned on the newest snapshot, done by an engine, and
+committed once.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

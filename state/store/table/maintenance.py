@@ -1,4 +1,5 @@
-"""The maintenance of `Table` in the terms of its users: times as timedeltas, names as texts.
+"""Carries out the maintenance methods of `Table`, whose arguments are those of users: times as timedeltas, names as
+texts.
 Source: Paimon 2.0 procedures expire_snapshots, remove_orphan_files, create_tag, create_branch, rollback; $tags.
 """
 

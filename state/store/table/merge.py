@@ -1,5 +1,6 @@
-"""Merge: joins rows of a source to rows of the table, and changes the table by clauses, in one commit. Source: SQL's
-MERGE; Paimon 2.0 MergeIntoPaimonTable: the merge engines it takes, and the error for several matches.
+"""Merges a source into a table: joins its rows to rows of the table, and changes the table by clauses, in one commit.
+Source: SQL's MERGE; Paimon 2.0 MergeIntoPaimonTable, for the merge engines that it takes, and for the error if several
+rows match.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -146,7 +147,7 @@ def _merge_spread(
 def _append_changes(
     at: TableAt, stored: KeptAndTaken, source: MergeSource, planned: PlannedMerge
 ) -> Iterator[pa.Table]:
-    """Yields the rows to append. Meanwhile the stored rows that change are taken out of `stored`."""
+    """Yields the rows to append. While it runs, it takes the rows that change out of `stored`."""
     columns = source.key.columns if planned.clauses.looks_at_keys_alone else None
     target = stored.read(_looked_at(source.seen, planned), columns, _partitions(source.seen, planned))
     for changed in _changed(at, source, planned, target):
@@ -167,7 +168,7 @@ def _changes(at: TableAt, source: MergeSource, planned: PlannedMerge) -> Iterato
 
 
 def _looked_at(seen: SeenMatches, planned: PlannedMerge) -> pc.Expression | None:
-    """Returns a condition that holds for all rows of the table that the merge must read; None: all rows are read."""
+    """Returns a condition that all rows of the table meet that the merge must read; None if it must read all rows."""
     if planned.by_source:
         return None
     conditions = [e for e in (seen.expression, planned.clauses.target) if e is not None]

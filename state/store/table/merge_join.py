@@ -1,4 +1,5 @@
-"""The join of a merge: the table's rows are streamed against the source rows with their key.
+"""Joins the rows of a merge: the table's rows are read once, as a stream, and joined to the source rows with the same
+key.
 
 If the source is a single share, it is held in memory. Otherwise it is joined share by share: rows of the table that may
 match are kept until their share is joined, on local disk if they exceed the budget.
@@ -109,7 +110,7 @@ def _those(rows: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
 
 
 class Side:
-    """The source rows of one share, by key; arguments as of `join`."""
+    """The source rows of one share, by key. The arguments mean the same as in `join`."""
 
     def __init__(
         self, key: JoinKey, rows: pa.Table, passes: Passes | None, is_matched_used: bool, keeps_alone: bool

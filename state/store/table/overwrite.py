@@ -1,4 +1,4 @@
-"""Overwrite: rows replace everything that partitions hold, in one snapshot.
+"""Overwrites partitions: rows replace everything that they hold, in one snapshot.
 
 Nothing that is replaced is read: buckets start empty, as does the index of dynamic buckets. Rows that others write to
 the partitions meanwhile are replaced as well: the last overwrite wins.

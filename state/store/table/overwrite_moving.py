@@ -156,7 +156,7 @@ def overwrite_moving(
 
 
 def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:
-    """Returns the message for the final content of a replaced bucket, all of it new."""
+    """Returns the message of a replaced bucket in which all of its final files count as new files."""
     return as_result(message, WriteStage(write, result=BucketResult.NEW_FILES))
 
 

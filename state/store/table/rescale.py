@@ -1,4 +1,4 @@
-"""Rescale: the current rows of partitions are written into another number of buckets, which replace the old buckets.
+"""Rescales partitions: their current rows are written into another number of buckets, which replace the old buckets.
 
 Postponed rows are neither read nor removed, and other partitions stay unchanged. It is one OVERWRITE snapshot, planned
 on the snapshot that was read: any change of one of the partitions meanwhile is a conflict.

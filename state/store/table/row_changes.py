@@ -1,4 +1,4 @@
-"""Delete and update by a condition: the rows that pass are read, and written again, in one commit.
+"""Deletes and updates rows by a condition: the rows that pass are read, and written again, in one commit.
 
 A change is planned on one snapshot, and committed only if no other writer has written the same keys since; otherwise it
 is planned again on the newest snapshot. So values computed from an old row never overwrite the change of another

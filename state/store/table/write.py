@@ -1,4 +1,4 @@
-"""A batch write: rows from a caller, written and compacted by an engine, and committed once.
+"""Writes the rows of a caller as one batch: an engine writes and compacts them, and they are committed once.
 Source: Paimon 2.0 BatchTableWrite (one commit, whose identifier says "batch").
 """
 

@@ -104,10 +104,10 @@ def _raised(rows: pa.Table) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
-    """How buckets are written; plain values, so that it can be sent to tasks. Memory is in bytes of Arrow data.
-    `parallelism` is how many buckets one process may write at the same time, if the options say so. `moves_rows` says
-    that the rows are in the table already: then merging refuses none of them. `mixed` is called with a key of a bucket
-    if the rows of the key came from several feeds (topic partitions), `refuse` with rows that lack values.
+    """Says how buckets are written. It has plain values only, so it can be sent to tasks. Memory is in bytes of Arrow
+    data. `parallelism` is how many buckets one process may write at the same time, if the options say so. `moves_rows`
+    says that the rows are in the table already: then merging refuses none of them. `mixed` is called with a key of a
+    bucket if the rows of the key came from several feeds (topic partitions), `refuse` with rows that lack values.
     """
 
     access: BucketAccess

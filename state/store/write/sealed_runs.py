@@ -75,7 +75,7 @@ class SealedRun:
 
 @dataclass(frozen=True, slots=True)
 class SealPlan:
-    """How rows are grouped and ordered; plain values, so that this can be sent to executors.
+    """Says how rows are grouped and ordered. It has plain values only, so it can be sent to executors.
 
     `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`
     rows are neither sorted nor folded. `other_totals` are the partitions whose files were written with another bucket

@@ -142,8 +142,8 @@ class TableAt:
         return states
 
     def with_stored(self, states: Mapping[BucketId, BucketState]) -> dict[BucketId, BucketState]:
-        """Returns the states, with the live files added where a state lacks them, because rows may need values of
-        stored rows.
+        """Returns the states with the live files of each bucket, also of buckets that will not be compacted, because
+        rows may need values of stored rows.
         """
         vectors = self.deletion_entries()
         return {

@@ -1,4 +1,4 @@
-"""Tags and rollbacks by time: finds the snapshot for a time or a watermark, and tags it or rolls back to it.
+"""Finds the snapshot for a time or a watermark, and tags it or rolls back to it; also ends tags whose time is over.
 
 Source: Paimon 2.0 TagTimeExpire, TagAutoManager, SnapshotManager.earlierOrEqualTimeMills, earlierOrEqualWatermark,
 CreateTagFromTimestampProcedure.

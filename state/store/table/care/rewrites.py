@@ -1,4 +1,5 @@
-"""Repairs of a table's metadata by hand, each in one commit: merges manifests, forgets lost files.
+"""Rewrites a table's metadata when a user asks for it, each time in one commit: merges manifests, and removes lost
+files.
 
 Source: Paimon 2.0 FileStoreCommitImpl.compactManifest, SparkRemoveUnexistingFiles.
 """

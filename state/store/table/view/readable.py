@@ -202,7 +202,8 @@ class ReadableTable:
         """Returns the live data files of the snapshot that the options name, else the newest: the columns of Paimon's
         $files.
 
-        Files of a fallback branch are among them only for partitions of which this branch has files, but shows none.
+        Files of a fallback branch are included only for partitions in which this branch has files, but none that
+        readers see.
         """
         return live_files(self._handle)
 

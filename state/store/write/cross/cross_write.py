@@ -68,7 +68,7 @@ are divided into chunks.
 
 @dataclass(frozen=True, slots=True)
 class CrossWrite(Placing):
-    """How keys get partition and bucket; plain values, so that this can be sent to tasks. Memory is in bytes.
+    """Gives keys their partition and bucket. It has plain values only, so it can be sent to tasks. Memory is in bytes.
 
     `snapshot` is the snapshot on which the batch is planned, None for the empty table. `backup` is a folder that
     outlives the machine, and `back_up_now` asks for a copy of the index there. With `writes_alone` the task that has
