@@ -338,7 +338,7 @@ class ParquetRows:
 
     @cached_property
     def int96_paths(self) -> tuple[str, ...]:
-        """Returns where INT96 values are, as `column` or `column.inner`."""
+        """Returns the paths of the columns with INT96 values, as `column` or `column.inner`."""
         return tuple(leaf.path for leaf in self._leaves if leaf.physical_type == "INT96")
 
     @cached_property
@@ -353,8 +353,8 @@ def _is_decimal(leaf: pq.ColumnSchema) -> bool:
 def _in_nanoseconds(
     micros: pa.RecordBatch, nanos: pa.RecordBatch, columns: frozenset[str], *, counts_back: bool
 ) -> pa.RecordBatch:
-    """Returns the batch that was read in nanoseconds, with columns from the batch in microseconds where that shows that
-    nanoseconds overflowed.
+    """Chooses for each INT96 column between two readings of the same rows: nanoseconds, or microseconds if these show
+    that the nanoseconds do not fit into 64 bits. Returns the batch with the chosen columns.
 
     Some writers give times before 1970 a negative time of day (`counts_back`), which Arrow reads without its sign:
     right in nanoseconds, where 64 bits wrap around, and 584 years late in microseconds. Years 2262 to 2554 look the

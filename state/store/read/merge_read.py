@@ -79,8 +79,8 @@ def paths_of(access: FileAccess, bucket: BucketFiles) -> Iterator[str]:
 
 
 def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
-    """Splits the files of a bucket into parts that can be read alone: their rows, one part after the other, are those
-    of the bucket.
+    """Splits the files of a bucket into parts that can be read alone. The rows of all parts, one part after the other,
+    are the rows of the bucket.
     """
     if not schema.primary_keys:
         if schema.settings.reading.data_evolution:

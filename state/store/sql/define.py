@@ -86,8 +86,8 @@ def create_table(session: SqlSession, statement: CreateTable, queries: Queries) 
 
 
 def _as_it_was(session: SqlSession, query: Query, name: str) -> Query:
-    """Returns the query with its reads of the table that is replaced fixed to the present snapshot, because the query
-    is read after the table has been emptied.
+    """Returns the query so that it reads the table `name` at its present snapshot. That table is replaced: it is
+    already empty when the query is run.
     """
     relations = []
     for relation in query.relations:
@@ -170,7 +170,7 @@ def use(session: SqlSession, statement: Use) -> pa.Table:
 
 
 def show(session: SqlSession, statement: Show) -> pa.Table:
-    """Returns the result of SHOW: names, or the parts of a table."""
+    """Returns the result of SHOW: names of databases, tables or catalogs, or facts about one table."""
     if statement.subject in _SHOWN_OF_TABLE or statement.subject == "CREATE TABLE":
         name = table_name(statement.path)
         table = session.table(name)

@@ -101,7 +101,9 @@ class MergeNames:
 
 
 def own_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns the columns of a source under the names that clauses use."""
+    """Returns the columns of a source under the prefixed names that clauses use, and its instants as local times in
+    addition.
+    """
     names, columns = [f"{_OWN}{name}" for name in rows.schema.names], list(rows.columns)
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if is_zoned(field.type):

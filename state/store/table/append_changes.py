@@ -206,7 +206,7 @@ class KeptAndTaken:
         self.removed.add(rows)
 
     def marked(self) -> Iterator[CommitMessage]:
-        """Yields the messages that mark the rows to take out in index files, bucket by bucket."""
+        """Yields the commit message of each bucket that takes out rows: it marks their positions in index files."""
         for bucket_id, changes in self._by_bucket().items():
             yield self._marked(bucket_id, changes)
 

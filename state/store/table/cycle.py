@@ -1,7 +1,8 @@
 """The steps of every write of a table: run → publish → make visible → maintain.
 
-`Table.write`, changes of rows, overwrites, rescales and compactions supply what is run. A batch of a stream, which
-stops between the steps, publishes and makes visible by the same functions.
+Each operation (`Table.write`, changes of rows, overwrites, rescales, compactions) gives the function that is run. A
+batch of a stream does not use `carry_out`, since it can stop between the steps, but it calls the same functions to
+publish and to make visible.
 """
 
 from collections.abc import Callable, Sequence

@@ -204,7 +204,7 @@ def rename_branch(table: TableHandle, name: str, to: str) -> None:
 
 
 def forward_table(table: TableHandle, branch: str) -> int:
-    """Gives the table the history of the branch, and returns the id of the newest snapshot. Raises OptionError as
+    """Gives the table the history of the branch, and returns the id of the newest snapshot. Raises the errors of
     `fast_forward`.
     """
     check_owned(table.table_schema, table.io, table.path)

@@ -168,7 +168,7 @@ def _changes(at: TableAt, source: MergeSource, planned: PlannedMerge) -> Iterato
 
 
 def _looked_at(seen: SeenMatches, planned: PlannedMerge) -> pc.Expression | None:
-    """Returns a condition that all rows of the table meet that the merge must read; None if it must read all rows."""
+    """Returns a filter for the rows of the table that the merge must read; None if it must read all rows."""
     if planned.by_source:
         return None
     conditions = [e for e in (seen.expression, planned.clauses.target) if e is not None]

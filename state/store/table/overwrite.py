@@ -95,7 +95,7 @@ class _Source(Protocol):
         ...
 
     def checked(self, check: PartitionCheck) -> Any:
-        """Returns the rows as a source of a run, which may call `check` with partitions."""
+        """Returns the rows as a source of a run. The run may call `check` with the partitions of the rows."""
         ...
 
 

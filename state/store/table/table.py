@@ -1,4 +1,4 @@
-"""`Table`: what users hold, with one method for each operation; internals are hidden.
+"""`Table`: the object that users get for a table, with one method for each operation.
 Source: Paimon 2.0 FileStoreTable, SchemaManager.createTable.
 """
 

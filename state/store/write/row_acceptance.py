@@ -23,8 +23,8 @@ class RowAcceptance:
         self._checks = merging_of(schema).row_checks()
 
     def accept(self, data: pa.Table, feeds: NDArray[Any] | None = None) -> AcceptedRows:
-        """Accepts all rows, as `accept_rows` does; `feeds` tells the feed of each row. Raises SchemaMismatchError for
-        the first row that cannot be stored or merged.
+        """Returns all rows as accepted rows; `feeds` tells from which feed (topic partition) each row came. Raises
+        SchemaMismatchError for the first row that cannot be stored or merged.
         """
         accepted_rows = accept_rows(data, self._schema)
         if self._checks is not None:
@@ -37,7 +37,8 @@ class RowAcceptance:
         """Returns the rows that can be stored and merged, and the other rows as they came, each with a text that says
         why not.
 
-        `feeds` tells the feed of each row. Raises SchemaMismatchError if the columns themselves do not fit.
+        `feeds` tells from which feed (topic partition) each row came. Raises SchemaMismatchError if the columns
+        themselves do not fit.
         """
         refused: list[tuple[pa.Table, pa.Array]] = []
         reasons = poison_reasons(data, self._schema)

@@ -201,7 +201,9 @@ def _plan(table: TableHandle, job_options: Mapping[str, str], *, is_stream: bool
 
 
 def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: CompactOptions) -> bool:
-    """Whether a bucket may be compacted once this batch has added a run; False only if it certainly is not."""
+    """Whether a bucket may be compacted after this batch has added a sorted run; False only if it is certain that it
+    will not.
+    """
     if trigger is CompactTrigger.FULL or not options.waits_for_runs:
         return True
     return run_count(files) + 1 >= options.compaction_trigger

@@ -92,8 +92,8 @@ def place_batch(
 def _row_and_old_codes(
     index: KeyIndex, rows: pa.Table, old: KeyPlaces, schema: TableSchema
 ) -> tuple[Int32s, KeyPlaces, Int32s]:
-    """Returns the partition of each row, the old partition and bucket of each key, and the partitions' codes in the
-    index. Both kinds of partitions are given as positions in these codes, which ascend.
+    """Returns the partition of each row, the old partition and bucket of each key, and the codes of these partitions in
+    the key index, ascending. The first two name a partition by its position among the codes.
     """
     named, codes_here = partition_codes(rows, schema)
     own_codes = index.codes(named)
