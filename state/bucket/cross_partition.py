@@ -105,8 +105,9 @@ def place_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyEffect:
-    """The changes of a batch to the index once the batch is committed: the numbers of keys to put at their `places` and
-    of keys to remove, and by how much the keys in a (partition code, bucket) grow.
+    """The changes that a batch makes to the key index once it is committed. `puts` are the numbers of the keys to put
+    at their `places`, `removes` those of the keys to remove. `gains` says for each (partition code, bucket) by how much
+    its number of keys grows.
     """
 
     puts: Int64s

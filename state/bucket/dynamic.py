@@ -77,7 +77,7 @@ class KnownHashes:
         """
         if not len(hashes):
             return self
-        # One number for both sorts several times faster than an indirect sort of the hashes.
+        # Hash and bucket are packed into one number: sorting it is several times faster than sorting positions by hash.
         added = hashes.astype(np.int64)
         added <<= 16
         added |= buckets

@@ -95,7 +95,7 @@ def check_bucket_counts(
 ) -> Conflict | None:
     """Rule `bucket-count`: all files of a partition were written for one number of buckets.
 
-    Compared per partition, so that a bucket without files yet is covered too. An OVERWRITE may change the number;
+    The number is compared per partition, so that a bucket without files yet is covered too. An OVERWRITE may change it;
     totals that are not positive (dynamic, unaware, postpone) are not compared.
     """
     if kind is CommitKind.OVERWRITE:

@@ -113,7 +113,9 @@ def _in_millis(data_type: pa.DataType) -> pa.DataType:
 
 
 def _record(row: object, schema: Mapping[str, Json], place: str) -> Record:
-    """Returns the fields that the schema knows; those that may be null may be missing."""
+    """Returns the fields of a row that the schema knows. A field of the schema that may be null may be missing in the
+    row.
+    """
     fields = schema["fields"]
     if not isinstance(row, dict) or not isinstance(fields, list):
         raise CorruptFileError(f"{place} is no record", offset=0)

@@ -169,7 +169,8 @@ def truncate_min(value: Bound, length: int) -> Bound:
 def truncate_max(value: Bound, length: int) -> Bound | None:
     """Returns a value not below the given one, of at most `length` code points or bytes; None when there is none.
 
-    Source: Paimon 2.0 TruncateSimpleColStatsCollector; unlike it, never a surrogate, which UTF-8 cannot hold.
+    Source: Paimon 2.0 TruncateSimpleColStatsCollector. That class may return a surrogate, which UTF-8 cannot hold; this
+    function does not.
     """
     if isinstance(value, str) and len(value) > length:
         for end in range(length - 1, -1, -1):

@@ -29,8 +29,9 @@ BucketTest = Callable[[tuple[bytes, int]], bool]
 @dataclass(frozen=True, slots=True)
 class PlannedBucket:
     """A bucket as a plan sees it: its live files, the index files with its deletion vectors, and the data files that
-    these have vectors of (`masked`). `expired` names those that hold rows whose time is over. For a postpone bucket
-    `total_buckets` counts the real buckets of the partition."""
+    have such vectors (`masked`). `expired` names the data files with rows that have expired. For a postpone bucket
+    `total_buckets` counts the real buckets of the partition.
+    """
 
     partition: bytes
     bucket: int

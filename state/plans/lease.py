@@ -53,9 +53,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ItemView:
-    """The state of an item by its files. `epoch` is that of its highest lease, 0 without any; `lease`, `beat` and
-    `release` are of that epoch, `failures` counts the releases with an error of all epochs, `failure` is the last such
-    error.
+    """The state of an item by its files. `epoch` is the highest epoch of a lease, 0 without any; `lease`, `beat` and
+    `release` belong to this epoch. `failures` counts the releases with an error in all epochs; `failure` is the last
+    such error.
 
     The lease is None where it could not be read yet: the storage lists its file, but does not give it out.
     """

@@ -30,7 +30,7 @@ class BucketlineSql(Spark):  # type: ignore[misc]  # sqlglot is not typed
         FUNCTIONS: ClassVar = {
             name: make for name, make in Spark.Parser.FUNCTIONS.items() if name in ("AVG", "COUNT", "MAX", "MIN", "SUM")
         }
-        """Aggregates. Any other function stays a call of its name: to sqlglot some mean less than they say."""
+        """Aggregates. Any other function stays a call by its name: for some functions sqlglot's nodes lose a part."""
 
 
 DIALECT = BucketlineSql

@@ -46,7 +46,9 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A SELECT. `tree` is sqlglot's; versions and hints are in `relations` alone, where the text has blanks."""
+    """A SELECT. `tree` is the tree that sqlglot makes. `relations` are its tables, with their versions and hints; the
+    text has blanks in place of versions and hints.
+    """
 
     text: str
     tree: exp.Expression
@@ -68,7 +70,7 @@ class CreateTable:
     like_options: bool = True
     query: Query | None = None
     replaces: bool = False
-    """Whether a table of that name is replaced; `created` says whether there may be none."""
+    """Whether an existing table of that name is replaced. If there is none, `created` says whether it is created."""
 
     created: bool = True
 

@@ -199,7 +199,7 @@ def _slot_bits(array: pa.Array, data_type: DataType) -> NDArray[np.unsignedinteg
         return timestamp_parts(array)[0].view(np.uint64)
     bits: NDArray[np.unsignedinteger] = fixed_values(array, _SLOT_BITS[root])
     if root in _NAN_BITS:
-        # Keys are equal by value, and all NaNs are: other bits would put equal keys into different buckets.
+        # All NaNs are equal as keys, so they get the same bits: otherwise equal keys could go to different buckets.
         infinity = bits.dtype.type(_INFINITY_BITS[root])
         nan = (bits & bits.dtype.type(~np.uint64(0) >> np.uint64(65 - 8 * bits.itemsize))) > infinity
         if nan.any():

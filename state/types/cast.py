@@ -19,7 +19,7 @@ from bucketline.state.types.logical import DataType, TypeRoot
 from bucketline.state.types.recast import recast
 
 Declare = Callable[[pa.Array, DataType], pa.Array]
-"""From a physical leaf column and the type its file's schema declares to the Arrow type of that."""
+"""A function that returns a physical leaf column in the Arrow type of the type that its file's schema declares."""
 
 _TIMESTAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _COLLECTIONS = (TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET)

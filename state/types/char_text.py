@@ -64,7 +64,9 @@ def chars_of(fields: Iterable[DataField]) -> dict[str, DataType]:
 
 
 def pad_columns(batch: pa.RecordBatch, chars: Mapping[str, DataType]) -> pa.RecordBatch:
-    """Returns the batch with the blanks of each of the named columns that it has."""
+    """Returns the batch with blanks added to the texts of the CHAR columns in `chars`; one that the batch does not have
+    is passed over.
+    """
     for name, data_type in chars.items():
         position = batch.schema.get_field_index(name)
         if position >= 0:

@@ -40,7 +40,7 @@ class TypeRoot(Enum):
     ROW = "ROW"
     VECTOR = "VECTOR"
 
-    # Types are looked up in tables for each column of each file; that of Enum is a function of Python.
+    # Types are looked up in tables for each column of each file, and the hash of Enum is a slow function in Python.
     __hash__ = object.__hash__
 
 
@@ -69,7 +69,7 @@ class DataType:
         return self if self.nullable else replace(self, nullable=True)
 
     def __hash__(self) -> int:
-        # Types are looked up for each column of each file. What is inside tells few of them apart.
+        # Types are looked up for each column of each file. Types inside are left out: few types differ in them alone.
         return hash((self.root, self.nullable, self.length, self.precision, self.scale))
 
     def __str__(self) -> str:

@@ -27,7 +27,7 @@ _END = pa.scalar(b"\0\0", pa.large_binary())
 _NOTHING = pa.scalar(b"", pa.large_binary())
 _NAN_BITS_32 = 0x7FC00000
 _NAN_BITS_64 = 0x7FF8000000000000
-# Above one repeat in so many rows a stable sort is faster than putting them right.
+# If more than one row in so many repeats a value, a stable sort is faster than ordering equal values afterwards.
 _FEW_REPEATS = 4
 _WIDTH_BYTES = {
     TypeRoot.BOOLEAN: 1,

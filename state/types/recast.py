@@ -212,8 +212,8 @@ def _to_timestamp(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Ar
 
 
 def _cut_time(column: pa.Array, stored: int, wanted: int) -> pa.Array:
-    """Returns times with only the wanted digits of a second. Java cuts milliseconds towards zero, and what is below
-    them downwards.
+    """Returns times with only the wanted digits of a second. As in Java, milliseconds are rounded towards zero, and
+    finer digits towards the past.
     """
     if wanted >= stored:
         return column

@@ -16,7 +16,7 @@ FieldRule: TypeAlias = Callable[[Sequence[str], Sequence[str], str], Sequence[in
 
 
 def by_name(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
-    """Gives each field of the ROW the given field with the same name."""
+    """Returns for each field of the ROW the position of the given field with the same name."""
     twice = next((name for name, count in Counter(given).items() if count > 1), None)
     if twice is not None:
         raise _misfit(f"{column}.{twice}", "given twice", given, own)
@@ -40,7 +40,9 @@ def by_spelling(given: Sequence[str], own: Sequence[str], column: str) -> Sequen
 
 
 def by_position(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
-    """Gives the first field of the ROW the first given field, and so on, whatever their names are."""
+    """Returns the positions 0, 1, 2 and so on: the first given field goes into the first field of the ROW, whatever
+    their names are.
+    """
     if len(given) > len(own):
         path = f"{column}.{given[len(own)]}"
         raise _misfit(path, f"one field too many for the table, whose {column} has {', '.join(own)}", given, own)

@@ -146,7 +146,7 @@ def _contents(column: pa.ListArray | pa.MapArray) -> tuple[NDArray[np.int64], li
     valid = validity(column)
     offsets = np.zeros(1, np.int64) if len(column) == 0 else column.offsets.to_numpy().astype(np.int64)
     if valid is not None and np.diff(offsets)[~valid].any():
-        # Arrow lets a null list lie over items.
+        # In Arrow a null list may have items.
         return _contents(own_copy(column))
     whole = [column.keys, column.items] if pa.types.is_map(column.type) else [column.values]
     return offsets - offsets[0], [child.slice(offsets[0], offsets[-1] - offsets[0]) for child in whole]

@@ -40,7 +40,7 @@ def sum_by_key(
     low, high = np.where(live, low, np.uint64(0)), np.where(live, high, np.int64(0))
     sign = np.where(events.ops == Op.RETRACT, -1, 1)
     totals = np.zeros(events.key_count, object)
-    # Of 32-bit limbs, 2**31 fit into 64 bits together.
+    # The sum of up to 2**31 limbs of 32 bits fits into 64 bits.
     for shift, limb in (
         (0, (low & _LIMB).astype(np.int64)),
         (32, (low >> np.uint64(32)).astype(np.int64)),
@@ -49,6 +49,6 @@ def sum_by_key(
     ):
         totals = totals + (np.add.reduceat(limb * sign, events.starts).astype(object) << shift)
     magnitude = np.abs(high.astype(np.float64) * 2.0**64 + low.astype(np.float64))
-    # Floats round; a factor well above their error keeps the bound a bound.
+    # Floats are rounded; the factor is well above that error, so that no sum at the limit is missed.
     risky = np.add.reduceat(magnitude, events.starts) * 1.000001 >= float(limit)
     return totals, np.logical_or.reduceat(live, events.starts), risky

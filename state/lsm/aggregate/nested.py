@@ -277,7 +277,9 @@ def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indice
 
 
 def _finished(values: pa.Array, items: pa.Array, rows: Indices, events: Events, live: Mask) -> pa.Array:
-    """Returns the lists; a key with a single array keeps it as it is, null rows and repeated keys included."""
+    """Returns the list of each key, made of its chosen items. A key with a single array keeps this array as it is, null
+    rows and repeated keys included.
+    """
     present = np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
     lists = list_array(events.key_of_row[rows], events.key_count, items, present, values.type)
     single = _single(live, events)

@@ -67,8 +67,8 @@ class ListAgg(AggregateFunction):
             present[keys] = True
             lists = list_array(keys, events.key_count, pieces, present, pa.list_(values.type))
             joined = pc.binary_join(lists, self.delimiter).cast(values.type)
-        # A blank text is not added. It stays where everything is added to it: in a reset, and in a late row, where a
-        # null stays as well.
+        # A blank text is not added to others. But it is the result of a key with no other text if it comes from the
+        # row that sets the accumulator, or from a late row; so is a null from a late row.
         late = events.last(events.live & (events.ops == Op.ADD_BEFORE))
         blank = np.where(late >= 0, late, events.seeds)
         return pc.coalesce(joined, take_or_null(values, blank))

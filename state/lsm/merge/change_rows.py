@@ -64,7 +64,7 @@ def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Ind
     right = _with_kinds(_take(after, after_at[new]), kinds_after)
     if not both.any() and (left.num_rows == 0 or right.num_rows == 0):
         return right if left.num_rows == 0 else left
-    # Keys are numbered in order, so each row's place is its key's, the row before first.
+    # Key i has the places 2 i for its row before the change and 2 i + 1 for its row after it.
     places = np.concatenate([np.flatnonzero(old) * 2, np.flatnonzero(new) * 2 + 1])
     return _take(pa.concat_tables([left, right]), np.argsort(places, kind="stable"))
 

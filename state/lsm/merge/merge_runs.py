@@ -287,7 +287,7 @@ def _by_age(order: RowOrder | None, starts: Starts, ranks: RowOrder, rows: pa.Ta
 
 
 def _take(rows: pa.Table, indices: RowOrder) -> pa.Table:
-    # All of them are positions of these rows.
+    # No bounds are checked: all indices are positions of these rows.
     return pc.take(rows, pa.array(indices), boundscheck=False)
 
 

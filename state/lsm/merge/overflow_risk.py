@@ -80,7 +80,8 @@ def _fails_to_retract(fold: ComputedFold, field: DataField, column: ColumnAggreg
     if column.ignores_retracts:
         return False
     if not column.function.retracts:
-        # Such a row does not come in, but for a delete that may remove the whole row: it does not if it is late.
+        # Such retracts are refused, except a delete that may remove the whole row. It does not remove the row if it is
+        # late; then the function has to take a value back, and cannot.
         return fold.removes_by_others(field.name)
     return column.function.fails_to_retract(field)
 

@@ -172,7 +172,7 @@ def _chosen(choose: Callable[..., Value], values: list[Value]) -> Value:
     kind = values[0].type
     if pa.types.is_nested(kind):
         raise pa.ArrowNotImplementedError(f"the greatest and the least of {kind} are not supported")
-    # Arrow compares neither truths nor instants this way, but the numbers behind them.
+    # Arrow has no greatest or least of booleans and instants, but of the numbers that they are stored as.
     plain = pa.int8() if pa.types.is_boolean(kind) else pa.int64() if pa.types.is_timestamp(kind) else kind
     return choose(*(v.cast(plain) for v in values), skip_nulls=True).cast(kind)
 

@@ -80,7 +80,7 @@ def _map(call: FunctionCall, value: Evaluate) -> Value:
         return pa.scalar([], pa.map_(pa.string(), pa.null()))
     count = next((len(v) for v in (*keys, *items) if isinstance(v, pa.Array)), 1)
     rows = [[pa.repeat(v, count) if isinstance(v, pa.Scalar) else v for v in part] for part in (keys, items)]
-    # Row by row: the first pair of each row, then the second, which the order puts together.
+    # The arrays hold the first pair of all rows, then the second, and so on; the order joins the pairs of each row.
     order = pa.array(np.arange(len(keys) * count).reshape(len(keys), count).T.ravel())
     flat_keys, flat_items = (pa.concat_arrays(part).take(order) for part in rows)
     if flat_keys.null_count:

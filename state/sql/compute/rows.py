@@ -159,7 +159,9 @@ class NodeRows:
         return joined(left, right)
 
     def truth(self, node: Any) -> Value:
-        """Returns the values of a node that is a condition, as `value` does. Raises ArrowTypeError if it is none."""
+        """Returns the truth values of a condition; a single value if it is the same in all rows. Raises ArrowTypeError
+        if the node is no condition.
+        """
         value = self.value(node)
         if pa.types.is_null(value.type):
             return pa.scalar(None, pa.bool_())

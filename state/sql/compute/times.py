@@ -84,7 +84,7 @@ def _numbers(values: pa.Array, compute: Callable[[Longs], Longs], kind: pa.DataT
 def _second_part(call: FunctionCall, value: Evaluate) -> Value:
     def seconds(micros: pa.Array) -> pa.Array:
         units = _numbers(micros, lambda m: m % (60 * SECOND_US), pa.int64())
-        # The digits of a decimal are those of its units.
+        # Microseconds are the unscaled values of a decimal with six digits after the point.
         wide = units.cast(pa.decimal128(19, 0)).buffers()
         return pa.Array.from_buffers(pa.decimal128(8, 6), len(units), wide)
 
