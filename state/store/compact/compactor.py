@@ -243,8 +243,8 @@ class _Compaction:
         return tuple((n, run) for n in levels if (run := self.levels.run_of(n)).files)
 
     def _memory_for(self, section: tuple[SortedRun, ...]) -> int:
-        """Returns the memory for merging a section: a part of the compaction's memory, if older rows are looked up in
-        the levels above at the same time.
+        """Returns the memory for merging the runs of a section. It is all of the compaction's memory, unless older rows
+        are looked up in the levels above: each of these takes as much as a run.
         """
         above = 0 if self.options.lookup_cause is None else len(self._runs_above)
         return self.memory_bytes * len(section) // (len(section) + above)

@@ -148,7 +148,7 @@ class ParquetRows:
         self._source = source
         self._file = self._opened("us")
         self.schema: pa.Schema = self._file.schema_arrow
-        """The columns in Arrow's types, with INT96 as microseconds."""
+        """The columns of the file in Arrow's types; columns with INT96 values have microseconds."""
         self._row = 0
 
     @property

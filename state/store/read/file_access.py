@@ -1,5 +1,5 @@
-"""Reads the rows of one data file for every kind of read: without deleted and expired rows, or only some parts of the
-file.
+"""Reads the rows of one data file for every kind of read. Deleted and expired rows are left out, and parts of the file
+that are not wanted.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -53,7 +53,7 @@ class SplitSizes:
         return max(self.open_cost_bytes, sum(f.file_size for f in files))
 
     def limit(self, weights: Sequence[int]) -> int:
-        """Returns the largest size of a split, unless its first part is larger."""
+        """Returns the size up to which units are put into one split. A single unit may be larger."""
         return min(self.target_bytes, max(self.open_cost_bytes, sum(weights) // LEAST_SPLITS))
 
     def shares(self, file: DataFileMeta, limit: int) -> int:

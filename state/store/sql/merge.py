@@ -114,8 +114,8 @@ class _Clauses:
         )
 
     def _target_filter(self) -> pc.Expression | None:
-        """Returns the condition of ON on the table's columns alone; None if there is no such condition, or if other
-        rows matter too.
+        """Returns the part of ON that needs only columns of the table, as a filter on its rows. None if ON has no such
+        part, or if a clause also needs rows that do not pass it.
         """
         if self._statement.by_source or self._inserts_by_key:
             return None

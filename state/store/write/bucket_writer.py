@@ -77,7 +77,7 @@ class BucketState:
 
 
 BucketWork = Sequence[tuple[BucketId, BucketState]]
-"""Buckets to compact, as the table holds them."""
+"""The buckets to compact, each with its state in the table."""
 
 
 @dataclass(frozen=True, slots=True)

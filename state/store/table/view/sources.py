@@ -68,7 +68,9 @@ class SnapshotSource:
 
 @dataclass(frozen=True, slots=True)
 class SystemSource:
-    """The rows of a system table: the rows that are `known`, or those that it shows when it is read."""
+    """The rows of a system table: `known`, if the rows were read when the source was created; otherwise they are read
+    anew by each read.
+    """
 
     schema: pa.Schema
     table: TableHandle

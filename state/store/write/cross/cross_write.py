@@ -160,7 +160,7 @@ class CrossWrite(Placing):
         return IndexPlan(self.uri, keys, root, RocksSettings(self.memory_bytes), backup, self.world)
 
     def source(self) -> IndexSource:
-        """Returns the table of the index."""
+        """Returns the table from whose rows the key index is built and brought up to date."""
         access = BucketAccess(self.uri, self.schema, self.world).files
         io, path = access.io, access.table_path
         partition_types = [f.type for f in self.schema.select(self.schema.partition_keys)]
