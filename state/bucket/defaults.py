@@ -3,8 +3,8 @@ defaults apply.
 
 A default is stored as text. The text, without the quotes around it, is cast to the column's type. Nested values are
 written `[a, b]` or `ARRAY('a', 'b')`, `{k -> v}` or `MAP('k', 'v')`, `{a, b}` or `STRUCT('a', 'b')`; quotes around
-texts inside are taken off, as Paimon's docs show. Source: Paimon 2.0 DefaultValueRow, DefaultValueUtils,
-StringToArrayCastRule and the rules for maps and rows.
+texts inside are taken off, as Paimon's docs show.
+Source: Paimon 2.0 DefaultValueRow, DefaultValueUtils, StringToArrayCastRule and the rules for maps and rows.
 """
 
 import re

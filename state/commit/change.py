@@ -52,7 +52,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Only compactions, under an identifier that was used before."""
+    """A commit that has only compactions, under an identifier that was used before."""
 
     messages: tuple[CommitMessage, ...]
 

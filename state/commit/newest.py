@@ -18,7 +18,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Something that names a snapshot besides its own file: a hint, a tag, or a changelog without its snapshot.
+    """Something other than its own file that names a snapshot: a hint, a tag, or a changelog without its snapshot.
 
     `subject` is its name in messages. `time_ms` is when the snapshot was committed, if known; `tag` is the name
     of a tag.

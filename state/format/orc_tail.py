@@ -1,8 +1,8 @@
 """The tail of an ORC file: where its stripes begin, and in which zone their writer was.
 
 Both are read here because pyarrow does not give them. Errors name the offset of a stripe; Paimon's older form of
-timestamps with local zone depends on the writer's zone. Source: ORC specification v1, file tail and stripe footer;
-Protocol Buffers wire format.
+timestamps with local zone depends on the writer's zone.
+Source: ORC specification v1, file tail and stripe footer; Protocol Buffers wire format.
 """
 
 import zlib

@@ -2,8 +2,8 @@
 due.
 
 `lsm.tree.pick` finds what a bucket needs; a strategy only says which of these compactions are taken, and which first.
-Times are local wall-clock time, as files tell theirs. Source: Paimon 2.0 CompactProcedure (partition_idle_time); Hudi
-1.x has strategies and triggers of such names.
+Times are local wall-clock time, as the creation times of files are.
+Source: Paimon 2.0 CompactProcedure (partition_idle_time); Hudi 1.x has strategies and triggers of such names.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence

@@ -21,7 +21,7 @@ STRATEGIES = ("full", "minor")
 class Procedure:
     """A procedure: its parameters in Spark's order and in Flink's, of which the first `required` must be given.
 
-    `also` maps names that are understood besides, as Flink's, to the parameter that they mean.
+    `also` maps other names that are understood, as those of Flink, to the parameter that they mean.
     """
 
     spark: tuple[str, ...]

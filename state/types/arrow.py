@@ -116,7 +116,7 @@ def logical_type(arrow: pa.DataType, nullable: bool, *, ids: Iterator[int] | Non
     """Returns the logical type that a table created from an Arrow type gets; unsigned integers widen.
 
     `ids` numbers the sub-fields of ROWs, depth first, and starts at 0 when absent.
-    Raises SchemaMismatchError for a type Paimon has no place for (uint64, durations, null, decimals beyond 38 digits).
+    Raises SchemaMismatchError for a type that Paimon cannot hold (uint64, durations, null, decimals beyond 38 digits).
     """
     ids = count() if ids is None else ids
     for matches, logical in _LOGICAL:

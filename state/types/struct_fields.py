@@ -2,8 +2,8 @@
 
 A rule takes the names of the given fields, the names of the ROW's fields, and the path of the column for errors. It
 returns for each field of the ROW the position of the given field that goes into it. It raises SchemaMismatchError,
-naming the field, if a field of the ROW or a given field is left over. Source: Spark 4.0 TableOutputResolver (INSERT,
-UPDATE and MERGE of tables of its catalogs).
+naming the field, if a field of the ROW or a given field is left over.
+Source: Spark 4.0 TableOutputResolver (INSERT, UPDATE and MERGE of tables of its catalogs).
 """
 
 from collections import Counter

@@ -4,7 +4,7 @@ Every codec that Paimon writes is in pyarrow or the standard library.
 
 A block that is packed here can be checked. Snappy and bzip2 have checksums of their own. For zstandard and deflate a
 CRC-32 follows the data, in a place that readers skip: a skippable frame, and bytes after the last block. The codec
-`null` has no place for a checksum.
+`null` cannot hold a checksum.
 Source: Avro 1.11 specification, required and optional codecs; RFC 8878, 3.1.2 (skippable frames); RFC 1951.
 """
 

@@ -1,8 +1,8 @@
 """Changelog rows: the change from an old to a new row of each key, next to the rows that are stored.
 
 A fold that also logs marks each row of its result: rows to store, and rows to log. Both are in key order. For each key
-the row as it was before the change comes directly before the row as it is afterwards. Source: Paimon 2.0
-LookupChangelogMergeFunctionWrapper, FullChangelogMergeFunctionWrapper.
+the row as it was before the change comes directly before the row as it is afterwards.
+Source: Paimon 2.0 LookupChangelogMergeFunctionWrapper, FullChangelogMergeFunctionWrapper.
 """
 
 from collections.abc import Sequence

@@ -395,7 +395,7 @@ def _dated(field: DataField, node: exp.Expression, example: str, read: Callable[
 
 
 def _plain_text(field: DataField, node: exp.Expression, expected: str) -> str:
-    """Returns the text of 'x', or of DATE 'x' and its like."""
+    """Returns the text in a literal such as 'x', DATE 'x' or TIMESTAMP 'x'."""
     if isinstance(node, exp.Cast) and field.type.root not in _TEXTS and isinstance(node.this, exp.Literal):
         _check_members(node)
         if node.to.is_type("date", "time", "timestamp", "timestamptz", "timestampltz", "timestampntz"):

@@ -235,7 +235,7 @@ def _two(sign: str) -> Callable[[FunctionCall, Evaluate], Value]:
 
 
 def _cast_call(type_name: str) -> Callable[[FunctionCall, Evaluate], Value]:
-    """Returns what computes `int(x)` and its like: CAST(x AS INT)."""
+    """Returns a function that computes `int(x)` or a similar call as CAST(x AS INT)."""
 
     def compute(call: FunctionCall, value: Evaluate) -> Value:
         return value(exp.cast(call.arguments[0].copy(), type_name, dialect=DIALECT))

@@ -6,7 +6,8 @@ other numbers as DOUBLE. Overflow and division by zero raise Arrow's ArrowInvali
 
 Spark rounds the decimal digits that a double is written with: 1.005 becomes 1.01, though the double lies below 1.005.
 Multiplying by a power of ten gives the same result, unless the number is near a tie; such numbers are rounded as
-decimals. Source: Spark 4 DecimalPrecisionTypeCoercion, with its rule for more than 38 digits (`adjustPrecisionScale`);
+decimals.
+Source: Spark 4 DecimalPrecisionTypeCoercion, with its rule for more than 38 digits (`adjustPrecisionScale`);
 mathExpressions.scala, RoundBase.
 """
 
