@@ -36,7 +36,7 @@ class IncrementalCall:
 
 
 def incremental_calls(text: str) -> Iterator[IncrementalCall]:
-    """Yields the calls of these functions in a statement. Raises OptionError for wrong arguments."""
+    """Yields the calls of Paimon's incremental functions in a statement. Raises OptionError for wrong arguments."""
     words = Words(text)
     while not words.is_done:
         key = _KEYS.get(words.peek())

@@ -209,7 +209,9 @@ def _turned(data: bytes, group: int) -> bytes:
 
 
 def _write_portable(containers: Sequence[tuple[int, _Container]]) -> bytes:
-    """Returns the portable 64-bit form: a count, then the high 32 bits and a 32-bit bitmap each. Ascending keys."""
+    """Returns the portable 64-bit form of containers with ascending keys: a count, then for each bitmap the high 32
+    bits and a 32-bit bitmap.
+    """
     parts = [b""]
     for high, group in groupby(containers, key=lambda entry: entry[0] >> 16):
         parts.append(struct.pack("<I", high) + _write_portable32([(key & 0xFFFF, c) for key, c in group]))

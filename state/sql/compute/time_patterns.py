@@ -284,8 +284,9 @@ OTHER_STAMP = (
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """Texts read as moments: microseconds of the time as it is written, which texts are moments, and microseconds
-    east of UTC where a text says so (`has_zone`)."""
+    """Texts read as moments: for each text the microseconds of the time as it is written, and whether it is a moment.
+    Where a text says its offset (`has_zone`), in addition the microseconds east of UTC.
+    """
 
     moments: Longs
     is_read: Bools
