@@ -32,7 +32,9 @@ def main() -> int:
     print("ends:", ", ".join(f"{o} {e} {n}" for (o, e), n in sorted(whole.outcomes.items())))
     known = {frozenset(p) for p in pairs()}
     missing = sorted(" | ".join(sorted(p)) for p in known - whole.met)
-    print(f"pairs that never met: {len(missing)} of {len(known)}: {'; '.join(missing)}")
+    print(
+        f"pairs that never met: {len(missing)} of {len(known)} ({len(missing) / len(known):.1%}): {'; '.join(missing)}"
+    )
     too_many = whole.seeds >= _SEEDS_OF_ALL_PAIRS and len(missing) > _MISSING_SHARE * len(known)
     if too_many:
         print(f"more than {_MISSING_SHARE:.0%} of the pairs never met")

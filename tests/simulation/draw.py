@@ -18,6 +18,18 @@ _WEIGHTS = {"write": 6, "read": 3, "compact": 3, "expire": 3, "work on plans": 3
 _CALLS = {"write": 40, "batch": 50, JOB: 120}
 _SHORT_MS, _LEASE_MS, _DAYS_MS = 500, 130_000, 2 * 86_400_000
 _MEETINGS = 2
+_AIMED = (
+    FaultKind.AFTER,
+    FaultKind.AFTER,
+    FaultKind.LATE,
+    FaultKind.KILL,
+    FaultKind.KILL_AFTER,
+    FaultKind.STOP,
+)
+_SEVERAL_MARKS = frozenset({"rescale", "roll back", "roll back to a tag", "delete a branch"})
+"""Operations that others see half done, between two of their marks."""
+_AIMED_SHARE, _AIMED_SHARE_OF_SEVERAL = 0.05, 0.4
+"""The shares of operations that have a fault at or after one of their marks."""
 _JOB_SHARE = 0.6
 """The share of worlds with several tables that have a job of all of them."""
 
@@ -59,7 +71,8 @@ def draw_script(seed: str) -> Script:
             step = replace(_step(draw, store, number, tables[0], name), gap_ms=gap)
             tracks.append(_track(draw, f"pair{n}{side}", [step]))
             number += 1
-    return Script(seed, store, tables, tuple(t for t in tracks if t.steps), draw.random() < 0.2, draw.random() < 0.4)
+    tracks = _aimed(seed, store, [t for t in tracks if t.steps])
+    return Script(seed, store, tables, tuple(tracks), draw.random() < 0.2, draw.random() < 0.4)
 
 
 def operations_drawn() -> set[str]:
@@ -141,6 +154,34 @@ def _fitting(table: TablePlan, *, has_rolling: bool) -> list[str]:
 def _takes_jobs(kind: Kind) -> bool:
     """Whether a job of several tables writes such a table: not where its key index is for a job of its own."""
     return bool(kind.key) and (not kind.days or "day" in kind.key)
+
+
+def _aimed(seed: str, store: Store, tracks: list[Track]) -> list[Track]:
+    """The tracks with faults at or near the calls by which operations become visible. These faults are drawn apart, so
+    that they change nothing else of a script."""
+    draw = random.Random(f"aimed {seed}")
+    kinds = [k for k in _AIMED if k in ALLOWED[store]]
+    found = []
+    for track in tracks:
+        steps = []
+        for step in track.steps:
+            several = step.operation in _SEVERAL_MARKS
+            if draw.random() < (_AIMED_SHARE_OF_SEVERAL if several else _AIMED_SHARE):
+                mark = draw.choice((1, 1, 2, 3)) if several else 1
+                step = replace(step, faults=(*step.faults, *_faults_at(draw, draw.choice(kinds), mark)))
+            steps.append(step)
+        found.append(replace(track, steps=tuple(steps)))
+    return found
+
+
+def _faults_at(draw: random.Random, kind: FaultKind, mark: int) -> Iterable[Fault]:
+    """Faults of a kind at or soon after a mark. If the answer is lost, later questions may have none either."""
+    if kind in (FaultKind.AFTER, FaultKind.LATE):
+        yield Fault(kind, 0, draw.choice((5, 2000)), mark)
+        if draw.random() < 0.5:
+            yield Fault(FaultKind.CUT, 1, _LEASE_MS, mark)
+    else:
+        yield Fault(kind, draw.choice((0, 0, 1, 2)), _LEASE_MS, mark)
 
 
 def _track(draw: random.Random, name: str, steps: list[Step]) -> Track:

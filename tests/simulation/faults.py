@@ -49,11 +49,12 @@ ALLOWED = {
 @dataclass(frozen=True)
 class Fault:
     """A fault at call number `at` of an operation, counted from 1; `ms` is how long it lasts, or how far a clock
-    jumps."""
+    jumps. If `mark` is not 0, calls are counted from the operation's mark of that number, which itself is call 0."""
 
     kind: FaultKind
     at: int
     ms: int = 0
+    mark: int = 0
 
 
 @dataclass
@@ -64,14 +65,34 @@ class Trouble:
     """The operation, as the judge knows it."""
     faults: tuple[Fault, ...] = ()
     calls: int = 0
+    marks: list[int] = field(default_factory=list)
+    """The numbers of the calls by which others see that the operation has done a part of its work."""
     cut_until_ms: int = -1
     struck: Counter[FaultKind] = field(default_factory=Counter)
 
     def begin(self, owner: Any, faults: tuple[Fault, ...]) -> None:
         """Another operation begins."""
         self.owner, self.faults, self.calls, self.cut_until_ms = owner, faults, 0, -1
+        self.marks = []
 
-    def call(self) -> tuple[Fault, ...]:
+    def call(self, name: str, path: str) -> tuple[Fault, ...]:
         """The faults of the call that is about to be made."""
         self.calls += 1
-        return tuple(f for f in self.faults if f.at == self.calls)
+        if is_mark(name, path):
+            self.marks.append(self.calls)
+        return tuple(f for f in self.faults if self._number_of(f) == self.calls)
+
+    def _number_of(self, fault: Fault) -> int | None:
+        """The number of the call that a fault hits; None as long as its mark has not been reached."""
+        if not fault.mark:
+            return fault.at
+        return self.marks[fault.mark - 1] + fault.at if fault.mark <= len(self.marks) else None
+
+
+def is_mark(name: str, path: str) -> bool:
+    """Whether others see by a call that an operation goes on: it makes or removes a snapshot or a schema, removes a
+    folder, or asks a catalog."""
+    if name in ("request", "delete_folder"):
+        return True
+    changes = name in ("publish", "write_new", "move", "delete")
+    return changes and ("/snapshot/snapshot-" in path or "/schema/schema-" in path)

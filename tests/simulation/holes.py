@@ -1,22 +1,32 @@
 """Holes that were in this library once, put back one by one: simulation has to find each of them.
 
 `python -m tests.simulation.holes [SEEDS] [NAME...]` copies the tree for each, makes the hole in the copy by replacing a
-text that has to be there once, and tries seeds until a world fails; those first in which operations meet that the hole
-concerns. Exit code 1 where a hole is not found.
+text that has to be there once, and tries seeds until a world fails; those first in which operations meet, or are
+disturbed where they become visible, that the hole concerns. The seed has to pass without the hole. Exit code 1 where a
+hole is not found.
 """
 
 import sys
 from collections.abc import Mapping, Sequence
 
-from tests.simulation.edits import Edit, edited, run_in
+from tests.simulation.edits import ROOT, Edit, edited, run_in
 
 _NOT_FOUND = 3
+_PASSES = """
+import sys
+from tests.simulation.draw import draw_script
+from tests.simulation.shorten import failure_of
+sys.exit(failure_of(draw_script(sys.argv[1])) is not None)
+"""
 _FIND = """
 import sys
 from tests.simulation.draw import draw_script, pair_of
 from tests.simulation.shorten import failure_of
 concerned = set(sys.argv[2:])
-for number in sorted(range(int(sys.argv[1])), key=lambda n: -sum(o in concerned for o in pair_of(str(n)))):
+def share(number):
+    steps = [s for s in draw_script(str(number)).steps if s.operation in concerned]
+    return sum(o in concerned for o in pair_of(str(number))) + sum(any(f.mark for f in s.faults) for s in steps)
+for number in sorted(range(int(sys.argv[1])), key=share, reverse=True):
     failure = failure_of(draw_script(str(number)))
     if failure is not None:
         print(number, failure[:300].replace(chr(10), ' '))
@@ -149,10 +159,20 @@ CONCERNED: Mapping[str, Sequence[str]] = {
 
 
 def find(hole: Edit, seeds: int) -> str | None:
-    """The first seed that fails with the hole, and its failure; None if none of these seeds fails."""
+    """The first seed that fails with the hole, and its failure; None if none of these seeds fails. Raises ValueError if
+    the seed fails without the hole too, or no seed could be tried."""
     with edited(hole) as folder:
         code, told = run_in(folder, [sys.executable, "-c", _FIND, str(seeds), *CONCERNED[hole.name]])
-    return None if code == _NOT_FOUND else told.strip()[-300:]
+    if code == _NOT_FOUND:
+        return None
+    if code:
+        raise ValueError(f"{hole.name}: no seed could be tried: {told.strip()[-300:]}")
+    found = told.strip()[-400:]
+    seed = found.partition(" ")[0]
+    code, told = run_in(ROOT, [sys.executable, "-c", _PASSES, seed])
+    if code:
+        raise ValueError(f"{hole.name}: seed {seed} fails without the hole too: {told.strip()[-300:]}")
+    return found
 
 
 def main() -> int:

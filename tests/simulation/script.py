@@ -68,6 +68,10 @@ class Script:
         for track in self.tracks:
             told.append(f"{track.name}: slowness {track.slowness}, clock {track.offset_ms} ms, drift {track.drift}")
             for s in track.steps:
-                faults = ", ".join(f"{f.kind.name} at {f.at} ({f.ms} ms)" for f in s.faults)
+                faults = ", ".join(f"{f.kind.name} at {_place(f)} ({f.ms} ms)" for f in s.faults)
                 told.append(f"  {s.number}: {s.operation} {s.table} {s.details} after {s.gap_ms} ms {faults}")
         return told
+
+
+def _place(fault: Fault) -> str:
+    return f"{fault.at} after mark {fault.mark}" if fault.mark else str(fault.at)

@@ -162,7 +162,7 @@ class SimIO:
 
     def _call(self, name: str, path: str, act: Callable[[], T], torn: Callable[[], object] | None = None) -> T:
         self.process.turn()
-        faults = self.trouble.call()
+        faults = self.trouble.call(name, path)
         after = None
         for fault in faults:
             after = self._struck(fault, name, path, act, torn) or after

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from tests.simulation.draw import MOST_OPERATIONS, draw_script
+from tests.simulation.faults import Fault, FaultKind, Trouble
 from tests.simulation.life import Life
 from tests.simulation.rows import DAYS, DELETE, INSERT, KINDS, followed, table_of
 from tests.simulation.shorten import failure_of, shortened
@@ -61,3 +62,17 @@ def test_what_shows_a_mistake_is_made_shorter() -> None:
 
     assert {s.number for s in short.steps} == wanted
     assert all(s.faults == () for s in short.steps)
+
+
+def test_a_fault_with_a_mark_strikes_at_its_distance_from_that_mark() -> None:
+    lost, death = Fault(FaultKind.AFTER, 0, mark=1), Fault(FaultKind.KILL, 1, mark=2)
+    trouble = Trouble()
+    trouble.begin(None, (lost, death))
+    calls = (
+        ("publish", "/t/schema/schema-1"),
+        ("read", "/t/snapshot/snapshot-1"),
+        ("publish", "/t/snapshot/snapshot-2"),
+        ("read", "/t/snapshot/snapshot-2"),
+        ("read", "/t/snapshot/snapshot-2"),
+    )
+    assert [trouble.call(*call) for call in calls] == [(lost,), (), (), (death,), ()]
