@@ -182,7 +182,12 @@ def main() -> int:
     for hole in HOLES:
         if wanted and hole.name not in wanted:
             continue
-        found = find(hole, seeds)
+        try:
+            found = find(hole, seeds)
+        except ValueError as e:
+            missed += 1
+            print(e, flush=True)
+            continue
         missed += found is None
         print(f"{hole.name}: {'not found' if found is None else f'found by seed {found}'}", flush=True)
     return 1 if missed else 0
