@@ -113,11 +113,14 @@ class KafkaSource:
     topics_text: str | None
 
     def reads(self, topic: str) -> bool:
-        """Whether the source reads a topic."""
+        """Whether the source reads a topic. With a pattern, Spark reads each topic whose name contains a match.
+
+        Source: Spark 3.5 to 4.2 SubscribePatternStrategy.assignedTopicPartitions.
+        """
         if self.topics:
             return topic in self.topics
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, topic) is not None
+            return re.search(self.pattern, topic) is not None
         return topic in self.assigned
 
     def reads_partition(self, topic: str, partition: int) -> bool:

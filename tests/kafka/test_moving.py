@@ -166,7 +166,7 @@ def test_a_lost_checkpoint_is_told_though_the_snapshots_of_its_query_have_expire
 def test_a_pattern_begins_again_with_the_topics_that_are_there(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
-    orders, pattern = Orders(tmp_path, kafka_broker, "pattern-1"), "source.options.subscribePattern=pattern-."
+    orders, pattern = Orders(tmp_path, kafka_broker, "pattern-1"), "source.options.subscribePattern=^pattern-.$"
     orders.drop_option("subscribe: pattern-1, ")
     kafka_broker.create_topic("pattern-2", partitions=2)
     orders.put(range(4))
@@ -186,7 +186,7 @@ def test_a_batch_that_was_not_finished_is_repeated_though_a_topic_has_come_since
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     """Spark refuses such a batch in a query that reads what is available."""
-    orders, pattern = Orders(tmp_path, kafka_broker, "appear-1"), "source.options.subscribePattern=appear-."
+    orders, pattern = Orders(tmp_path, kafka_broker, "appear-1"), "source.options.subscribePattern=^appear-.$"
     orders.drop_option("subscribe: appear-1, ")
     orders.put(range(4))
     run_job(orders.job(pattern), spark)
