@@ -23,6 +23,7 @@ _LOOKUP = "tunes lookup caches; there are none here"
 _READER = "chooses or tunes what a reader sees, never what is written"
 _FLINK = "tunes a Flink or Spark job of Paimon's own"
 _OTHER_MODE = "matters only with a bucket mode, merge engine or changelog producer that is refused by its own option"
+_ROW_IDS = "the ids of the new rows of a partition always have no gap in one commit"
 _METADATA = "an optional service, or smaller metadata; metadata is complete without it"
 
 CATALOG_OF_TABLE = "bucketline.catalog"
@@ -100,12 +101,13 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         visibility-callback.timeout visibility-callback.check-interval
         chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
         partition.mark-done-action.custom.class partition.mark-done.recover-from-state
-        partition.idle-time-to-report-statistic row-tracking.partition-group-on-commit
+        partition.idle-time-to-report-statistic
         delete.force-produce-changelog vector.file.format vector.target-file-size blob.target-file-size
         blob.copy-buffer-size blob-compaction.enabled lock.type lock-check-max-sleep lock-acquire-timeout
         write-null-on-missing-file global-index.row-count-per-shard global-index.build.max-parallelism
         global-index.build.max-shard global-index.thread-num metastore.tag-to-partition.preview
     """,
+    _ROW_IDS: "row-tracking.partition-group-on-commit",
     _METADATA: """
         manifest-sort.enabled manifest-sort.partition-field manifest-sort.max-rewrite-size
         manifest.delete-file-drop-stats manifest.merge-optimize.enabled

@@ -9,6 +9,7 @@ Source: Paimon 2.0 FileStoreCommitImpl.tryCommitOnce, RowTrackingCommitUtils, Ro
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from bucketline.state.commit.author import Author
 from bucketline.state.format.data_file import DataFileMeta, FileSource
@@ -112,10 +113,10 @@ def plan_snapshot(
     of the newest schema at commit time, whatever the writers used. Entries must have their DELETEs first.
     `tracks_rows`: new files get ids and versions of their rows.
     """
+    assert deletes_come_first(entries), "a DELETE after an ADD lets expiration remove live files"
     next_row_id = 0 if latest is None or latest.next_row_id is None else latest.next_row_id
     if tracks_rows:
         entries, next_row_id = with_row_ids(entries, 1 if latest is None else latest.id + 1, next_row_id)
-    assert deletes_come_first(entries), "a DELETE after an ADD lets expiration remove live files"
     return SnapshotPlan(
         latest=latest,
         kind=kind,
@@ -153,16 +154,21 @@ def with_row_ids(
 ) -> tuple[tuple[ManifestEntry, ...], int]:
     """Returns the entries of a snapshot, where new files have the row ids and versions that the snapshot gives them;
     and the first id that is still free.
+
+    The DELETEs come first, then the ADDs, one partition after the other: the ids of a partition's new rows have no gap,
+    also when several tasks wrote them.
     """
-    numbered = []
+    added: dict[bytes, list[ManifestEntry]] = {}
     for entry in entries:
         if entry.kind is FileKind.ADD:
-            file = entry.file
-            if _has_new_rows(file):
-                file = replace(file, first_row_id=next_row_id)
-                next_row_id += file.row_count
-            entry = replace(entry, file=_with_versions(file, snapshot_id))
-        numbered.append(entry)
+            added.setdefault(entry.partition, []).append(entry)
+    numbered = [entry for entry in entries if entry.kind is FileKind.DELETE]
+    for entry in chain.from_iterable(added.values()):
+        file = entry.file
+        if _has_new_rows(file):
+            file = replace(file, first_row_id=next_row_id)
+            next_row_id += file.row_count
+        numbered.append(replace(entry, file=_with_versions(file, snapshot_id)))
     return tuple(numbered), next_row_id
 
 

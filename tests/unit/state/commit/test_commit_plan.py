@@ -179,6 +179,29 @@ def test_a_delete_after_an_add_is_a_bug() -> None:
         )
 
 
+def test_new_rows_of_one_partition_get_ids_in_one_range() -> None:
+    at = {name: bytes([0, 0, 0, 1, ord(name)]) for name in "xy"}
+    old = replace(entry(DELETE, data_file("old", rows=5)), partition=at["y"])
+    new = [
+        replace(entry(ADD, data_file(f"{part}{n}", rows=rows)), partition=at[part])
+        for n, (part, rows) in enumerate([("x", 2), ("y", 3), ("x", 4), ("y", 1)])
+    ]
+    plan = plan_snapshot(
+        replace(snapshot(6), next_row_id=10),
+        kind=CommitKind.OVERWRITE,
+        entries=[old, *new],
+        author=ME,
+        schema_id=0,
+        uuid="u",
+        now_ms=9,
+        tracks_rows=True,
+    )
+    assert plan.delta_entries[0] == old  # a file that goes needs no id
+    ids = {e.file.file_name: e.file.first_row_id for e in plan.delta_entries[1:]}
+    assert ids == {"x0": 10, "x2": 12, "y1": 16, "y3": 19}
+    assert plan.next_row_id == 20
+
+
 def test_an_overwrite_deletes_what_lives_and_adds_what_is_new() -> None:
     old, new = entry(ADD, data_file("old"), total=2), entry(ADD, data_file("new"), total=4)
     assert overwrite_entries([old], [new]) == (entry(DELETE, data_file("old"), total=2), new)
