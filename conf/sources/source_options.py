@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import RecordFormat, SourceConfig
-from bucketline.conf.option import parse_bool
+from bucketline.conf.option import nearest, parse_bool
 from bucketline.conf.secrets import mask_text
 from bucketline.conf.wording import shortened
 
@@ -204,13 +204,15 @@ def fails_on_data_loss(options: Mapping[str, str]) -> bool:
 def _kafka(options: Mapping[str, str]) -> SourceOptions:
     if find_option(options, SERVERS) is None:
         raise OptionError(
-            f"source.options.{SERVERS} is required and not set: the brokers, as host:port,host:port", key=SERVERS
+            f"source.options.{SERVERS} is required and not set: the brokers, as host:port,host:port"
+            f"{_mistyped(options, (SERVERS,))}",
+            key=SERVERS,
         )
     topic_options = [name for name in TOPIC_OPTIONS if find_option(options, name) is not None]
     if len(topic_options) != 1:
         raise OptionError(
             f"a Kafka source needs exactly one of {', '.join(TOPIC_OPTIONS)} in source.options, and has "
-            f"{', '.join(topic_options) or 'none'}",
+            f"{', '.join(topic_options) or 'none' + _mistyped(options, TOPIC_OPTIONS)}",
             key="source.options.subscribe",
         )
     _check_assigned(find_option(options, _ASSIGN))
@@ -226,6 +228,19 @@ def _kafka(options: Mapping[str, str]) -> SourceOptions:
     if find_option(options, MAX_OFFSETS) is None:
         completed[MAX_OFFSETS] = MAX_OFFSETS_DEFAULT
     return SourceOptions(completed, tuple(advice))
+
+
+def _mistyped(options: Mapping[str, str], missing: Sequence[str]) -> str:
+    """The end of a message about missing options: a given option that looks like one of them, with the name of that
+    one; an empty text if there is none.
+    """
+    names = {name.lower(): name for name in missing}
+    known = {name.lower() for name in KAFKA_OPTIONS}
+    for key in options:
+        near = None if key.lower() in known else nearest(key.lower(), names, cutoff=0.8)
+        if near is not None:
+            return f"; 'source.options.{key}' is unknown; did you mean '{names[near]}'?"
+    return ""
 
 
 def _check_assigned(text: str | None) -> None:

@@ -48,6 +48,32 @@ def test_sources_that_make_no_sense_are_refused(source: SourceConfig, says: str)
         source_options(source)
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({**SERVERS, "subscrib": "orders"}, "'source.options.subscrib' is unknown; did you mean 'subscribe'?"),
+        ({**SERVERS, "Subscribee": "orders"}, "'source.options.Subscribee' is unknown; did you mean 'subscribe'?"),
+        ({**SERVERS, "subscribePatern": "o.*"}, "did you mean 'subscribePattern'?"),
+        ({"kafka.bootstrap.server": "b:1", "subscribe": "o"}, "did you mean 'kafka.bootstrap.servers'?"),
+        ({"bootstrap.servers": "b:1", "subscribe": "o"}, "did you mean 'kafka.bootstrap.servers'?"),
+    ],
+)
+def test_a_mistyped_option_that_a_kafka_source_needs_gets_the_nearest_name(options: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        source_options(SourceConfig("kafka", options, RecordFormat.JSON))
+    assert caught.value.message.endswith(says)
+
+
+def test_options_that_are_known_or_unlike_are_not_told_as_mistyped() -> None:
+    options = {"kafka.security.protocol": "SSL", "assign": "{}", "my.own": "1"}
+    with pytest.raises(OptionError) as caught:
+        source_options(SourceConfig("kafka", options, RecordFormat.JSON))
+    assert "unknown" not in caught.value.message
+    with pytest.raises(OptionError) as caught:
+        source_options(SourceConfig("kafka", {**SERVERS, "kafka.group.id": "g"}, RecordFormat.JSON))
+    assert caught.value.message.endswith("has none")
+
+
 def test_malformed_files_stop_the_job_unless_it_says_otherwise() -> None:
     assert source_options(SourceConfig("csv", {}, RecordFormat.NONE)).options == {"mode": "FAILFAST"}
     assert source_options(SourceConfig("json", {"Mode": "DROPMALFORMED"}, RecordFormat.NONE)).options == {
