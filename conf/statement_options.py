@@ -1,4 +1,4 @@
-"""Keys among the options of an SQL statement that are not options of the table or catalog that it creates."""
+"""Removes from the options of an SQL statement those that are not options of the table or catalog that it creates."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,8 @@ _TYPES = ("paimon", "paimon-generic")
 
 
 def split_comment(properties: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """The options of a table without its comment, and the comment, which Spark's statements put among the options.
+    """Returns the options of a table without its comment, and the comment. Spark's statements put the comment among the
+    options.
 
     Flink's `connector` is removed too, and must name Paimon. Raises OptionError if it does not.
     """
@@ -27,7 +28,7 @@ def split_comment(properties: Mapping[str, str]) -> tuple[dict[str, str], str | 
 
 
 def without_type(properties: Mapping[str, str]) -> dict[str, str]:
-    """The options of a catalog without `type`, which must name Paimon. Raises OptionError if it does not."""
+    """Returns the options of a catalog without `type`, which must name Paimon. Raises OptionError if it does not."""
     options = dict(properties)
     kind = options.pop(_TYPE, _TYPES[0])
     if kind not in _TYPES:

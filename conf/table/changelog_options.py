@@ -27,7 +27,7 @@ from bucketline.conf.table.stats_mode import StatsMode, parse_stats_mode
 
 
 class ChangelogProducer(Enum):
-    """Where changelog files come from. Other code asks for these properties, and not for the member.
+    """Where changelog files come from. Other code reads the properties below, and does not compare members.
 
     NONE: there are no changelog files; the new data files of a write are its changes.
     INPUT: a write logs its rows as they come.
@@ -47,8 +47,8 @@ class ChangelogProducer(Enum):
 
     @property
     def logs_input(self) -> bool:
-        """Whether rows are logged as they come. Then no rows may be merged before, and an update must give the old row
-        too.
+        """Whether a write logs its rows as they come. Then it may not merge rows before it logs them, and an update
+        must also give the old row.
         """
         return self is ChangelogProducer.INPUT
 
@@ -59,7 +59,7 @@ class ChangelogProducer(Enum):
 
     @property
     def logs_lookups(self) -> bool:
-        """Whether a compaction finds out what rows of level 0 change by a lookup of the older rows."""
+        """Whether a compaction looks up the older rows of the rows on level 0, and logs how these change them."""
         return self is ChangelogProducer.LOOKUP
 
     @property

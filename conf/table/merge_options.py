@@ -11,7 +11,7 @@ from bucketline.conf.table.choices import SortOrder
 
 
 class MergeEngine(Enum):
-    """How rows with the same key are merged. Other code asks for these properties, and not for the member.
+    """How rows with the same key are merged. Other code reads the properties below, and does not compare members.
 
     The merge itself is in `state/lsm/merge`.
     DEDUPLICATE: the newest row is kept.

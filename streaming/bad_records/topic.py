@@ -67,8 +67,10 @@ class Topic:
         """Does nothing: brokers may create a topic with its first record."""
 
     def put(self, rejects: Rejects) -> str:
-        """Sends the bad records. As `BadRecordsPlace.put`, but records of an earlier attempt stay in the topic, and the
-        notes say that they do not count."""
+        """Sends the bad records of a batch to the topic, and returns the topic's name for messages.
+
+        Records of an earlier attempt at the batch stay in the topic; the notes say that they do not count.
+        """
         ids = SystemIds()
         attempts = {batch.table: str(ids.new_uuid()) for batch, rows in rejects if rows.num_rows}
         if self.notes is not None and rejects:
@@ -87,7 +89,7 @@ class Topic:
 
 
 def client_options(source: Mapping[str, str]) -> dict[str, str]:
-    """The options of a Kafka source that say how to reach its cluster."""
+    """Returns the options of a Kafka source that say how to reach its cluster."""
     return {
         key: text
         for key, text in source.items()
@@ -112,7 +114,7 @@ _OF_CONSUMERS = (
 
 
 def _messages(rejects: pa.Table, batch: BatchName, attempt: str | None) -> Iterator[TopicMessage]:
-    """The messages of bad records as Python values. Spark needs Python values here, and bad records are few."""
+    """Yields the messages of bad records as Python values. Spark needs Python values here, and bad records are few."""
     for record in rejects.to_pylist():
         told = {header: record[column] for header, column in _OF_REJECT.items()}
         told |= {QUERY: batch.user, BATCH: batch.batch_id, TABLE: batch.table or None, ATTEMPT: attempt}

@@ -1,6 +1,6 @@
 """On the driver, after the tasks: commits the batch, moves the writer's tag, and expires old snapshots.
 
-What follows the commit may fail without harm: the next batch, or the next start, does it again.
+The steps after the commit may fail without harm: the next batch, or the next start, does them again.
 """
 
 import logging
@@ -53,7 +53,9 @@ class CommitReport:
         return self.upkept.expired_snapshots
 
     def with_rounds(self, rounds: Rounds | None, later: Sequence["CommitReport"]) -> "CommitReport":
-        """This report, with the commits that repeated a lost compaction. `rounds` None: no compaction was lost."""
+        """Returns this report, with the commits that repeated a lost compaction. `rounds` is None if no compaction was
+        lost.
+        """
         report = self
         for following in later:
             report = report.followed_by(following)
@@ -63,7 +65,7 @@ class CommitReport:
         return replace(report, committed=replace(report.committed, dropped=dropped))
 
     def followed_by(self, later: "CommitReport | None") -> "CommitReport":
-        """This report, with the results of a second commit of the same batch added."""
+        """Returns this report, with the results of a second commit of the same batch added."""
         if later is None:
             return self
         snapshots = (*self.committed.snapshots, *later.committed.snapshots)
@@ -81,9 +83,11 @@ def commit_batch(
     empties: bool = False,
     rejected_rows: int = 0,
 ) -> tuple[Target, CommitReport]:
-    """Commits what the tasks have written, under the batch's identity. `key_shares` as in `Stages`, `check` as in
-    `appended`; `rejected_rows` is the number of bad records that were stored. If the batch `empties` the table, its
-    rows replace all rows of the table.
+    """Commits what the tasks have written, under the batch's identity.
+
+    `key_shares` is the number of shares of the table's keys, which the snapshot records. `check` says which conflicts
+    the commit checks. `rejected_rows` is the number of bad records that were stored. If the batch `empties` the table,
+    its rows replace all rows of the table.
 
     Raises CommitConflictError, CommitOutcomeUnknownError.
     """
@@ -117,7 +121,7 @@ def _any_partition(partition: bytes) -> bool:
 
 
 def compactor(target: Target, batch_id: int) -> Author:
-    """The author of a compaction that is committed after its batch: the writer's name as a compactor.
+    """Returns the author of a compaction that is committed after its batch: the writer's name as a compactor.
 
     The writer may have committed a later batch by then. So the snapshot does not name the batch, and the writer's tag
     stays.
@@ -156,7 +160,7 @@ def batch_properties(
     key_shares: int | None = None,
     shares_buckets: bool = False,
 ) -> dict[str, str]:
-    """The properties of a batch's snapshot.
+    """Returns the properties of a batch's snapshot.
 
     They name the batch, the notes for the key index that hold with this snapshot, the number of shares of keys, and
     whether a bucket may hold keys of several shares.
@@ -187,8 +191,8 @@ def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots:
 
 
 def _to_mark(snapshots: tuple[Snapshot, ...]) -> Snapshot:
-    """The snapshot to which the writer's tag moves: the last of the batch's snapshots that follow each other without a
-    gap, so that no other batch of the writer can lie between them.
+    """Returns the snapshot to which the writer's tag moves: the last of the batch's snapshots that follow each other
+    without a gap, so that no other batch of the writer can lie between them.
     """
     newest = snapshots[0]
     for snapshot in snapshots[1:]:

@@ -1,4 +1,4 @@
-"""Turns an error of Spark into one line: the BucketlineError inside of it, or its own cause.
+"""Turns an error of Spark into one line: the BucketlineError that its text holds, or the cause that Spark names.
 
 Spark passes on errors of its Python side only as text: nested tracebacks of several processes.
 """
@@ -35,7 +35,8 @@ class SparkLog(Enum):
 
 
 class SparkFailedError(BucketlineError):
-    """Spark ended the query, and bucketline has raised no error; the next start repeats a batch that was not committed.
+    """Raised if Spark ended the query, and bucketline has raised no error. The next start repeats a batch that was not
+    committed.
 
     `said` is Spark's whole text, for programs that search it for a reason; it is never shown. `file` is the file that
     Spark could not read; `malformed` is true if a record in the file does not have the source's format.
@@ -58,13 +59,13 @@ class SparkFailedError(BucketlineError):
 
 
 class SparkLostError(BucketlineError):
-    """Spark's JVM ended while the job ran; the next start repeats a batch that was not committed."""
+    """Raised if Spark's JVM ended while the job ran. The next start repeats a batch that was not committed."""
 
     code = "SPARK_LOST"
 
 
 def error_within(text: str) -> BucketlineError | None:
-    """The BucketlineError in the text of an error of Spark; None if there is none."""
+    """Returns the BucketlineError in the text of an error of Spark; None if there is none."""
     kinds = _kinds_by_name(BucketlineError)
     errors = [(name, message.strip()) for name, message in _OURS.findall(text) if name in kinds]
     if not errors:
@@ -75,8 +76,8 @@ def error_within(text: str) -> BucketlineError | None:
 
 
 def cause_line(text: str) -> str:
-    """The line that names the cause: the last error with a Spark error class and the innermost cause, else the first
-    line.
+    """Returns the line that names the cause: the last error with a Spark error class and the innermost cause, else the
+    first line.
     """
     errors = [(name, message.strip()) for name, message in _CAUSE.findall(text)]
     coded = [message for _, message in errors if _CODED.match(message) and not _STREAM_FAILED.match(message)]
@@ -87,7 +88,9 @@ def cause_line(text: str) -> str:
 
 
 def explain(error: BaseException, within: BaseException | None = None) -> BucketlineError:
-    """The error to report for an error of Spark or Py4J. `within` is the error that a sink raised before, if any."""
+    """Returns the error to report for an error of Spark or Py4J. `within` is the error that a sink raised before, if
+    any.
+    """
     text = "\n".join(said_by(e) for e in (error, within) if e is not None)
     inner = error_within(text)
     if inner is not None and not isinstance(inner, SparkFailedError):
@@ -112,7 +115,7 @@ def _failed(text: str) -> SparkFailedError:
 
 
 def said_by(error: BaseException) -> str:
-    """The text of an error and its causes."""
+    """Returns the text of an error and its causes."""
     said, seen = [], set[int]()
     following: list[BaseException | None] = [error]
     while following:
@@ -150,7 +153,8 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def explained_in_one_line() -> Iterator[None]:
-    """As `explained`, but Python prints the error without Spark's tracebacks, which are in its `__context__`.
+    """Raises errors of Spark and Py4J as BucketlineErrors. Python prints these without Spark's tracebacks, which are in
+    the error's `__context__`.
 
     The error of a query that is being stopped is not changed: Spark knows from its text that nothing has failed.
     Source: Spark 4.0 StreamExecution.isInterruptedByStop.
@@ -169,8 +173,8 @@ def _is_of_spark(error: BaseException) -> bool:
 
 
 def _raised_in(trace: TracebackType | None) -> str | None:
-    """The package of the function that raised the error. If a socket module of Python raised it, the package that
-    called the socket.
+    """Returns the package of the function that raised the error. If a socket module of Python raised it, returns the
+    package that called the socket.
     """
     innermost = None
     while trace is not None:

@@ -238,11 +238,12 @@ def _refuse_read_by_others(batch: BatchIdentity, last: Snapshot, history: UserHi
 
 
 def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) -> str:
-    """The part of an error's text about records that perhaps no query has written, if the other query is further on
-    than this batch; empty if there are no such records.
+    """Returns a sentence for the message of an error, about records that perhaps no query has written; empty if there
+    are none.
 
-    Batches of the other query are taken only from snapshots after this query's newest one. So a batch that the other
-    query committed while this query wrote its newest batch is not seen.
+    These are the records from the start of this batch up to the first offset that the other query is known to have
+    read. Batches of the other query are taken only from snapshots after this query's newest one. So a batch that the
+    other query committed while this query wrote its newest batch is not seen.
     """
     own = [s for s in history.since if s.commit_user == other.commit_user and history.since_is_whole]
     began = [kafka_offsets(s.properties.get(START_OFFSETS)) for s in own]

@@ -1,5 +1,5 @@
-"""Records that cannot be written, on their way from the tasks to the driver, through the batch's own shuffle. On the
-driver, `streaming/bad_records` decides what happens to them.
+"""Bad records on their way from the tasks to the driver, through the batch's own shuffle. On the driver,
+`streaming/bad_records` decides what happens to them.
 """
 
 import json
@@ -81,8 +81,8 @@ class RejectedRows:
 
 
 def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows:
-    """Refused rows with their reasons, each stored as JSON text. Only the first `limit` are kept, because more stop the
-    job anyway.
+    """Returns rows that the table refuses, with their reasons, each stored as JSON text. Only the first `limit` are
+    kept, because more stop the job anyway.
     """
     kept = rows.slice(0, limit)
     texts = [json.dumps(row, default=str, ensure_ascii=False).encode() for row in kept.to_pylist()]
@@ -96,13 +96,13 @@ def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows
 
 
 def rejects_of(columns: Mapping[str, pa.Array], row_count: int) -> pa.Table:
-    """Rejects with these columns; all other columns are null."""
+    """Returns bad records with these columns; all other columns are null."""
     given = [columns.get(f.name, pa.nulls(row_count, f.type)).cast(f.type) for f in REJECTS_SCHEMA]
     return pa.Table.from_arrays(given, schema=REJECTS_SCHEMA)
 
 
 def reason_codes(reasons: pa.Array) -> pa.Array:
-    """The code of each reason that a decoder gives. Shapes: n texts in and out, without nulls."""
+    """Returns the code of each reason that a decoder gives. Shapes: n texts in and out, without nulls."""
     return pc.case_when(
         pc.make_struct(*(pc.fill_null(pc.match_substring_regex(reasons, pattern), False) for pattern in _PATTERNS)),
         *(pa.scalar(code.value) for code in _PATTERNS.values()),
@@ -111,7 +111,7 @@ def reason_codes(reasons: pa.Array) -> pa.Array:
 
 
 def joined_rejects(parts: Iterable[RejectedRows | None]) -> RejectedRows | None:
-    """All bad records in one value; None if there are none."""
+    """Returns the bad records of all tasks in one value; None if there are none."""
     given = [part for part in parts if part is not None]
     if len(given) < 2:
         return given[0] if given else None
@@ -120,7 +120,7 @@ def joined_rejects(parts: Iterable[RejectedRows | None]) -> RejectedRows | None:
 
 
 def pack_rejects(rejects: pa.Table) -> bytes:
-    """The bytes of a table of REJECTS_SCHEMA, for the shuffle."""
+    """Returns a table of REJECTS_SCHEMA as bytes, for the shuffle."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, REJECTS_SCHEMA) as writer:
         writer.write_table(rejects)
@@ -129,12 +129,14 @@ def pack_rejects(rejects: pa.Table) -> bytes:
 
 
 class RejectedRecordsError(BucketlineError):
-    """A batch holds more bad records than the job allows; the batch has not been committed."""
+    """Raised if a batch holds more bad records than the job allows; the batch has not been committed."""
 
     code = "REJECTED_RECORDS"
 
 
 class UnexpectedRowsError(BucketlineError):
-    """A batch holds rows that do not meet an expectation with `otherwise: fail`; the batch has not been committed."""
+    """Raised if a batch holds rows that do not meet an expectation with `otherwise: fail`; the batch has not been
+    committed.
+    """
 
     code = "UNEXPECTED_ROWS"

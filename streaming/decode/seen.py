@@ -1,4 +1,4 @@
-"""Facts about records in addition to their rows: the number without a row, the source tables they name, and
+"""What decoding notes about records in addition to their rows: how many have no row, the source tables they name, and
 truncates.
 """
 
@@ -21,11 +21,11 @@ class RecordPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Counts and names that were seen in records.
+    """What was noted about records.
 
-    Records without a row that are not bad are counted by kind. It also has the names of the source's tables, the rows
-    that do not meet an expectation (counted by its name), and the positions of truncates to apply, the last of each
-    partition.
+    `skipped` counts by kind the records without a row that are not bad. `tables` are the names of the source's tables.
+    `unexpected` counts by expectation the rows that do not meet it. `truncated` are the positions of truncates to
+    apply, the last of each partition.
     """
 
     skipped: Mapping[Skipped, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Seen:
         return bool(self.skipped or self.tables or self.unexpected or self.truncated)
 
     def with_others(self, count: int) -> "Seen":
-        """This value, with `count` of its tombstones counted as records of other tables instead."""
+        """Returns this value, with `count` of its tombstones counted as records of other tables instead."""
         if not count:
             return self
         tombstones = self.skipped.get(Skipped.TOMBSTONE, 0) - count
@@ -45,7 +45,7 @@ class Seen:
         return replace(self, skipped={kind: count for kind, count in counts.items() if count})
 
     def encode(self) -> bytes:
-        """The value as bytes, to be sent to the driver."""
+        """Returns the value as bytes, to be sent to the driver."""
         counts = {kind.value: count for kind, count in self.skipped.items()}
         said = {"skipped": counts, "tables": sorted(self.tables), "unexpected": dict(self.unexpected)}
         return json.dumps({**said, "truncated": self.truncated}).encode()
@@ -55,7 +55,7 @@ NOTHING_SEEN = Seen()
 
 
 def decode_seen(payload: bytes) -> Seen:
-    """The value from which `encode` has made these bytes."""
+    """Returns the value from which `encode` has made these bytes."""
     said = json.loads(payload)
     return Seen(
         {Skipped(kind): count for kind, count in said["skipped"].items()},
@@ -66,7 +66,7 @@ def decode_seen(payload: bytes) -> Seen:
 
 
 def joined_seen(parts: Iterable[Seen]) -> Seen:
-    """The combined value of all."""
+    """Returns the sum of the values: counts are added, and of the truncates the last of each partition stays."""
     counts, tables, unexpected = Counter[Skipped](), frozenset[str](), Counter[str]()
     truncated = list[RecordPlace]()
     for part in parts:
@@ -78,6 +78,6 @@ def joined_seen(parts: Iterable[Seen]) -> Seen:
 
 
 def last_places(places: Iterable[RecordPlace]) -> tuple[RecordPlace, ...]:
-    """The last position in each partition, in the order of partitions."""
+    """Returns the last position in each partition, in the order of partitions."""
     last = {(place.topic, place.partition): place for place in sorted(places)}
     return tuple(last.values())

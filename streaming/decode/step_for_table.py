@@ -67,7 +67,7 @@ def decode_step(
     *,
     now_us: int | None = None,
 ) -> DecodeStep | None:
-    """The step that turns records into rows of the table; None if the records are rows already.
+    """Returns the step that turns records into rows of the table; None if the records are rows already.
 
     `now_us` is any time if each batch will set its own. Raises OptionError, SchemaMismatchError and
     UnsupportedTableError if no record could become a row of this table.
@@ -108,9 +108,9 @@ def check_reading(
 
 
 def step_for(step: DecodeStep, schema: TableSchema, watch: WatchFor = WatchFor.NOTHING) -> DecodeStep:
-    """The step for another schema of the table; the same step if nothing changes.
+    """Returns the step for another schema of the table; the same step if nothing changes.
 
-    Raises as `decode_step`.
+    Raises the errors of `decode_step`.
     """
     if step.decode.has_row_kinds:
         _check_takes_changes(step.decode, schema)
@@ -149,7 +149,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: WatchFor = WatchFor.N
 
 
 def _without_rescued(step: DecodeStep, schema: TableSchema) -> TableSchema:
-    """The schema without the rescued-data column. Raises OptionError if the column cannot be used for that."""
+    """Returns the schema without the rescued-data column. Raises OptionError if the column cannot be used for that."""
     name = step.columns.rescued
     if name is None:
         return schema
@@ -170,7 +170,7 @@ def _without_rescued(step: DecodeStep, schema: TableSchema) -> TableSchema:
 
 
 def _rescued(step: DecodeStep, schema: TableSchema, needed: Collection[str]) -> Rescued | None:
-    """How rescued values are kept; `needed` are the columns that identify a row."""
+    """Returns how rescued values are kept; None if they are not. `needed` are the columns that identify a row."""
     at = next((i for i, f in enumerate(schema.fields) if f.name == step.columns.rescued), None)
     if at is None:
         return None
@@ -185,7 +185,7 @@ def _rescued(step: DecodeStep, schema: TableSchema, needed: Collection[str]) -> 
 
 
 def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
-    """Checks the message options: raises OptionError for an option that has no effect on messages of this format."""
+    """Checks the message options. Raises OptionError for an option that has no effect on messages of this format."""
     if messages == NO_MESSAGE_OPTIONS:
         return
     if not decode.names_tables:
@@ -301,7 +301,7 @@ def _check_takes_changes(decode: RecordFormat, schema: TableSchema) -> None:
 
 
 def _check_can_be_emptied(schema: TableSchema) -> None:
-    """Raises OptionError if a truncate of its source cannot empty the table."""
+    """Raises OptionError if a truncate of the source's table cannot empty this table."""
     producer = schema.settings.changelog.producer
     if producer.writes_files:
         _refuse_apply(f"with changelog-producer = {producer.value} readers would not see that the rows are removed")
@@ -324,7 +324,7 @@ def _refuse_apply(why: str) -> NoReturn:
 
 
 def _keeping(step: DecodeStep, schema: TableSchema) -> Keeping:
-    """How the table keeps values that the source left out. Raises OptionError if it cannot."""
+    """Returns how the table keeps its old values where the source left values out. Raises OptionError if it cannot."""
     if step.messages.unavailable is Unavailable.REJECT:
         return KEEPS_NOTHING
     settings = schema.settings
@@ -361,7 +361,7 @@ def _refuse_keep(why: str) -> NoReturn:
 
 
 def _update_before(schema: TableSchema, decode: RecordFormat) -> UpdateBefore:
-    """Whether updates produce -U rows.
+    """Returns whether updates produce -U rows.
 
     They cost as much as other rows, so they are produced only if the table uses them. If records lack them,
     `partial-update` does without them unless columns are aggregated.

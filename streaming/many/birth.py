@@ -7,7 +7,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 
 
 def birth_of(table: TableHandle) -> str:
-    """The hash of the table's first schema; empty if that schema is gone.
+    """Returns the hash of the table's first schema; empty if that schema is gone.
 
     A table that is created again has another hash.
     """

@@ -1,4 +1,4 @@
-"""Pure decisions about one table in a batch, and about its ledger entry before and after."""
+"""Pure decisions about one table in a batch of many tables, and about the table's entry in the ledger."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from bucketline.streaming.tasks.many.table_notes import TableNote
 
 @dataclass(frozen=True, slots=True)
 class BatchSpan:
-    """The offsets between which a batch reads Kafka; both empty for other sources."""
+    """The offsets of Kafka at which a batch starts and ends; both are empty for other sources."""
 
     start: FeedOffsets
     end: FeedOffsets
@@ -26,8 +26,9 @@ def span_of(identity: BatchIdentity) -> BatchSpan:
 def identity_for(
     batch: BatchIdentity, span: BatchSpan, entry: Entry | None, fed: Iterable[Feed], pin: str
 ) -> BatchIdentity:
-    """The batch's identity for one table. Its offsets, which the table's snapshot stores, are those of the partitions
-    that have brought the table records; they begin at the first record that the table lacks."""
+    """Returns the batch's identity for one table. Its offsets, which the table's snapshot stores, are those of the
+    partitions that have brought the table records; they begin at the first record that the table lacks.
+    """
     commits = 0 if entry is None else entry.commits
     if not span.end:
         return replace(batch, turn=commits, pin=pin)
@@ -47,7 +48,8 @@ def identity_for(
 
 
 def at_least(entry: Entry | None) -> int:
-    """The newest batch that a table must hold before this one; below 0 if it need not hold any batch.
+    """Returns the newest batch that a table must hold before the batch that is written now; below 0 if it need not hold
+    any batch.
 
     A table that the ledger does not know may come from a job of one table: its own snapshots are checked.
     """
@@ -81,12 +83,12 @@ def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> 
 
 
 def ahead_of(entry: Entry, span: BatchSpan) -> FeedOffsets:
-    """The offsets up to which a table already has records of this batch."""
+    """Returns, by partition, the offsets up to which a table already has records of this batch."""
     return {f: at for f, at in (entry.cutoff or {}).items() if at > span.start.get(f, 0) and f in span.end}
 
 
 def left_out(entry: Entry, span: BatchSpan) -> list[Feed]:
-    """The partitions from which a table lacks records that earlier batches have read."""
+    """Returns the partitions from which a table lacks records that earlier batches have read."""
     return sorted(f for f, at in (entry.cutoff or {}).items() if span.start.get(f, at) > at)
 
 
@@ -98,8 +100,9 @@ def next_ledger(
     changed: Mapping[str, Entry],
     routes: Resolver,
 ) -> Ledger:
-    """The ledger after a batch that changed these entries. If no route takes the records of a table any more, its
-    cut-off stays at the beginning of the batch."""
+    """Returns the ledger after a batch that changed these entries. If no route sends records to a table any more, its
+    entry keeps the offsets up to which the table has its records.
+    """
     tables = {} if before is None else dict(before.tables)
     for name, entry in tables.items():
         if not entry.takes_part:
@@ -128,13 +131,15 @@ def is_routed(name: str, entry: Entry, routes: Resolver) -> bool:
 
 
 def route_of(name: str, entry: Entry, resolve: Callable[[Origin], Resolved | Left]) -> Resolved | None:
-    """The route that sends records of an origin of the table to it; None if there is no such route."""
+    """Returns the route that sends records of an origin of the table to it; None if there is no such route."""
     found = (resolve(origin) for origin in sorted(entry.origins, key=str))
     return next((to for to in found if isinstance(to, Resolved) and to.table == name), None)
 
 
 def after_batch(entry: Entry | None, birth: str, batch: int, note: TableNote, now_ms: int, *, wrote: bool) -> Entry:
-    """The ledger entry of a table after a batch with records for it; `wrote` if the table has a commit of the batch."""
+    """Returns the ledger entry of a table after a batch with records for it; `wrote` if the table has a commit of the
+    batch.
+    """
     entry = Entry(birth) if entry is None else entry
     fed, origins = entry.fed | note.spans.keys(), entry.origins | note.origins
     entry = replace(entry, birth=birth, fed=fed, origins=origins)
@@ -150,8 +155,9 @@ def parked_entry(
     now_ms: int,
     note: TableNote | None = None,
 ) -> Entry:
-    """The ledger entry of a table that has failed in a batch: it has all records before that batch. `note` is the note
-    on its records in the batch, if they were read."""
+    """Returns the ledger entry of a table that is parked because it has failed in a batch: it has all records before
+    that batch. `note` is the note on its records in the batch, if they were read.
+    """
     entry = Entry("") if entry is None else entry
     note = TableNote() if note is None else note
     parked = Parked(batch.batch_id, user, batch.digest, span.start, span.end, why, now_ms)
@@ -167,12 +173,12 @@ def parked_entry(
 
 
 def unparked(entry: Entry) -> Entry:
-    """The ledger entry of a parked table that begins to read the records that it has missed."""
+    """Returns the ledger entry of a parked table that begins to read the records that it has missed."""
     return replace(entry, parked=None, catching_up=True)
 
 
 def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[BatchSpan, bool]:
-    """The offsets that a table reads to catch up during a batch, and whether it lacks no records afterwards.
+    """Returns the offsets that a table reads to catch up during a batch, and whether it lacks no records afterwards.
 
     Only the ledger and the batch decide them, so a replay reads the same records.
     """
@@ -185,14 +191,14 @@ def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[Bat
 
 
 def caught_up(entry: Entry, end: FeedOffsets, *, is_all: bool) -> Entry:
-    """The ledger entry of a table that has caught up to `end`; `is_all` if it lacks no records."""
+    """Returns the ledger entry of a table that has caught up to `end`; `is_all` if it lacks no records."""
     lacks_since_ms = None if is_all else entry.lacks_since_ms
     return replace(entry, catching_up=not is_all, cutoff=None if is_all else end, lacks_since_ms=lacks_since_ms)
 
 
 def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> Entry:
-    """The entry of a parked table, corrected if the table does hold the batch that it was parked for. `newest` is its
-    newest batch, `batch` the one that is written now, which an earlier attempt may have written.
+    """Returns the entry of a parked table, corrected if the table does hold the batch in which it failed. `newest` is
+    the newest batch in the table, `batch` the one that is written now, which an earlier attempt may have written.
 
     Raises CheckpointMismatchError where the table holds a batch that the ledger knows nothing of.
     """
@@ -212,10 +218,11 @@ def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> En
 def started_again(
     before: Ledger, reached: Mapping[str, FeedOffsets], *, earliest: FeedOffsets | None = None, now_ms: int = 0
 ) -> Ledger:
-    """The ledger of a new query that continues another one. Its end is the lowest offset of each partition that a table
-    which takes part needs. `reached` has the offsets in each table's own newest snapshot. `earliest` has the offset of
-    the first record that Kafka still has in each partition, if known; a table that needs older records is parked, with
-    the time `now_ms`.
+    """Returns the ledger of a new query that continues another one.
+
+    Its end is, for each partition, the lowest offset that a table which takes part needs. `reached` has the offsets in
+    each table's own newest snapshot. `earliest` has the offset of the first record that Kafka still has in each
+    partition, if known; a table that needs older records is parked, with the time `now_ms`.
     """
     first: FeedOffsets = {} if earliest is None else earliest
     tables: dict[str, Entry] = {}
@@ -230,7 +237,7 @@ def started_again(
             if removed:
                 entry = _lacking(entry, before, removed[0], first, now_ms)
             else:
-                # Of partitions that have brought the table no record, it needs nothing that Kafka has removed.
+                # From partitions without records for the table it needs none of the records that Kafka has removed.
                 entry = replace(entry, cutoff={feed: max(at, first.get(feed, 0)) for feed, at in cutoff.items()})
                 taking_part.append(entry)
         tables[name] = entry
@@ -242,7 +249,7 @@ def started_again(
 
 
 def _lacking(entry: Entry, before: Ledger, feed: Feed, first: FeedOffsets, now_ms: int) -> Entry:
-    """The entry of a table that is parked because Kafka has removed records that it needs."""
+    """Returns the entry of a table that is parked because Kafka has removed records that it needs."""
     topic, partition = feed
     cutoff: FeedOffsets = entry.cutoff or {}
     why = (

@@ -1,8 +1,9 @@
-"""Work for tables without records in a batch: due compactions, and the tags that keep their newest snapshot.
+"""Work for tables without records in a batch: does compactions that are due, and renews the tags that keep their newest
+snapshot.
 
-A table that is idle for longer than a tag is kept would look as if it had been rolled back. So its tag is renewed. The
-new tag says up to where the table has its records now: a query that begins again from the table alone begins there, and
-not at the table's last records.
+If a table had no records for longer than its tag is kept, it would look as if it had been rolled back. So its tag is
+renewed in time. The new tag records up to which offsets the table has its records now. A query that begins again from
+the table alone begins there, and not at the table's last records.
 """
 
 import logging
@@ -46,7 +47,7 @@ def do_owed(known: Known, batch: int, engine: Any) -> None:
 
 
 def _compacted(target: Target, batch: int, engine: Any) -> Target:
-    """The target after repeating a full compaction that was dropped because of a conflict."""
+    """Repeats a full compaction that was dropped because of a conflict, and returns the target after it."""
     at, trigger = target.at, CompactTrigger.FULL
     due = at.due(trigger)
     states = at.bucket_states(trigger) if due else {}

@@ -1,7 +1,7 @@
-"""Parquet files as a source of tasks: a value that says which task reads which parts of which files.
+"""Parquet files as the source of a batch: values that say which task reads which parts of which files.
 
-Rows keep the order of Spark's file source: its parts are read in its order, so the number of a task and the position in
-it give the order of rows.
+Rows keep the order of Spark's file source. Tasks read the parts in Spark's order, so the number of a task and the
+position in it give the order of rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,9 @@ FEWEST_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """The row groups of a local file whose middle lies between two positions: `start`, and `end`, which is not
-    included. `file_size` is that of the whole file when the batch was planned."""
+    """A part of a local file: the row groups whose middle lies between the positions `start` (included) and `end` (not
+    included). `file_size` is the size of the whole file when the batch was planned.
+    """
 
     path: str
     start: int
@@ -29,11 +30,12 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles:
-    """A source: the rows of Parquet files, share by share of the tasks.
+    """A source: the rows of Parquet files. Each task reads one of the `shares`.
 
-    `declared` are the columns that the job reads the files with, and `columns` those that tasks hand over. For each
-    of these `declared_of` says which declared column it is; one that it does not name is null. `decode` and
-    `reject_limit` are as in `Frame`.
+    `declared` are the columns that the job reads from the files, and `columns` those that tasks hand over. For each of
+    these `declared_of` says which declared column it is; a column that it does not name is null. `decode` turns records
+    into rows (None: they are rows already). A task reports about `reject_limit` bad records; with None the first bad
+    row raises SchemaMismatchError.
     """
 
     shares: tuple[tuple[FilePart, ...], ...]
@@ -52,8 +54,8 @@ class ParquetFiles:
 
 
 def shares_of(parts: Sequence[Sequence[FilePart]]) -> tuple[tuple[FilePart, ...], ...]:
-    """The parts of Spark's tasks, joined into one share if they have few bytes in all: one task that reads and writes
-    needs no second stage.
+    """Returns the parts that each of Spark's tasks would read. If they have few bytes in all, they are joined into one
+    share: one task that reads and writes needs no second stage.
     """
     if sum(part.end - part.start for part in chain(*parts)) <= FEWEST_BYTES:
         return (tuple(chain(*parts)),)

@@ -26,23 +26,23 @@ _BARE = {pa.bool_(): "BOOLEAN", pa.float32(): "FLOAT", pa.float64(): "DOUBLE", p
 
 
 class UnfitFileError(BucketlineError):
-    """It is not certain that tasks would read a Parquet file into the same rows as Spark."""
+    """Raised if it is not certain that tasks would read a Parquet file into the same rows as Spark."""
 
     code = "PARQUET_READER"
 
     def to_bytes(self) -> bytes:
-        """The error with its details, as bytes that a task sends."""
+        """Returns the error with its details as bytes, which a task sends."""
         return json.dumps([self.message, self.fields], default=str).encode()
 
     @classmethod
     def from_bytes(cls, said: bytes) -> "UnfitFileError":
-        """The error in bytes that a task has sent."""
+        """Returns the error that a task has sent as bytes."""
         message, fields = json.loads(said)
         return cls(message, **fields)
 
 
 def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str]:
-    """The declared columns that the file has, with their names in the file. Raises UnfitFileError."""
+    """Returns the declared columns that the file has, with their names in the file. Raises UnfitFileError."""
     _check_calendar(file.metadata.metadata or {}, source)
     leaves = list(_top_level(file))
     by_name: dict[str, list[tuple[str, pa.DataType, Any]]] = {}
@@ -70,7 +70,9 @@ def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str
 
 
 def row_groups_of(metadata: pq.FileMetaData, part: FilePart) -> list[int]:
-    """The row groups whose middle lies in the part. Raises UnfitFileError for a row group that would lie in no part."""
+    """Returns the numbers of the row groups whose middle lies in the part. Raises UnfitFileError for a row group that
+    would lie in no part.
+    """
     if part.start == 0 and part.end >= part.file_size:
         return list(range(metadata.num_row_groups))
     middles = [_middle(metadata.row_group(i)) for i in range(metadata.num_row_groups)]
@@ -107,7 +109,7 @@ def _check_calendar(footer: Mapping[bytes, bytes], source: ParquetFiles) -> None
 
 
 def _top_level(file: pq.ParquetFile) -> Iterator[tuple[str, pa.DataType, Any]]:
-    """The columns of a file with their Arrow type and, unless they are nested, what the footer says of them."""
+    """Yields the columns of a file with their Arrow type and, unless they are nested, what the footer says of them."""
     at, schema = 0, file.schema
     for field in file.schema_arrow:
         leaves = _leaf_count(field.type)
@@ -130,7 +132,9 @@ def _leaf_count(arrow_type: pa.DataType) -> int:
 
 
 def _fits(declared: pa.DataType, arrow_type: pa.DataType, column: Any) -> bool:
-    """Whether the file's column has the one Parquet type of the declared type, and Arrow reads it into that type."""
+    """Whether the column of the file has the Parquet type that Spark writes for the declared type, and Arrow reads it
+    into the declared type.
+    """
     physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
     if declared in _BARE:
         return bool(physical == _BARE[declared]) and logical == _PLAIN and _is_read_as(declared, arrow_type)
@@ -165,7 +169,7 @@ def _is_same_time(declared: pa.DataType, arrow_type: pa.DataType, physical: str,
 
 
 def _is_read_as(declared: pa.DataType, arrow_type: pa.DataType) -> bool:
-    """Whether Arrow reads values of the declared type, even if as a dictionary or with wide offsets."""
+    """Whether Arrow reads a column as the declared type; dictionaries and types with 64-bit offsets also count."""
     if pa.types.is_dictionary(arrow_type):
         arrow_type = arrow_type.value_type
     wide = pa.large_string() if declared == pa.string() else pa.large_binary()

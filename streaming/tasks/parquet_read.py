@@ -20,7 +20,7 @@ _SLICE_BYTES = 16 << 20
 
 
 def file_rows(share: tuple[FilePart, ...], source: ParquetFiles) -> Iterator[pa.Table]:
-    """The rows of the parts in their order. Raises UnfitFileError, which names the file."""
+    """Yields the rows of the parts in their order. Raises UnfitFileError, which names the file."""
     for part in share:
         try:
             yield from _rows(part, source)
@@ -47,8 +47,8 @@ def _rows(part: FilePart, source: ParquetFiles) -> Iterator[pa.Table]:
 
 
 def _as_spark_reads(batch: pa.RecordBatch, names: dict[str, str], columns: pa.Schema) -> pa.Table:
-    """The rows with the requested columns, in the requested types. Raises ArrowInvalid for values that do not fit the
-    type.
+    """Returns the rows with the requested columns, in the requested types. Raises ArrowInvalid for values that do not
+    fit the type.
     """
     arrays = [_column(batch, names.get(field.name), field.type) for field in columns]
     return pa.Table.from_arrays(arrays, schema=columns)

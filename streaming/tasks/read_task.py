@@ -1,8 +1,9 @@
-"""The first stage, on executors: turns rows into sealed runs, each on its way to the task that places or writes it.
+"""The first stage, on executors: turns rows into sealed runs, and sends each run to the task that places or writes it.
 
-Rows of a DataFrame come as record batches in `mapInArrow`; the task fetches records of offset ranges itself. If the
-record key is the primary key, the rows of one key come from one input partition in offset order; across input
-partitions, the lower partition id counts as earlier. Rows of parts (files, buckets) are read where the task runs.
+Rows of a DataFrame come as record batches in `mapInArrow`. For Kafka and Parquet files, the task itself fetches the
+records of its offset ranges or reads its files. If the record key is the primary key, the rows of one key come from one
+input partition in offset order; across input partitions, the lower partition id counts as earlier. Rows of parts
+(files, buckets) are read where the task runs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,12 +48,12 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A source: the records of a Spark DataFrame, which `decode` turns into rows; without `decode` they are rows.
+    """A source: the records of a Spark DataFrame. `decode` turns them into rows; without `decode` they are rows
+    already.
 
-    A task reports about `reject_limit` refused records with reasons: if that is more than the job allows, more would
-    change nothing. With None the first bad row raises SchemaMismatchError. `is_alone` is true if there are so few
-    records that one task reads all of them. `feeds` says which partition of a topic each record came from, if that
-    matters.
+    A task reports about `reject_limit` bad records with reasons: if that is more than the job allows, more would change
+    nothing. With None the first bad row raises SchemaMismatchError. `is_alone` is true if there are so few records that
+    one task reads all of them. `feeds` says which partition of a topic each record came from, if that matters.
     """
 
     frame: Any
@@ -73,10 +74,10 @@ Records = Frame | KafkaRanges | ParquetFiles
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """How rows or records become sealed runs; only plain values, so that it can be sent to tasks.
+    """How one task turns rows or records into sealed runs; only plain values, so that it can be sent to tasks.
 
-    `decode`, `reject_limit` and `feeds` are as in `Frame`. Once its records need a column that the table lacks, a task
-    continues only to find what else they need: the batch will be run again.
+    `decode`, `reject_limit` and `feeds` are those of the source (see `Frame`). If a record needs a column that the
+    table lacks, the task sends no more runs and only finds out what else its records need: the batch will be run again.
     """
 
     seal: SealPlan
@@ -86,7 +87,7 @@ class ReadPlan:
     feeds: KafkaFeeds | None = None
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
-        """The runs and notes for other tasks that are made from this task's tables, in order."""
+        """Yields the runs and notes for other tasks that are made from this task's tables, in order."""
         sealing = Sealing(self)
         for rows in tables:
             yield from sealing.add(rows)
@@ -94,7 +95,7 @@ class ReadPlan:
 
 
 class Sealing:
-    """A reading in progress in one task, which takes rows or records as they come."""
+    """Turns the rows or records of one task into runs, as they come."""
 
     def __init__(self, reading: ReadPlan) -> None:
         self._reading = reading
@@ -107,7 +108,7 @@ class Sealing:
 
     @property
     def pending_bytes(self) -> int:
-        """The bytes of rows that are not sealed yet."""
+        """Returns the bytes of rows that are not sealed yet."""
         return self._sealer.pending_bytes
 
     def add(self, rows: pa.Table) -> Iterator[Routed]:
@@ -145,12 +146,12 @@ class Sealing:
             yield Routed(run.owner, RUNS, run)
 
     def flush(self) -> Iterator[Routed]:
-        """Seals the rows that are not sealed yet, so that they use no memory."""
+        """Seals the rows that are not sealed yet, and yields their runs. They use no memory afterwards."""
         for run in self._sealer.finish() if not self._needs else ():
             yield Routed(run.owner, RUNS, run)
 
     def finish(self) -> Iterator[Routed]:
-        """The remaining runs, once all records have come."""
+        """Yields the remaining runs and notes, once all records have come."""
         if self._seen:
             yield routed_note(SEEN, origin=self._origin, row_count=0, blob=self._seen.encode())
         yield from self.flush()
@@ -198,8 +199,9 @@ class ReadKafkaTask:
 class ReadParquetTask:
     """Reads its share of Parquet files; only plain values, so that it can be sent to tasks.
 
-    It ends at the first file that only Spark can read, and reports that to each task to which it sends: the batch will
-    be run again. If it runs a second time because its output was lost, some of those tasks may have ended.
+    The task ends at the first file that only Spark can read, and tells each task to which it sends: the batch will be
+    run again. Each of them is told, because some may have ended if this task runs a second time after its output was
+    lost.
     """
 
     reading: ReadPlan
@@ -229,26 +231,26 @@ class ReadPartsTask:
 
 
 def leaves_out_values(decode: Decoder) -> bool:
-    """Whether the rows have a column UNAVAILABLE that marks values that the source left out; without it they would be
-    null.
+    """Whether the decoder adds the column UNAVAILABLE, which marks values that the source left out. Without it such
+    values would be null.
     """
     return isinstance(decode, DecodeStep) and decode.leaves_out_values
 
 
 def to_each(note: Routed, to: Destination) -> Iterator[Routed]:
-    """A note on its way to all tasks of the next stage."""
+    """Yields a note for each task of the next stage."""
     return (replace(note, task=number) for number in range(to.task_count))
 
 
 def routed(result: SealedRun | PartReport, to: Destination) -> Routed:
-    """A run of a part on its way to its task; or the report of the part, which any task passes on."""
+    """Returns a run of a part, addressed to its task; or the report of the part, which any task passes on."""
     if isinstance(result, PartReport):
         return routed_note(REPORT, origin=task_number(), row_count=0, blob=result.payload)
     return routed_run(result, to)
 
 
 def routed_run(run: SealedRun, to: Destination) -> Routed:
-    """A run on its way to the task that gets it."""
+    """Returns a run, addressed to the task that places or writes its bucket."""
     return Routed(to.task(run.partition, run.bucket), RUN, run)
 
 
@@ -257,7 +259,7 @@ def _rejects(rejects: RejectedRows, origin: int) -> Routed:
 
 
 def joined_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of messages, in tables of about the size that Spark passes to a task at once."""
+    """Yields the rows of messages, in tables of about the size that Spark passes to a task at once."""
     kept, rows, size = list[pa.RecordBatch](), 0, 0
     for message in messages:
         kept.append(pa.ipc.read_record_batch(pa.py_buffer(message), schema))
@@ -270,14 +272,14 @@ def joined_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa
 
 
 def decoded(batches: Iterable[pa.RecordBatch], decode: Decoder | None) -> Iterator[pa.Table]:
-    """The rows of a frame whose records are all good."""
+    """Yields the rows of a frame whose records are all good."""
     for batch in batches:
         rows = pa.Table.from_batches([batch])
         yield rows if decode is None else decode(rows).rows
 
 
 def task_number() -> int:
-    """The number of the task that this process runs; 0 outside of Spark."""
+    """Returns the number of the task that this process runs; 0 outside of Spark."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 

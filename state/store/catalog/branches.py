@@ -267,8 +267,9 @@ class Branches:
         """Returns snapshots that together have all files that a branch shares with the table; each snapshot has a name
         for messages.
 
-        Of the files from before the branch was made, its oldest snapshot has all that a later one has; its tags may be
-        older. If the table was fast-forwarded to the branch, both share later snapshots too.
+        These are the oldest snapshot of the branch, which has all files from before the branch was made that later
+        snapshots still have; the tags of the branch, which may be older; and, if the table was fast-forwarded to the
+        branch, later snapshots too.
         """
         tags = Tags(self._io, self.path(name)).list()
         return self.snapshots_of(name) + [(f"tag {t.name} of branch {name}", t.snapshot) for t in tags]

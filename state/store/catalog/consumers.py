@@ -61,7 +61,7 @@ def begin_consumer(snapshots: Snapshots, io: FileIO, path: str, name: str, next_
     is_held = held is not None and held <= next_snapshot
     snapshot = None if is_held else snapshots.get(next_snapshot)
     if snapshot is None:
-        # A snapshot that no longer exists is not kept: the reader will find out.
+        # Nothing is stored for a snapshot that no longer exists; the reader gets an error when it reads the snapshot.
         if is_held or next_snapshot > (snapshots.latest_id() or 0):
             set_next_of_consumer(io, path, name, next_snapshot)
         return

@@ -1,9 +1,10 @@
 """Makes a branch the newest history of its table: `main` gets the branch's schemas, snapshots and tags.
 
-Snapshots of `main` after the last one that both share are replaced. The forward begins with a rollback to that
-snapshot, and then adds one snapshot after the other, so an interrupted run leaves `main` at a state of the branch, and
-can be repeated. If both share none, because the beginning of the branch has expired, `main` gets the history of the
-branch in place of its own. No writer of `main` should commit at the same time. The branch stays as it is.
+The snapshots of `main` after the last one that it shares with the branch are replaced. The forward begins with a
+rollback to that snapshot, and then adds one snapshot after the other, so an interrupted run leaves `main` at a state of
+the branch, and can be repeated. If they share no snapshot, because the beginning of the branch has expired, `main` gets
+the history of the branch in place of its own. No writer of `main` should commit at the same time. The branch stays as
+it is.
 Source: Paimon 2.0 FileSystemBranchManager.fastForward; unlike there, tags of shared snapshots stay.
 """
 
@@ -144,7 +145,7 @@ def _forward(io: FileIO, path: str, copied: _Copied, shared: int | None, own: in
     for schema_id in reversed([i for i in schemas.ids() if i > max(copied.schemas)]):
         io.delete(schemas.path(schema_id))
     if target.exists(ids[-1] + 1):
-        # A commit that came meanwhile; its schema may just have been removed.
+        # A writer has committed this snapshot meanwhile. Its schema may just have been removed.
         rollback_to(io, path, ids[-1], world=world)
     if target.earliest_id() is None:
         target.write_earliest_hint(ids[0])
@@ -179,7 +180,8 @@ def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
 
 def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newest: int | None, world: World) -> None:
     """Puts the branch's snapshots in the place of the table's snapshots with the same ids, and removes the table's
-    other snapshots. One that is older than the branch's stays for now if the table has no other.
+    other snapshots. If all snapshots of the table are older than the branch's, the newest of them stays for now, so
+    that the table always has one.
     """
     first = min(source)
     older = [i for i in target.ids() if i < first]
@@ -195,8 +197,8 @@ def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newe
 
 
 def _drop_strange(target: Snapshots, first: int, *, is_all: bool) -> None:
-    """Removes the snapshots before those of the branch if these do not follow them: all, or those before a gap that an
-    interrupted run has left.
+    """Removes the table's snapshots that are older than those of the branch and do not belong to its history: all of
+    them if `is_all`, else only if an interrupted run has left a gap between them and the branch's first.
     """
     older = [i for i in target.ids() if i < first]
     if older and (is_all or older[-1] < first - 1):

@@ -115,7 +115,7 @@ def remains_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) ->
 
 
 def index_only(snapshot: Snapshot) -> frozenset[str]:
-    """Returns the snapshot's index manifest alone, among its manifests."""
+    """Returns the name of the snapshot's index manifest, in a set; an empty set if it has none."""
     return frozenset() if snapshot.index_manifest is None else frozenset({snapshot.index_manifest})
 
 

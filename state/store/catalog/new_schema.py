@@ -85,8 +85,8 @@ def check_columns(schema: TableSchema) -> None:
 
 
 def column_problems(schema: TableSchema) -> Iterator[OptionError | UnsupportedTableError]:
-    """Yields what is wrong with the columns: OptionError naming option and column, UnsupportedTableError for
-    columns that a format has no place for, errors of `fold_for`, and `rule_problems`.
+    """Yields what is wrong with the columns: OptionError naming option and column, UnsupportedTableError for columns
+    that a file format cannot store, errors of `fold_for`, and `rule_problems`.
     """
     try:
         yield from ColumnSettings(schema.options).problems([f.name for f in schema.fields])

@@ -40,8 +40,8 @@ end."""
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The contents of one look, by the name of each file. None: the file cannot be read, so it must be assumed to
-    forbid everything.
+    """The pins, announcements and notes of deleted branches that one listing has found, each by the name of its file.
+    None: the file cannot be read, so it must be assumed to forbid everything.
     """
 
     pins: Mapping[str, Pin | None] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Notebook:
         self._folder = f"{self.table}/{OWN_DIR}"
 
     def look(self, own: str | None = None) -> Notes:
-        """Returns one listing, and a read of each pin, announcement and note except `own`. Raises StorageError."""
+        """Lists the folder once and reads each pin, announcement and note except `own`. Raises StorageError."""
         names = [name for name in self._io.list_names(self._folder) if name != own]
         return Notes(
             self._read(names, _PIN, decode_pin),
@@ -68,14 +68,14 @@ class Notebook:
         )
 
     def deleted(self) -> set[str]:
-        """Returns the histories of branches that were deleted lately, by their notes: one listing, and a read of each
-        note.
+        """Returns the histories of branches that were deleted lately. Costs one listing, and a read of the note of
+        each.
         """
         notes = self._read(self._io.list_names(self._folder), _DELETED, decode_removal)
         return {note.history for note in notes.values() if note is not None}
 
     def note_deleted(self, world: World) -> None:
-        """Writes a note that the branch of this notebook was deleted, and has not lost its schema."""
+        """Writes a note that this branch was deleted. Without the note, a folder without a schema would look damaged."""
         name = f"{_DELETED}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_removal(Removal(self.history, WHOLE_BRANCH)))
 

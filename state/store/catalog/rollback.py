@@ -1,8 +1,9 @@
 """Makes an older snapshot, or a tag, the newest state of a table again.
 
 It removes only snapshot files, tags, and changelogs without their snapshots; tags of streams move back. The data of
-removed snapshots becomes orphan files, which `remove_orphan_files` finds once they are a day old, which may be at once.
-No writer should commit at the same time; a writer of this library notices that its base was replaced, and plans again.
+removed snapshots becomes orphan files. `remove_orphan_files` removes orphans that are a day old; these files may be
+that old already. No writer should commit at the same time; a writer of this library notices that its base was replaced,
+and plans again.
 The next write finishes an interrupted rollback. Once the first snapshot is gone, the tag `ROLLBACK_TAG` proves what the
 low hint LATEST means (`state.commit.newest`); before that, nothing has changed yet.
 Source: Paimon 2.0 RollbackHelper.
@@ -97,8 +98,8 @@ def _roll_back(
 
 @dataclass(slots=True)
 class _Later:
-    """The snapshots after the snapshot to roll back to, as the bytes of their files, whether they can be read or not.
-    Also the next snapshot, as it was when the rollback began.
+    """The snapshots after the snapshot to roll back to. `found` has the bytes of their files, which need not be
+    readable as snapshots; for the snapshot right after the wanted one, the bytes at the beginning of the rollback.
     """
 
     snapshots: Snapshots
@@ -120,7 +121,8 @@ class _Later:
 
     def is_untouched(self) -> bool:
         """Whether no writer has gone on from the wanted snapshot: the next snapshot is the same as at the beginning, or
-        is gone without having expired, since the wanted one would have expired first.
+        it is gone while the wanted one exists. The next one has not expired then, because the wanted one would have
+        expired first.
         """
         now = self._now(self._next)
         return self.snapshots.exists(self.wanted.id) if now is None else now == self.found[self._next]
@@ -139,7 +141,7 @@ class _Later:
 
 
 def _take_back(later: _Later, newer: list[int], tags: Tags, world: World) -> None:
-    """Removes the later snapshots, the next one last.
+    """Removes the snapshots after the wanted one, from the newest on.
 
     Another process may finish this rollback while this one is stopped, and writers go on from the wanted snapshot then.
     So before each change it is checked whether that has happened; if so, the newer snapshots stay.

@@ -82,7 +82,9 @@ class Snapshots:
             self.latest_id()
 
     def without_file(self) -> Snapshot | None:
-        """Returns the newest snapshot if only the catalog has it: a branch may begin at a snapshot of its table."""
+        """Returns the newest snapshot if the catalog names it and there is no file for it. This is so in a branch that
+        begins at a snapshot of its table.
+        """
         try:
             newest = None if self.owner is None else self.owner.newest()
         except BranchNotFoundError:
@@ -125,7 +127,7 @@ class Snapshots:
     def holder(self, snapshot_id: int) -> Snapshot | None:
         """Returns the snapshot with this id in the table's history; None if there is none.
 
-        If a catalog decides, a file that the catalog does not know does not count.
+        In a table of a catalog, files after the catalog's newest snapshot are not part of the history.
         """
         newest = None if self.owner is None else self.owner.newest()
         if self.owner is not None and (newest is None or newest.id <= snapshot_id):

@@ -172,8 +172,8 @@ def branch_path(path: str, settings: ReadSettings) -> str:
 
 
 def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int | None = None) -> TableSchema:
-    """Returns the schema in force at a table's path, or at the path of a branch of the table at `table`. `known` as in
-    `Schemas.latest`.
+    """Returns the schema in force at a table's path, or at the path of a branch of the table at `table`. `known` is the
+    id of a schema that was the newest: while it still is, the folder is not listed.
 
     Raises TableNotFoundError when there is no table, BranchNotFoundError when the table has no such branch,
     UnsupportedTableError for a table of a newer format; CorruptFileError, StorageError.

@@ -122,9 +122,11 @@ def move_tag(
     check: Callable[[Snapshot], None] = lambda _: None,
 ) -> None:
     """Moves an existing tag to a snapshot, by default the newest, in one step. Files that only the tag needed become
-    orphans. `check` and RemovalUnderWayError as for `tag_snapshot`. Raises VersionNotFoundError for a tag or a snapshot
-    that does not exist, OptionError for tags that a catalog keeps.
+    orphans.
 
+    `check` raises an error if files of the snapshot are missing. It is called once the tag is moved; after an error the
+    tag is moved back. Raises VersionNotFoundError for a tag or a snapshot that does not exist, OptionError for tags
+    that a catalog keeps, RemovalUnderWayError for a snapshot that is being expired.
     Source: Paimon 2.0 TagManager.replaceTag.
     """
     snapshots, tags = Snapshots(io, path), Tags(io, path)
@@ -181,7 +183,7 @@ def check_still_there(tags: Tags, tag: Tag) -> None:
 
 @contextmanager
 def undone(undo: Callable[[], None]) -> Iterator[None]:
-    """Removes what was published if the checks inside the context fail."""
+    """Calls `undo` if the block raises a BucketlineError; the block checks what was just published."""
     try:
         yield
     except BucketlineError:

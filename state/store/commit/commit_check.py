@@ -136,11 +136,11 @@ class CommitChecks:
         self._looks_up = bool(schema.primary_keys) and schema.settings.lookup_cause is not None
 
     def looked_at(self, before: Snapshot | None, latest: Snapshot | None, based_on: int | None) -> int | None:
-        """Returns the id up to which no snapshot belongs to this commit: the id of `before`, the base of the previous
-        try.
+        """Returns the id up to which no snapshot belongs to this commit.
 
-        If `before` was taken back since, by its writer or by a rollback, other snapshots may have come in its place.
-        Then it is `based_on`, the snapshot on which the work was planned.
+        That is the id of `before`, the base of the previous try; 0 if there was none. If `before` was taken back since,
+        by its writer or by a rollback, other snapshots may have come in its place: then it is `based_on`, the snapshot
+        on which the work was planned.
         """
         latest_id = 0 if latest is None else latest.id
         if before is None:

@@ -2,10 +2,13 @@
 
 After an unclear answer the same bytes are published again: then either they exist already, or another snapshot does, or
 this attempt succeeds. A first attempt that is still running does no harm, because publishing never replaces a file.
-Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl; snapshots are distinguished by uuid here, so compactions
-are too. Unlike there, a writer that slept until its id was used and had expired does not turn the table back, and
-neither does one whose files were removed while it slept. A snapshot that no longer exists may have expired: then it was
-in the table, others may have built on it, and its manifests are still in use.
+
+A writer may sleep for so long that others have used the id of its snapshot and that snapshot has expired, or that the
+files of its snapshot were removed. Then it takes back what it publishes, and so does not undo the commits of others. A
+snapshot that no longer exists may have expired: then it was in the table, others may have built on it, and its
+manifests are still in use.
+Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl; unlike there, snapshots, also of compactions, are
+distinguished by uuid, and a writer that has slept does no harm.
 """
 
 from collections.abc import Sequence
@@ -144,11 +147,12 @@ class _Publishing:
             snapshots.delete(snapshot.id)
             if not snapshots.exists(snapshot.id + 1):
                 return PublishOutcome.UNKNOWN if max(snapshots.ids(), default=0) > snapshot.id else PublishOutcome.LOST
-            # It was built upon just now, by a commit that may have missed this one, and is taken back itself then.
+            # Another commit has just built on this snapshot. A commit that notices the removal takes itself back, but
+            # this one may not have noticed it. So the snapshot is put back.
             snapshots.publish(snapshot)
             is_base = not self.retries.wait() or snapshots.exists(snapshot.id + 1)
         while self.retries.wait():
-            # Its files go before it when it expires.
+            # Expiry removes the files of a snapshot first, and then the snapshot.
             if snapshots.get(snapshot.id) != snapshot:
                 return PublishOutcome.UNKNOWN
             if (snapshots.earliest_id() or 0) > snapshot.id:

@@ -51,11 +51,12 @@ class Base:
 
 
 def publish(base: Base, change: Change, author: Author) -> CommitResult:
-    """Publishes the files of a change; Conflict and Unknown are about its first snapshot, see Committed.dropped.
+    """Publishes the files of a change. Conflict and Unknown are about its first snapshot; `Committed.dropped` tells
+    about its second.
 
     The commit user is the table's `commit.user-prefix` and the author's name. A commit of the same user and identifier
-    after the base is recognised as this one; index files, and with Replace all files, of what is changed must be as
-    they were then.
+    after the base is recognised as this one. The index files of the changed buckets must be as they were in the base;
+    for a Replace also all files of the replaced partitions.
     Raises SchemaMismatchError for new files outside the partitions to replace; StorageError when storage fails before
     anything could be published (what was written for the snapshots is removed); UnsupportedTableError where no commit
     is safe.

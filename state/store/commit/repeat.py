@@ -26,8 +26,8 @@ def may_repeat(error: CommitConflictError) -> bool:
 
 
 def repeat_if_gone(work: Callable[[], T]) -> T:
-    """Returns the result of the work, which is repeated while its files are removed. It must write new files on the
-    newest snapshot each time.
+    """Returns the result of the work. If its commit fails with an error that `may_repeat` accepts, the work is
+    repeated, `TIMES` times at most in all. The work must write new files on the newest snapshot each time.
     """
     for left in range(TIMES - 1, 0, -1):
         try:

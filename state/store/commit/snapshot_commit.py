@@ -135,8 +135,8 @@ class SnapshotCommit:
         self._of_try: list[str] = []
 
     def publish(self) -> Ended:
-        """Tries to publish the snapshot until it is published, refused by a rule, or out of retries. Raises as
-        `publish`.
+        """Tries to publish the snapshot until it is published, refused by a rule, or out of retries. Raises the errors
+        of the function `publish`.
         """
         while True:
             ended = self._try_once()

@@ -86,7 +86,9 @@ class _States:
         return any(needed.first <= i <= needed.last for i in self.ids)
 
     def may_be_removed(self, problem: Problem) -> bool:
-        """Whether only snapshots that an expiry may be removing have the problem, so not the newest one."""
+        """Whether the problem is in old snapshots only, which an expiry may be removing: not in the newest snapshot,
+        and not in a state with a name.
+        """
         needed = problem.needed
         if needed is None or not self.ids or self._named.intersection(needed.named):
             return False

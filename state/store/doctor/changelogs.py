@@ -52,7 +52,9 @@ def _gone(table: TableHandle, changelog: Snapshot) -> Iterator[str]:
 
 
 def _changes(manifests: Manifests, changelog: Snapshot, *, logs: bool) -> list[ManifestEntry]:
-    """Returns the files with the changes: changelog files, or, if the table `logs` none, the new files of an append."""
+    """Returns the files that hold the changes of a changelog: changelog files or, if the table `logs` no changes, the
+    new data files of an append.
+    """
     if changelog.changelog_manifest_list is not None:
         return manifests.changelog_entries(changelog)
     if logs or changelog.commit_kind is not CommitKind.APPEND:

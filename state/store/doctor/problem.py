@@ -1,5 +1,5 @@
-"""The findings of an examination: broken rules; and for a problem that may end by itself, the states in which it was
-seen.
+"""The problems that an examination finds: broken rules. A problem may end by itself, so it also says in which states of
+the table it was seen.
 """
 
 from collections.abc import Container, Iterator
@@ -39,7 +39,7 @@ class Problem:
 class State:
     """A snapshot of the table, by its id; or the snapshot of a tag or branch, by its name.
 
-    `has_tags` is False for a changelog, which is removed with its snapshot even if that has a tag.
+    `has_tags` is False for the changelog of a snapshot: a tag does not keep a changelog.
     """
 
     name: str

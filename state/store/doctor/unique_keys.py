@@ -24,8 +24,9 @@ def unique_key_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Prob
     """Yields the keys that a snapshot has in two partitions; none for tables whose keys cannot move, or whose keys
     expire.
 
-    Memory: `RocksSettings`. Disk: about 20 bytes a key, in the system's temporary folder. Raises CorruptFileError,
-    StorageError when files cannot be read for another reason than that they are gone, or the disk is full.
+    Memory: the budget in `RocksSettings`. Disk: about 20 bytes a key, in the system's temporary folder. Raises
+    CorruptFileError for files that cannot be read, and StorageError for such files and for a full disk, but neither for
+    files that no longer exist.
     """
     schema = table.table_schema
     if not bucket_mode(schema).moves_keys or schema.settings.bucket.index_ttl_ms is not None:

@@ -1,5 +1,6 @@
-"""A source of the current rows of a bucket that pass a condition, as a delete or an update changes them. So the tasks
-of an engine share a delete or an update of a large table, bucket by bucket.
+"""A source of the rows that a delete or an update changes: the rows of a bucket that pass its condition.
+
+Each task of an engine takes whole buckets, so the tasks share a delete or an update of a large table.
 """
 
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ class RowChange(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredBucket:
-    """The current rows of a bucket; `vector_files` are those with the bucket's deletion vectors."""
+    """The current rows of a bucket. `vector_files` are the index files with the bucket's deletion vectors."""
 
     access: BucketAccess
     bucket: BucketFiles
@@ -44,7 +45,7 @@ class StoredBucket:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """The source; `origin` tells the parts of one source apart."""
+    """A source of the changed rows of one bucket. `origin` is the number of the bucket in the source of all buckets."""
 
     stored: StoredBucket
     change: RowChange

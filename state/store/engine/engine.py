@@ -165,8 +165,8 @@ class SpreadEngine(Engine, Protocol):
     """An engine whose tasks run in other processes, and read a caller's rows there."""
 
     def rows(self, data: object, row_kinds: object = None) -> AbstractContextManager[Rows]:
-        """Opens the rows until the block ends; `row_kinds` as in `Table.write`.
+        """Opens the rows until the block ends; `data` and `row_kinds` are those of `Table.write`.
 
-        Raises SchemaMismatchError for data that it cannot read, OptionError for more than this process can send.
+        Raises SchemaMismatchError for data that it cannot read, OptionError for more data than this process can send.
         """
         ...

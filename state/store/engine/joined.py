@@ -44,8 +44,9 @@ class ShareJoin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The source: `stored` are rows of the table, `given` is a source of the caller's rows, and `given_schema` their
-    schema once they are prepared. A task holds `memory_bytes` of runs, and more on disk in `directory`.
+    """A source of the rows that `join` makes of the rows of a share. `stored` are rows of the table, `given` is a
+    source of the caller's rows, and `given_schema` their schema once they are prepared. A task holds `memory_bytes` of
+    runs, and more on disk in `directory`.
     """
 
     stored: Sequence[RowsPart]

@@ -26,7 +26,8 @@ from bucketline.state.store.write.visibility import Budget, FileNames, still_on_
 class Rounds:
     """The result of the attempts: the table `at` the end, the `snapshots` made, and the files `left` on level 0.
 
-    `lost` says why the last try failed; None with files left: the options let them wait (`lookup-compact` = gentle).
+    `lost` says why the last attempt failed. If files are left and `lost` is None, the table's options allow them to
+    wait (`lookup-compact` = gentle).
     """
 
     at: TableAt

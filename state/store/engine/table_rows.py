@@ -25,10 +25,9 @@ from bucketline.state.types.arrow import VALUE_KIND
 
 @dataclass(frozen=True, slots=True)
 class PostponedFile:
-    """The rows of a postponed file, their kinds kept, in the order they were written.
+    """The rows of a postponed file, with their kinds, in the order they were written.
 
-    `origin` says the place of the file among all files: lower ones are older. `watch` is called before each record
-    batch.
+    `origin` orders the files: those with lower numbers are older. `watch` is called before each record batch.
     """
 
     access: BucketAccess
@@ -46,9 +45,10 @@ class PostponedFile:
 
 @dataclass(frozen=True, slots=True)
 class CurrentRows:
-    """The current rows of a real bucket, one a key, merged in `memory_bytes`.
+    """The current rows of a real bucket, one for each key, merged in `memory_bytes`.
 
-    `origin` as in `PostponedFile`; `vector_files` are those with the bucket's deletion vectors.
+    `origin` is the number of the bucket among all parts of the source. `vector_files` are the index files with the
+    bucket's deletion vectors.
     """
 
     access: BucketAccess

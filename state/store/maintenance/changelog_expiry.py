@@ -112,7 +112,7 @@ def _remove(
     states = [*sharing_tags(tags, going[0].id, end), *others, kept[-1]]
     needed = unite(footprint_of(manifests, schema, state) for state in states)
     needed = needed.union(_named(manifests, schema, kept[0]))
-    # Without changelog files, the changes are in new data files, which stayed when a later delta took them away.
+    # Without changelog files, the changes are in new data files. These stayed when a later commit deleted them.
     dead = dead_files([(s.id, delta_or_nothing(manifests, s)) for s in going])
     for state in states:
         for key in live_keys(manifests, state, [e for _, e in dead.values()]):

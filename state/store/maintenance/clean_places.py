@@ -37,8 +37,8 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 
 @dataclass(frozen=True, slots=True)
 class OldFiles:
-    """The old files of a folder, all files that were moved aside there, and unfinished uploads in parts that are as
-    old.
+    """The files of a folder that a clean-up looks at: `files` that are old enough, all files that a removal has moved
+    `aside`, and `uploads` in parts that were begun long enough ago and have not ended.
     """
 
     io: FileIO
@@ -62,7 +62,9 @@ class TableFolder:
         return belongs(file.path.removeprefix(f"{self.root}/").split("/"), self.bucket_depth)
 
     def list_old(self, before_ms: int) -> OldFiles:
-        """Lists the files of the folder that may be orphans by their age and path."""
+        """Lists the files and uploads of the folder that may be orphans: their path allows it, and they are older than
+        `before_ms`. Files that a removal has moved aside are listed whatever their age.
+        """
         found = [file for file in self.io.list_files(self.root) if self.may_hold(file)]
         begun = [upload for upload in unended_uploads(self.io, self.root) if self.may_hold(upload)]
         return OldFiles(
@@ -88,7 +90,7 @@ def is_temporary(file: FileInfo) -> bool:
 
 
 def is_of_plan(file: FileInfo) -> bool:
-    """Whether a file belongs to an item of a compaction plan, by its place and name."""
+    """Whether a file belongs to an item of a compaction plan, by its folder and name."""
     folder, name = file.path.rsplit("/", 2)[-2:]
     return folder == COMPACTION_DIR and plan_id_in(name) is not None
 
@@ -108,7 +110,7 @@ def _is_candidate(parts: list[str], bucket_depth: int) -> bool:
 
 
 def _is_of_plans(parts: list[str]) -> bool:
-    """Whether a file in the folder of plans is temporary, or of an item."""
+    """Whether a file in the folder of plans is a temporary file, or belongs to an item of a plan."""
     folder, name = parts[0], parts[-1]
     return folder == COMPACTION_DIR and len(parts) == 2 and bool(_TEMPORARY.fullmatch(name) or plan_id_in(name))
 

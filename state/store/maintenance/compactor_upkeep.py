@@ -1,6 +1,6 @@
 """The upkeep that a compactor does between rounds, if a round has committed: the same as a writer does after a commit.
 
-No item is in work then, so that no lease runs.
+Between rounds the compactor holds no item of a plan, so no lease can end while it maintains the table.
 Source: Paimon 2.0, whose compaction jobs maintain a table as its writers do.
 """
 

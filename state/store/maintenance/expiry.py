@@ -65,8 +65,8 @@ _PINNED = "a pinned state"
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """The result of a run: the snapshots from `begin` to `end` - 1, counts of files, the tags that had expired, and how
-    many changelogs that had outlived their snapshots.
+    """What a run has removed: the snapshots from `begin` to `end` - 1, the number of files of each kind, the expired
+    `tags`, and the number of `changelogs` that had outlived their snapshots.
     """
 
     begin: int = 0
@@ -280,8 +280,8 @@ class _Expiry:
     def release(self, released: Snapshot) -> None:
         """Removes the files of an expired state that no remaining state needs.
 
-        A state that is not older than every snapshot is left alone: it shares files with some of them, or it was rolled
-        back, and then its files are orphans.
+        Does nothing for a state that is not older than every snapshot: it shares files with some of them, or it was
+        rolled back, and then its files are orphans.
         """
         # A snapshot whose own file exists is not older than the oldest one.
         earliest = None if self._snapshots.exists(released.id) else self._snapshots.earliest_id()
@@ -353,8 +353,8 @@ class _Expiry:
         return held_end(self._notebook.history, min([end, *self._next_of_consumers()]), notes.pins.values())
 
     def _without_done_rollback(self, tags: Sequence[Tag]) -> Sequence[Tag]:
-        """Returns the tags without the tag of a rollback that removed its last snapshot and was then stopped; removes
-        that tag.
+        """Removes the tag `ROLLBACK_TAG` if its rollback has removed its last snapshot and was then stopped. Returns
+        the tags without it.
         """
         mark = next((t for t in tags if t.name == ROLLBACK_TAG), None)
         if mark is None or mark.snapshot.is_same_as(self._snapshots.get(mark.snapshot.id)):
@@ -411,8 +411,8 @@ class _Expiry:
         return [self._step(s, [e for last, e in dead.values() if last == i], gone[i]) for i, s in ordered]
 
     def _leaves_markers(self, steps: Sequence[_Step], tags: Sequence[Tag]) -> bool:
-        """Makes markers for streams without one whose last snapshots may be among those of the steps. Returns whether
-        there were any.
+        """Makes a marker for each stream that has none among `tags` and may lose its last snapshots by these steps.
+        Returns whether there was such a stream.
         """
         going = [s.snapshot for s in steps]
         ends = self._schema.settings.tags.end_by_time
@@ -425,8 +425,8 @@ class _Expiry:
         return [(n, s) for n, s in tagged if s in sharing] + self._branches.states_of_others(self._root)
 
     def _remains(self, snapshot: Snapshot) -> Footprint:
-        """Returns the files that are removed with a snapshot unless something else needs them; without those of its
-        changelog, if that stays.
+        """Returns the files that are removed with a snapshot unless something else needs them. If changelogs outlive
+        their snapshots, the files that the changelog needs are not included.
         """
         if not self._keeps_changelogs:
             return remains_of(self._manifests, self._schema, snapshot)
@@ -471,7 +471,9 @@ class _Expiry:
         )
 
     def _refuse_broken(self, name: str, error: StorageError) -> None:
-        """Raises the error of reading a kept state if the state still exists; it was not merely removed meanwhile."""
+        """Raises the error of reading a kept state if the state still exists. Does nothing if another process has
+        removed the state meanwhile.
+        """
         reraise_unless_missing(error)
         states = [f"snapshot {i}" for i in self._snapshots.ids()] + [f"tag {n}" for n in self._tags.names()]
         if name in (*states, *(n for n, _ in self._branches.states_of_others(self._root))):

@@ -29,7 +29,7 @@ def leave_markers(
     about to be removed (`going`, oldest first). The removal of these snapshots has been announced. Returns whether
     there was any such stream; if so, the table's tags have changed.
 
-    A marker expires as if the stream had made it with the snapshot. Where tags end by time (`ends`), no marker is made
+    A marker expires as if the stream had made it with the snapshot. If tags expire by time (`ends`), no marker is made
     that would have expired already.
     """
     made = False

@@ -82,8 +82,8 @@ class NamedFiles:
             yield name
 
     def _add_pinned(self) -> None:
-        """Adds the snapshots and files that other processes are about to refer to. A pin that cannot be read does not
-        say what its process needs.
+        """Adds the snapshots and files that other processes are about to refer to. Raises CorruptFileError for a pin
+        that cannot be read, since the files that its process needs are not known.
         """
         notes = Notebook(self._io, self._path).look()
         for name, pin in notes.pins.items():

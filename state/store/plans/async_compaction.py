@@ -31,7 +31,9 @@ _DROP_MS = 10_000
 
 
 class Turns:
-    """The work of the thread in one turn, step by step."""
+    """Does the compactions of one table for `CompactionThread`: each call of `turn` makes a plan and works on its
+    items.
+    """
 
     def __init__(self, at: TableAt, engine: Engine, *, take: Callable[[int], int], lease_ms: int = LEASE_MS) -> None:
         check_plannable(at)
@@ -176,7 +178,9 @@ class CompactionThread:
             self._ended(finished)
 
     def _next(self, *, looks_again: bool) -> tuple[bool, bool]:
-        """Waits until there is something to do, and returns what."""
+        """Waits until a turn is asked for, and returns its arguments: whether to make a plan, and whether to compact
+        fully. Also returns when a lease of another compactor may have ended, if items are open.
+        """
         with self._changed:
             # Other compactors hold open items: their leases may end.
             waits_s = self._lease_ms / 2000 if self._turns.compactor.open.count and not looks_again else None

@@ -71,8 +71,10 @@ class BucketJob:
 
 @dataclass(frozen=True, slots=True)
 class MoveJob:
-    """A job that moves rows out of the postpone bucket: its stages, for an engine. They end with GivenBack once the
-    item was given back. `based_on` and `planned_ms` as in `BucketJob`.
+    """A job that moves rows out of the postpone bucket. An engine runs its `stages`, which end with GivenBack once the
+    item was given back.
+
+    `based_on` is the snapshot that was looked at, `planned_ms` the time of that look.
     """
 
     item: Item
@@ -95,7 +97,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """A commit of which it is not known whether it was published. A later look at the snapshots shows it."""
+    """A commit that may or may not have been published. A later look at the snapshots shows which."""
 
     reason: str
 

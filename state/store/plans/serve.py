@@ -28,7 +28,7 @@ Tell = Callable[[str, Finished], None]
 
 
 class Stop:
-    """A request to end, and a pause that it ends.
+    """A request to stop, and a pause that ends early once the stop is requested.
 
     A signal handler makes the request, perhaps while the thread that it interrupts is waiting. So neither takes a lock
     that the other may hold: `threading.Event` would wait for itself.

@@ -28,7 +28,7 @@ _NOT_DONE = frozenset({400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 429, 50
 
 
 class NotThereError(Exception):
-    """Raised if something does not exist: `kind` says what, as TABLE, DATABASE, SNAPSHOT or TAG."""
+    """Raised if something does not exist: `kind` says what, such as TABLE, DATABASE, SNAPSHOT or TAG."""
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)

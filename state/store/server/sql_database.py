@@ -45,7 +45,7 @@ class SqlTransaction:
 
 
 class RowTakenError(Exception):
-    """Raised if such a row exists already."""
+    """Raised if a row to be inserted has the key of an existing row."""
 
 
 @dataclass(frozen=True, slots=True)

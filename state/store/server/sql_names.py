@@ -35,7 +35,9 @@ _FIRST_SLEEP_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class SqlNames:
-    """The names of one catalog, `key`, in a database; the database's tables for names are made before the first use."""
+    """The databases and tables that the catalog `key` keeps in an SQL database. The SQL tables that hold them are
+    created before their first use.
+    """
 
     database: SqlDatabase
     key: str
@@ -122,7 +124,9 @@ class SqlNames:
 
 @dataclass(frozen=True, slots=True)
 class SqlLock:
-    """Paimon's lock of one table: a row that only one holder can insert; it ends after `timeout_ms`."""
+    """Paimon's lock of one table: a row that only one holder can insert. Another holder may remove a row that is older
+    than `timeout_ms`.
+    """
 
     database: SqlDatabase
     lock_id: str

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file found by a listing: `path` as the FileIO takes it, and when its content last changed, -1 if the storage
-    does not record it.
+    """A file in a listing: its `path` in the form that FileIO takes, its size, and when its content last changed (-1 if
+    the storage does not record it).
     """
 
     path: str

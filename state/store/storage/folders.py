@@ -42,8 +42,8 @@ def make_folder(io: FileIO, directory: str) -> None:
 def rename_folder(io: FileIO, directory: str, target: str) -> None:
     """Gives a folder another name in one step; the target must not exist.
 
-    Raises UnsupportedTableError if storage would copy file by file, so that others would see a part of it.
-    StorageError.
+    Raises UnsupportedTableError if storage would copy file by file, so that others would see a part of it; StorageError
+    if it fails.
     """
     if not isinstance(io, HasFolders):
         raise UnsupportedTableError(

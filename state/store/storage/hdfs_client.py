@@ -57,8 +57,8 @@ class HdfsWriter(Protocol):
 
 
 class HdfsClient(Protocol):
-    """The methods of hdfs-native's client that are used here. Renaming without `overwrite` never replaces a file, in
-    one step.
+    """The methods of hdfs-native's client that are used here. Renaming is one step; without `overwrite` it never
+    replaces a file.
 
     A missing file raises FileNotFoundError, an existing file FileExistsError; other errors are an OSError or a
     RuntimeError.

@@ -1,4 +1,4 @@
-"""Adds to a table's storage what the table's catalog needs, by the table's link.
+"""Adds to a table's storage what the table's catalog needs. The table's link says which catalog that is.
 
 Where a database keeps the table's name, publications take Paimon's lock, and properties follow the schema. If commits
 of Paimon's JVM writers need the lock, they could overwrite a commit of ours without it.

@@ -97,5 +97,5 @@ class ReadOnceIO(WrappedIO):
         return data
 
     def read_unchanging(self, path: str) -> bytes:
-        """Returns the whole file. It is read from storage, never from what this process has kept of the file."""
+        """Returns the whole file, as `read` does. Bytes that other readers of this process have kept are not used."""
         return self.read(path)

@@ -86,8 +86,8 @@ TABLE_INDEXES = pa.schema(
 
 
 def partitions(table: TableHandle) -> pa.Table:
-    """Returns one row a partition, by its text (`dt=2026-01-01/hr=7`). Rows that wait in the postpone bucket do not
-    count.
+    """Returns one row for each partition, by its text (`dt=2026-01-01/hr=7`). Rows that wait in the postpone bucket do
+    not count.
     """
     schema, snapshot = table.table_schema, _snapshot(table)
     grouped: dict[bytes, list[ManifestEntry]] = defaultdict(list)
@@ -109,7 +109,7 @@ def partitions(table: TableHandle) -> pa.Table:
 
 
 def buckets(table: TableHandle) -> pa.Table:
-    """Returns one row a bucket, by partition and number; the postpone bucket is -2."""
+    """Returns one row for each bucket, by partition and number; the postpone bucket is -2."""
     grouped: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in _entries(table, _snapshot(table)):
         grouped[entry.partition, entry.bucket].append(entry)
@@ -127,7 +127,7 @@ def _shown(rows: Sequence[Mapping[str, object]], schema: pa.Schema, *order: str)
 
 
 def manifests(table: TableHandle) -> pa.Table:
-    """Returns one row a manifest of the snapshot, those of its changelog included."""
+    """Returns one row for each manifest of the snapshot, those of its changelog included."""
     snapshot = _snapshot(table)
     metas: list[ManifestFileMeta] = []
     if snapshot is not None:
@@ -152,7 +152,7 @@ def manifests(table: TableHandle) -> pa.Table:
 
 
 def table_indexes(table: TableHandle) -> pa.Table:
-    """Returns one row an index file; `dv_ranges` says for each data file how many of its rows are deleted, and
+    """Returns one row for each index file; `dv_ranges` says for each data file how many of its rows are deleted, and
     where.
     """
     snapshot = _snapshot(table)
@@ -197,8 +197,8 @@ def _entries(table: TableHandle, snapshot: Snapshot | None) -> Iterator[Manifest
 
 
 def _sizes(entries: Sequence[ManifestEntry]) -> dict[str, object]:
-    """Returns the total sizes and counts of the files that were added and not deleted again. The newest time is that of
-    any file, as in Paimon.
+    """Returns the total sizes and counts of the files that were added and not deleted again. The last update time
+    includes that of deleted files, as in Paimon.
     """
     signed = [(1 if e.kind is FileKind.ADD else -1, e.file) for e in entries]
     times = (f.creation_time_ms for _, f in signed if f.creation_time_ms is not None)  # local times already

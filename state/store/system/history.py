@@ -79,7 +79,7 @@ AGGREGATION_FIELDS = pa.schema(
 
 
 def schemas(table: TableHandle) -> pa.Table:
-    """Returns one row a version of the schema, the oldest first; lists and options are JSON."""
+    """Returns one row for each version of the schema, the oldest first; lists and options are JSON."""
     rows = [
         {
             "schema_id": s.id,
@@ -96,14 +96,14 @@ def schemas(table: TableHandle) -> pa.Table:
 
 
 def options(table: TableHandle) -> pa.Table:
-    """Returns one row an option of the newest schema."""
+    """Returns one row for each option of the newest schema."""
     newest = table.schema_store.latest()
     newest_options = {} if newest is None else newest.options
     return pa.table([list(newest_options.keys()), list(newest_options.values())], schema=OPTIONS)
 
 
 def tags(table: TableHandle) -> pa.Table:
-    """Returns one row a tag, by name."""
+    """Returns one row for each tag, by name."""
     rows = [
         {
             "tag_name": t.name,
@@ -120,7 +120,7 @@ def tags(table: TableHandle) -> pa.Table:
 
 
 def branches(table: TableHandle) -> pa.Table:
-    """Returns one row a branch, by name; `create_time` is when its folder changed last, or its first file was
+    """Returns one row for each branch, by name; `create_time` is when its folder changed last, or its first file was
     written.
     """
     stored = Branches(table.io, table.path)
@@ -139,7 +139,7 @@ def _changed_ms(table: TableHandle, folder: str) -> int:
 
 
 def consumers(table: TableHandle) -> pa.Table:
-    """Returns one row a consumer, by name."""
+    """Returns one row for each consumer, by name."""
     progress = sorted(next_of_consumers(table.io, table.metadata_path).items())
     rows = [{"consumer_id": name, "next_snapshot_id": next_id} for name, next_id in progress]
     return pa.Table.from_pylist(rows, schema=CONSUMERS)

@@ -47,7 +47,7 @@ def shows_snapshot(name: str) -> bool:
 
 
 def keeps_rows(name: str) -> bool:
-    """Whether a system table has facts about the table, and is small. If not, it has rows of the table."""
+    """Whether a system table describes the table and is small. If not, it holds the table's own rows."""
     return name.lower() in _TABLES
 
 

@@ -1,5 +1,5 @@
-"""The interface of stores for the names of tables, as one small protocol: `Catalog` has the rules, an implementation
-the storage.
+"""The interface of a store that keeps the names of tables: folders, a database or a REST server. The rules for names
+are in `Catalog`.
 """
 
 from collections.abc import Mapping

@@ -42,15 +42,15 @@ class Misfits:
 
 
 def columns_of(values: pa.Array, shape: Shape, misfits: Misfits) -> pa.Array:
-    """The values converted to the shape. Shapes: n in, n out; a value that does not fit is null and noted in
+    """Returns the values converted to the shape. Shapes: n in, n out; a value that does not fit is null and noted in
     `misfits`.
     """
     return _converted(values, shape, np.arange(len(values), dtype=np.int64), "", misfits)
 
 
 def _converted(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
-    """Converts values of any type to the shape, by the kind of the shape. `places` has the number of the record for
-    each value.
+    """Returns values of any type converted to the shape, by the kind of the shape. `places` has the number of the
+    record for each value.
     """
     kind = values.type
     if pa.types.is_null(kind):
@@ -80,7 +80,7 @@ def _row(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misf
 
 
 def _under(values: pa.Array, at: int) -> pa.Array:
-    """A field of structs; null if the struct is null."""
+    """Returns a field of structs; a value is null if its struct is null."""
     return pc.struct_field(values, [at])
 
 
@@ -118,7 +118,7 @@ def _map(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misf
 
 
 def _owners(values: pa.Array, places: Longs) -> tuple[Longs, pa.Array]:
-    """The record of each item; and the offsets of the lists, null for a list that is null."""
+    """Returns the record of each item, and the offsets of the lists (null for a list that is null)."""
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     absent = np.append(values.is_null().to_numpy(zero_copy_only=False), False)
@@ -151,7 +151,7 @@ def _leaf(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Mis
 
 
 def _kind_of(kind: pa.DataType) -> JsonKind:
-    """The kind of JSON value that corresponds to these values."""
+    """Returns the kind of JSON value that corresponds to these values."""
     if pa.types.is_boolean(kind):
         return JsonKind.BOOLEAN
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -162,7 +162,9 @@ def _kind_of(kind: pa.DataType) -> JsonKind:
 
 
 def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
-    """Values of one form as values of the column. Raises ValueError when any of them cannot be converted."""
+    """Returns values that Avro writes in one form as values of the column. Raises ValueError if any of them cannot be
+    converted.
+    """
     target = shape.arrow
     if pa.types.is_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
         return _of_bytes(values, shape, form)
@@ -197,7 +199,7 @@ def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
 
 
 def _big_decimals(values: pa.Array) -> pa.Array:
-    """Avro's big-decimals as structs for `_variable_decimal`. The bytes of each are an Avro body of their own."""
+    """Returns Avro's big-decimals as structs for `_variable_decimal`. The bytes of each are an Avro body of their own."""
     present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     bodies = read_bodies(values.take(pa.array(present)), _BIG_DECIMAL)
     if bodies.bad:
@@ -228,7 +230,9 @@ def _plain(value: object, kind: pa.DataType) -> object:
 
 
 def _variable_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Decimals with a scale in each value: one pass for each scale. Source: Debezium VariableScaleDecimal."""
+    """Returns decimals whose values each have a scale of their own: one pass for each scale. Source: Debezium
+    VariableScaleDecimal.
+    """
     scales, numbers = pc.struct_field(values, ["scale"]), pc.struct_field(values, ["value"]).cast(pa.large_binary())
     decimals = pa.nulls(len(values), target)
     for scale in np.unique(scales.drop_null().to_numpy()):
@@ -239,7 +243,9 @@ def _variable_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _none(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
-    """Nulls in place of values whose type does not fit the shape; each value that is not null is noted as a misfit."""
+    """Returns nulls in place of values whose type does not fit the shape; each value that is not null is noted as a
+    misfit.
+    """
     for at in np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False)):
         misfits.add(int(places[at]), path, f"{_shown(values[int(at)].as_py())} cannot become {shape.type}")
     return pa.nulls(len(values), shape.arrow)

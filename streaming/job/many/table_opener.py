@@ -25,8 +25,9 @@ _HEADERS = "headers"
 
 @dataclass(frozen=True, slots=True)
 class JobTableOpener:
-    """Opens the tables of a job. `zone` is the session's time zone, `registry` has the schemas of Avro records, and
-    `has_headers` says whether records come with their headers."""
+    """Finds, opens and creates the tables of a job. `zone` is the session's time zone, `registry` has the schemas of
+    Avro records, and `has_headers` says whether records come with their headers.
+    """
 
     routed: RoutedJob
     zone: str
@@ -36,21 +37,27 @@ class JobTableOpener:
 
     @property
     def at_once(self) -> int:
-        """As `TableOpener.at_once`; 1 for a catalog, since its client is for one thread."""
+        """Returns how many tables threads may open at the same time; 1 for a catalog, since its client is for one
+        thread.
+        """
         return 1 if self.routed.common.catalog is not None else self.routed.commit_parallelism
 
     def resolve(self, origin: Origin) -> Resolved | Left:
-        """The table that records of an origin go to, by the routes of the job; see `TableOpener.resolve`."""
+        """Returns the table to which the routes of the job send records of an origin, or why they send them to none."""
         return self.routed.resolve(origin.name, origin.topic)
 
     def config(self, to: Resolved) -> JobConfig:
-        """The settings of one table, merged once from the job and its route; see `TableOpener.config`."""
+        """Returns the settings of one table: those of the job with those of its route. They are merged once."""
         if to not in self._configs:
             self._configs[to] = self.routed.config_of(to)
         return self._configs[to]
 
     def open(self, config: JobConfig, sample: pa.Table | None, *, may_create: bool) -> TableHandle | None:
-        """Opens the table, or creates it as its route or its first records say; see `TableOpener.open`."""
+        """Returns the table of these settings; None if it is missing and `may_create` is false.
+
+        A missing table is created with the columns of its route, or else with those that its first records (`sample`)
+        declare. Raises BucketlineError for a table that cannot be used or created.
+        """
         is_declared = config.create is not None and config.create.schema is None
         if has_table(config):
             handle = handle_of(open_existing(config))
@@ -67,8 +74,8 @@ class JobTableOpener:
         return handle
 
     def _fitting(self, config: JobConfig, columns: Collection[str]) -> JobConfig:
-        """The settings of a table without column types from the top of the job file that name columns which the table
-        lacks. Column types in a route stay, because they are meant for the route's table.
+        """Returns the settings of a table. Column types at the top of the job file are left out if they name columns
+        that the table lacks. Column types in a route stay, because they are meant for the route's table.
         """
         own = {key.split(".", 3)[-1] for key in self.routed.settings if key.startswith(TABLES) and f".{TYPES}" in key}
         kept = tuple(of for of in config.messages.types if of[0] in columns or of[0] in own)
@@ -86,12 +93,15 @@ class JobTableOpener:
         return handle_of(created_as(self._fitting(config, declared.columns.names), declared, sample))
 
     def options(self, config: JobConfig) -> Mapping[str, str]:
-        """The options of the table's sink; see `TableOpener.options`."""
+        """Returns the options of the table's sink."""
         return sink_options_of(config)
 
     def step(self, config: JobConfig, table: TableHandle) -> DecodeStep:
-        """As `TableOpener.step`. Raises OptionError for a column that is filled from headers, if records come without
-        headers."""
+        """Returns the step that turns the table's records into rows.
+
+        Raises the errors of `decode_step`, and OptionError for a column that is filled from headers, if records come
+        without headers.
+        """
         schema = table.table_schema
         step = decode_step(
             config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns, now_us=0

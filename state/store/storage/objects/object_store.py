@@ -226,8 +226,8 @@ def _s3(address: StoreAddress, options: Mapping[str, str]) -> Make:
 
 
 def _oss(address: StoreAddress, options: Mapping[str, str]) -> Make:
-    """Makes a client for OSS. It speaks S3 under the bucket's own host, without S3's request that deletes several
-    objects.
+    """Returns a function that makes a client for OSS. OSS speaks S3 under the bucket's own host, without S3's request
+    that deletes several objects.
     """
     return _s3_client(address.bucket, oss_settings(options), {"disable_bulk_delete": True})
 
@@ -316,8 +316,8 @@ def _gcs(address: StoreAddress, options: Mapping[str, str]) -> Make:
 
 
 def _azure(address: StoreAddress, options: Mapping[str, str]) -> Make:
-    """Makes a client for a container of the account that the URI's host names; without a host, of the account in the
-    environment.
+    """Returns a function that makes a client for a container of the account that the URI's host names; without a host,
+    of the account in the environment.
     """
     account, _, _ = address.host.partition(".")
     config: dict[str, Any] = {}

@@ -30,10 +30,11 @@ _WITHOUT_BOTO3 = "uploads in parts that killed processes have left in %s are not
 
 
 def unended_uploads(io: object, directory: str) -> list[FileInfo]:
-    """Returns the uploads below a folder, by the path that each would have made, `?uploadId=` and its id, and the time
-    when it was begun; their sizes are not known and said to be 0. No uploads for other storage.
+    """Returns the uploads below a folder; none for storage without such uploads.
 
-    A warning is logged if they cannot be listed, because boto3 is missing or the keys do not allow it.
+    The path of each is the path of the file that it would have made, with `?uploadId=` and its id. Its time is when it
+    was begun, and its size is given as 0, because it is not known. A warning is logged if the uploads cannot be listed,
+    because boto3 is missing or the keys do not allow it.
     """
     store = bare(io)
     if not isinstance(store, ObjectIO) or store.address.kind not in (StoreKind.S3, StoreKind.OSS):
