@@ -35,8 +35,7 @@ class SparkLog(Enum):
 
 
 class SparkFailedError(BucketlineError):
-    """Raised if Spark ended the query, and bucketline has raised no error. The next start repeats a batch that was not
-    committed.
+    """Spark ended the query, and bucketline has raised no error; the next start repeats a batch that was not committed.
 
     `said` is Spark's whole text, for programs that search it for a reason; it is never shown. `file` is the file that
     Spark could not read; `malformed` is true if a record in the file does not have the source's format.
@@ -59,7 +58,7 @@ class SparkFailedError(BucketlineError):
 
 
 class SparkLostError(BucketlineError):
-    """Raised if Spark's JVM ended while the job ran. The next start repeats a batch that was not committed."""
+    """Spark's JVM ended while the job ran; the next start repeats a batch that was not committed."""
 
     code = "SPARK_LOST"
 

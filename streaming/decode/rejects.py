@@ -129,14 +129,12 @@ def pack_rejects(rejects: pa.Table) -> bytes:
 
 
 class RejectedRecordsError(BucketlineError):
-    """Raised if a batch holds more bad records than the job allows; the batch has not been committed."""
+    """A batch holds more bad records than the job allows; the batch has not been committed."""
 
     code = "REJECTED_RECORDS"
 
 
 class UnexpectedRowsError(BucketlineError):
-    """Raised if a batch holds rows that do not meet an expectation with `otherwise: fail`; the batch has not been
-    committed.
-    """
+    """A batch holds rows that do not meet an expectation with `otherwise: fail`; the batch has not been committed."""
 
     code = "UNEXPECTED_ROWS"

@@ -26,7 +26,7 @@ _BARE = {pa.bool_(): "BOOLEAN", pa.float32(): "FLOAT", pa.float64(): "DOUBLE", p
 
 
 class UnfitFileError(BucketlineError):
-    """Raised if it is not certain that tasks would read a Parquet file into the same rows as Spark."""
+    """It is not certain that tasks would read a Parquet file into the same rows as Spark."""
 
     code = "PARQUET_READER"
 

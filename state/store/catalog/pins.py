@@ -75,7 +75,7 @@ class Notebook:
         return {note.history for note in notes.values() if note is not None}
 
     def note_deleted(self, world: World) -> None:
-        """Writes a note that this branch was deleted. Without the note, a folder without a schema would look damaged."""
+        """Writes a note that this branch was deleted. Without it a folder without a schema would look damaged."""
         name = f"{_DELETED}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_removal(Removal(self.history, WHOLE_BRANCH)))
 

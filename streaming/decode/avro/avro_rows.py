@@ -199,7 +199,7 @@ def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
 
 
 def _big_decimals(values: pa.Array) -> pa.Array:
-    """Returns Avro's big-decimals as structs for `_variable_decimal`. The bytes of each are an Avro body of their own."""
+    """Returns Avro's big-decimals as structs for `_variable_decimal`. The bytes of each are a body of Avro."""
     present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     bodies = read_bodies(values.take(pa.array(present)), _BIG_DECIMAL)
     if bodies.bad:
