@@ -22,10 +22,10 @@ class ManyJob:
     """The settings of a job that hold for all batches. `settings` is the text of the settings that affect rows, `pin`
     its hash.
 
-    `nameless` decodes records that belong to no table; `bad_records` are the settings for bad records among them.
-    `places` returns the place that such settings name; None if they name no place. `one` has the settings that a job of
-    one table has too. A table that was parked catches up by at most `most_missed` records with each batch.
-    `metrics` says where metrics are shown, unless a table says otherwise.
+    `nameless` decodes records that belong to no table, and `bad_records` are the settings for bad records among these.
+    `places` returns the place that settings for bad records name; None if they name no place. `one` has the settings
+    that a job of one table has too. A table that was parked catches up by at most `most_missed` records with each
+    batch. `metrics` says where metrics are shown, unless a table says otherwise.
     """
 
     routes: Resolver

@@ -24,8 +24,7 @@ from bucketline.state.store.storage.rest_table_io import owner_of
 MAIN = "main"
 
 _LISTINGS = 5
-"""How many times the folder of a branch that is deleted is listed; late writers give up once the schema no longer
-exists.
+"""How often the folder of a deleted branch is listed for files of late writers, which give up once the schema is gone.
 """
 
 

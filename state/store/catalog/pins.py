@@ -47,7 +47,7 @@ class Notes:
     pins: Mapping[str, Pin | None] = field(default_factory=dict)
     removals: Mapping[str, Removal | None] = field(default_factory=dict)
     deleted: Mapping[str, Removal | None] = field(default_factory=dict)
-    """Branches that were deleted. A folder with such a name and without a schema has lost nothing."""
+    """Branches that were deleted. If such a branch has a folder without a schema, the table is not damaged."""
 
 
 class Notebook:

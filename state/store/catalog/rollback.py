@@ -188,9 +188,10 @@ def _lower_hint(later: _Later) -> None:
 
 
 def _settle_tags(later: _Later, tags: Tags) -> None:
-    """Removes the tags of later snapshots, which would otherwise seem to belong to new snapshots with the same ids. A
-    stream's marker moves back to the stream's newest remaining snapshot: how far the stream has got must be known even
-    when that snapshot has expired.
+    """Removes the tags of later snapshots, which would otherwise seem to belong to new snapshots with the same ids.
+
+    The marker of a stream moves back to the stream's newest remaining snapshot instead: it tells how far the stream has
+    got, even when that snapshot has expired.
     """
     wanted = later.wanted
     listed = [tag for tag in _readable(tags) if tag.name != ROLLBACK_TAG and tag.snapshot.id > wanted.id]
@@ -286,8 +287,8 @@ def _is_held(pin: HeldPin) -> bool:
 
 
 def _mark(snapshots: Snapshots, tags: Tags, newest: int, world: World) -> Tag | None:
-    """Tags the newest snapshot to be removed as the mark of this rollback, and returns the tag; the mark of an earlier
-    run of this rollback stays.
+    """Tags the newest snapshot to be removed as the mark of this rollback, and returns the tag. If an earlier run of
+    this rollback has left its mark, that tag stays and is returned.
     """
     marked, snapshot = _mark_of(tags), snapshots.get(newest)
     if snapshot is None:

@@ -77,7 +77,7 @@ class SnapshotChanges:
 class Fit:
     """Changes that fit a base: their delta, their index delta, and the base's complete index list.
 
-    `base_index` is read only if the changes are also of indexes.
+    `base_index` may be empty if the changes neither add nor remove index files.
     """
 
     entries: tuple[ManifestEntry, ...]

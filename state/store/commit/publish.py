@@ -36,11 +36,11 @@ from bucketline.state.store.storage.local_io import LocalIO
 class Base:
     """The state on which work was planned: a table, whose schema has the options in force, at the snapshot `based_on`.
 
-    `based_on` is 0 for the empty table, and None if nothing that has happened since matters. `live` are its live files,
-    which saves reading its manifests. `vectors` are its deletion-vector files by bucket, if known: then a compaction
-    succeeds even if the snapshot has expired meanwhile. `planned_ms` is the time by the table's clock when the work
-    began (None: now) and `live` was the newest: files that may be old by then are checked before a snapshot is
-    published.
+    `based_on` is 0 for the empty table; None if it does not matter which snapshots came later. `live` are the live
+    files of this snapshot, so that its manifests need not be read. `vectors` are its deletion-vector files by bucket,
+    if known: then a compaction succeeds even if the snapshot has expired meanwhile. `planned_ms` is the time by the
+    table's clock when the work began, and this snapshot was the newest (None: now). Files that may be old since are
+    checked before a snapshot is published.
     """
 
     table: TableHandle

@@ -40,8 +40,8 @@ from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.storage.remembered import ReadOnceIO
 
 LIVE_BYTES = 512 << 20
-"""The default of the bytes of live files' entries in memory. If there are more, buckets are checked in shares, and each
-share reads manifests again that are not kept in memory.
+"""The default of the memory for the entries of live files. If they need more, the buckets are checked in shares. Each
+share reads the manifests again, except for those that are kept in memory.
 """
 
 _ENTRY_BYTES = 3000

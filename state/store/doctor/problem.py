@@ -68,8 +68,8 @@ class Broken:
         self._open: dict[object, list[_Record]] = {}
 
     def note(self, state: State, rule: str, subject: str, text: str, *, owner: object = None) -> None:
-        """Notes a broken file; the states are put in place of `{state}` in `text`. With an owner, `extend` adds the
-        other states that need the file.
+        """Notes a broken file. In `text`, `{state}` stands for the states that need the file. `owner` is the data file,
+        index file or manifest for which snapshots need it: `extend` adds further snapshots that have this owner.
         """
         record = self._records.setdefault((rule, subject), _Record(text, state.has_tags))
         if state.id is None:

@@ -1,8 +1,9 @@
 """Checks that each key has one row in tables whose readers do not merge.
 
 With deletion vectors, and under first-row, readers take the files above level 0 as they are, without the rows that
-vectors mark: a compaction has marked every older row of its keys, or dropped the newer one. Paimon's compaction does
-not notice rows of its files that are marked after it has read them, and writes such rows again.
+deletion vectors mark. They need not merge, because a compaction leaves one row of each key: it has marked the older
+rows or, under first-row, dropped the newer ones. But if rows of its input files are marked after it has read them,
+Paimon's compaction does not notice that, and writes these rows again.
 Source: Paimon 2.0 MergeTreeSplitGenerator, ConflictDetection.
 """
 

@@ -57,6 +57,6 @@ def _tags(table: TableHandle, branch: str | None) -> Iterator[NamedState]:
 
 
 def _has_expired(table: TableHandle, snapshot: Snapshot) -> bool:
-    """Whether all of a snapshot's own lists are missing."""
+    """Whether a snapshot has expired: both manifest lists that only it uses are missing."""
     lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
     return not any(table.manifests.exists(name) for name in lists)

@@ -59,7 +59,9 @@ def _as_plain(array: pa.Array, plain: pa.DataType) -> pa.Array:
 
 
 def plain_type(found: pa.DataType) -> pa.DataType:
-    """Replaces view types by plain types. Few functions of Arrow support views, but Polars has no other texts."""
+    """Replaces view types by plain types, because few functions of Arrow support views. Polars gives all texts as
+    views.
+    """
     if pa.types.is_string_view(found):
         return pa.string()
     if pa.types.is_binary_view(found):

@@ -43,7 +43,7 @@ def _nobody(at: TableAt, messages: Sequence[CommitMessage], committed: Committed
 @dataclass(frozen=True, slots=True)
 class Again:
     """How a lost compaction is repeated: by which user, with the `trigger` of the lost compaction, and for how long.
-    `told` is called after each commit, with the table after it.
+    `told` is a function that is called after each commit, with the table after it.
     """
 
     engine: Engine

@@ -32,7 +32,9 @@ from bucketline.state.types.curves import bounds_of, ranges_of
 from bucketline.state.types.row_kind import RowKind
 
 _RANGE_BITS = 40
-"""A range has fewer rows than this many bits count; its number is above them in provisional sequence numbers."""
+"""The low bits of a provisional sequence number, which number the rows of a range. The bits above are the number of the
+range.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from bucketline.state.types.curves import OrderStrategy, sort_key
 _KEY = "_sort_key_"
 _BATCH_ROWS = 65536
 _CHUNK_SHARE = 6
-"""How much of the memory a chunk takes: the chunk, its sort key, the indices of the order and the sorted copies are in
-memory at once.
+"""A chunk takes this part of the memory (one sixth): the chunk, its sort key, the indices of the order and the sorted
+copies are in memory at once.
 """
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 64 << 10, 4 << 20
 _BLOCKS_A_BUDGET = 256

@@ -340,8 +340,8 @@ class _Expiry:
         )
 
     def _end_among_others(self, end: int, notes: Notes) -> int:
-        """Returns the end of the snapshots that may go while other processes run: limited by what other runs have
-        announced, and by pins.
+        """Returns the end of the snapshots that this run may remove while other processes run: it goes on to where
+        other runs have announced removals, and stops before what consumers and pins keep.
         """
         others = [r for r in notes.removals.values() if r is not None and r.history == self._notebook.history]
         announced = [r for r in others if r.end > end]

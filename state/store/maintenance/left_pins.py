@@ -1,5 +1,5 @@
-"""Clears away what dead processes have left: pins, announcements, branches. The next process that removes files
-calls it.
+"""Removes what processes that have died have left: pins, announcements, branches whose removal was begun. The next
+process that removes files calls it.
 """
 
 import logging

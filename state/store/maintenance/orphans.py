@@ -50,16 +50,18 @@ def remove_orphan_files(
     progress: Progress = lambda done, total: None,
 ) -> OrphanResult:
     """Returns the orphans whose content last changed more than `older_than_ms` ago, and removes them unless it is a dry
-    run. Uploads in parts that were begun as long ago and have not ended count too, as `unended_uploads` lists them.
+    run. Orphans are also uploads in parts that were begun that long ago and have not ended.
 
     Ages are by the storage's clock; a dry run, which writes nothing, uses this machine's clock instead. A file whose
-    time the storage does not record is kept. `no_writers` promises that no process writes to the table, and lifts the
-    limit of a day. `progress` is called after each snapshot whose files were looked up. Memory: about 300 bytes for
-    each file in the table's folder while it is listed, then as much for each old file, and 150 bytes for each file,
-    manifests included, that a state names. Raises FilesTooYoungError when files younger than a day are to be removed
-    without `no_writers`, OptionError for a negative time, UnsupportedTableError as `storage_now_ms`, CorruptFileError
-    when a snapshot, tag or branch cannot be read: nothing has been removed then, unless the state was made while files
-    were being removed.
+    time the storage does not record is kept. Only with `no_writers`, the promise that no process writes to the table,
+    may files younger than a day be removed. `progress` is called after each snapshot whose files were looked up.
+
+    Memory: about 300 bytes for each file in the table's folder while it is listed, then as much for each old file, and
+    150 bytes for each file, manifests included, that a state names.
+
+    Raises FilesTooYoungError when files younger than a day are to be removed without `no_writers`, OptionError for a
+    negative time, UnsupportedTableError for storage that records no times, CorruptFileError when a snapshot, tag or
+    branch cannot be read: nothing has been removed then, unless the state was made while files were being removed.
     """
     world = table.world
     if not dry_run:

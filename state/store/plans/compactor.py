@@ -274,8 +274,8 @@ class Compactor:
 
 
 class _Ends:
-    """Ends the items of a round, and keeps how each of them ended; `held` are the items that have not ended. Errors of
-    a compactor that `is_dropped` are not counted.
+    """Ends the items of a round, and keeps how each of them ended; `held` are the items that have not ended yet. Errors
+    of a compactor that was told to give its items back (`is_dropped`) are not counted.
     """
 
     def __init__(self, folder: PlanFolder, held: list[Claimed], is_dropped: Callable[[], bool]) -> None:

@@ -47,7 +47,7 @@ _TEXTS = {
     "read-only file system": errno.EROFS,
     "permission denied": errno.EACCES,
 }
-"""The system's texts for these, for libraries that pass on only the text."""
+"""The error numbers by the system's texts: some libraries pass on only the text."""
 
 
 def storage_error(
@@ -55,7 +55,7 @@ def storage_error(
 ) -> StorageError:
     """Returns the error as a StorageError that names the path; `remedy` is a further remedy.
 
-    `missing` is set by the error's number, and `retryable` where it is not given.
+    If `retryable` is None, the error's number decides whether another attempt may help.
     """
     said = _EXPLAINED.get(error.errno or 0) or error.strerror or str(error)
     return StorageError(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from bucketline.state.store.storage.positioned import PositionedReader
 
 TAIL_BYTES = 1 << 20
-"""About the bytes that a store sends in the time that its answer takes to begin."""
+"""How much of the end of a file is fetched first. Sending it takes about as long as the store needs to begin."""
 
 _PART_BYTES = 4 << 20
 _MOST_AHEAD_BYTES = 1 << 20

@@ -6,7 +6,7 @@ from threading import Lock
 
 
 class RequestKind(Enum):
-    """The kinds of requests that stores charge for in different ways."""
+    """The kinds of requests, for which stores charge different prices."""
 
     GET = "get"
     PUT = "put"

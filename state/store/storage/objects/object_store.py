@@ -213,7 +213,7 @@ def _counter_of(kind: StoreKind, bucket: str, host: str) -> RequestCounter:
 refuse_after_fork(lambda: clients_of.cache_info().currsize > 0)
 
 Make = Callable[[dict[str, Any], dict[str, Any]], Any]
-"""(options of the HTTP client, how requests are repeated) → a client."""
+"""A function that makes a client from the options of the HTTP client and the options for repeated requests."""
 
 
 def _attempts(address: StoreAddress, options: Mapping[str, str]) -> int:
