@@ -184,7 +184,7 @@ def _of_index(root: str, schema: TableSchema, entry: IndexManifestEntry) -> Brou
 def check_branch(snapshots: Snapshots, published: Snapshot) -> None:
     """Checks that the branch to which a snapshot was published still exists; one request, none for the table itself.
 
-    Raises BranchNotFoundError if it was deleted meanwhile; the snapshot is taken back then. StorageError.
+    Raises BranchNotFoundError if it was deleted meanwhile, after the snapshot was taken back; StorageError.
     """
     io, root = snapshots.io, snapshots.root
     table = history_of(root)[0]

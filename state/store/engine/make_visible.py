@@ -104,8 +104,8 @@ def is_lasting(failure: object) -> bool:
 
 
 def _trigger(at: TableAt, lost: CompactTrigger) -> CompactTrigger:
-    """Returns the trigger of the next try: a minor compaction, which conflicts less often; if the options let level 0
-    wait, only what was due before.
+    """Returns the trigger of the next try: a minor compaction, because it conflicts less often. If the options allow
+    rows to wait on level 0, it is the trigger of the lost compaction (`lost`).
     """
     gentle = at.plan.compact_options.lookup_compact is LookupCompact.GENTLE
     return lost if gentle else CompactTrigger.MINOR

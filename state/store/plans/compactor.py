@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 _STOPPED = "the compactor was asked to stop"
 
 KeepAlive = Callable[[Callable[[], None], Lease], AbstractContextManager[None]]
-"""A context that calls the first argument again and again while it is open, often enough to keep the lease."""
+"""Opens a context. While it is open, the first argument is called often enough to keep the lease."""
 
 
 @dataclass(frozen=True, slots=True)
