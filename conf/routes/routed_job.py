@@ -1,7 +1,7 @@
-"""A job of several tables as values: its routes, and the settings of each table.
+"""A job of several tables: its routes, and the settings of each table.
 
-The settings at the top of the file are the defaults of every route. A route adds to a map of the defaults, and replaces
-a text.
+The settings at the top of the file are the defaults of every route. A setting of a route replaces the default. If it is
+a map, such as `options`, the entries of the route and of the default are put together, and those of the route win.
 """
 
 from collections.abc import Iterator, Mapping

@@ -136,7 +136,9 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DynamicAssigner:
-    """One assigner of one partition. Never changed: `assign` gives the assigner of the next rows."""
+    """Chooses buckets for rows of one partition. An assigner never changes: `assign` also returns the assigner for the
+    rows that follow.
+    """
 
     known: KnownHashes
     allocation: Allocation

@@ -161,8 +161,8 @@ def file_key(entry: ManifestEntry) -> FileKey:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The files that a snapshot needs in addition to data files, by folder: names, or for index files paths below the
-    table.
+    """The files that a snapshot needs in addition to data files. `lists`, `manifests` and `statistics` are names of
+    files in the folder of their kind; `index_files` are paths below the table.
     """
 
     lists: frozenset[str] = field(default_factory=frozenset)

@@ -12,12 +12,12 @@ def no_tag(name: str, known: Iterable[str]) -> VersionNotFoundError:
     snapshots.
     """
     named = [tag for tag in known if not tag.startswith(MARKER_TAG)]
-    return VersionNotFoundError(f"Tag '{name}' doesn't exist; {listed(named)}", key="tag", value=name)
+    return VersionNotFoundError(f"Tag '{name}' doesn't exist; {_there_are(named)}", key="tag", value=name)
 
 
 def no_branch(name: str, known: Sequence[str]) -> VersionNotFoundError:
     """Returns the error for a branch that is none of `known`."""
-    return VersionNotFoundError(f"Branch name '{name}' doesn't exist; {listed(known)}", key="branch", value=name)
+    return VersionNotFoundError(f"Branch name '{name}' doesn't exist; {_there_are(known)}", key="branch", value=name)
 
 
 def no_snapshot(root: str, snapshot_id: int | None, ids: Sequence[int]) -> VersionNotFoundError:
@@ -29,6 +29,6 @@ def no_snapshot(root: str, snapshot_id: int | None, ids: Sequence[int]) -> Versi
     return VersionNotFoundError(f"{root} has {wanted}", key="snapshot", value=snapshot_id)
 
 
-def listed(names: Sequence[str]) -> str:
+def _there_are(names: Sequence[str]) -> str:
     """Returns the end of a sentence that lists the names."""
     return f"there are: {shortened(', '.join(names))}" if names else "there are none"

@@ -24,9 +24,9 @@ def refuse_unpadded_keys(schema: TableSchema, view: LiveFiles) -> None:
         return
     for column, place in _unpadded(schema, view):
         raise SchemaMismatchError(
-            f"column {column} of the primary key is {schema.field(column).type}, and {place} has it without its "
-            "blanks, as writers other than Spark store it: a row with blanks would stand beside the row of its key. "
-            "Write the table anew first: rows = table.to_arrow(); table.truncate(); table.write(rows)",
+            f"column {column} of the primary key is {schema.field(column).type}, but {place} holds values that are not "
+            "padded with blanks, as writers other than Spark store them: a new row would not replace the row of its "
+            "key. Write the table anew first: rows = table.to_arrow(); table.truncate(); table.write(rows)",
             column=column,
         )
 

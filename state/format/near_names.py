@@ -14,6 +14,10 @@ from bucketline.conf.table.other_options import HARMLESS
 from bucketline.conf.table.table_options import KNOWN_KEYS
 from bucketline.state.errors import CorruptFileError
 
+_FAMILY = PREFIX.rstrip(".")
+_SUFFIXES = (*(f".{suffix}" for suffix in SUFFIXES), DEFAULT_FUNCTION.removeprefix(_FAMILY))
+_COMPARED = frozenset(k for k in KNOWN_KEYS if k not in HARMLESS or not k.isalpha())
+
 
 def check_names(present: Iterable[str], known: Collection[str], kind: str) -> None:
     """Raises CorruptFileError if an unknown name differs by one bit from a known name that is missing."""
@@ -36,11 +40,6 @@ def flipped_name(name: str, known: Collection[str]) -> str | None:
 def _is_one_bit_off(one: str, other: str) -> bool:
     different = [ord(a) ^ ord(b) for a, b in zip(one, other, strict=True) if a != b]
     return len(different) == 1 and different[0] < 0x80 and different[0].bit_count() == 1
-
-
-_FAMILY = PREFIX.rstrip(".")
-_SUFFIXES = (*(f".{suffix}" for suffix in SUFFIXES), DEFAULT_FUNCTION.removeprefix(_FAMILY))
-_COMPARED = frozenset(k for k in KNOWN_KEYS if k not in HARMLESS or not k.isalpha())
 
 
 def check_options(options: Collection[str]) -> None:

@@ -71,7 +71,9 @@ def _convert(column: pa.Array, stored: DataType, wanted: DataType, declare: Decl
 
 
 def _has_shape(arrow: pa.DataType, root: TypeRoot) -> bool:
-    """Whether an Arrow type has the parts that values of the logical type have. The footer of a file may be damaged."""
+    """Whether an Arrow type is a struct, a list or a map, if the logical type is a ROW, an ARRAY, or a MAP or MULTISET;
+    true for other logical types. The footer of a damaged file may name another type.
+    """
     if root is TypeRoot.ROW:
         return bool(pa.types.is_struct(arrow))
     if root is TypeRoot.ARRAY:

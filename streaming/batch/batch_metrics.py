@@ -68,7 +68,9 @@ GAUGES: tuple[tuple[Metric, _Read], ...] = (
 
 BUCKETS_BY_RUNS = Metric("buckets", MetricKind.GAUGE, "buckets by their number of sorted runs, label runs")
 SKIPPED_RECORDS = Metric("skipped_records", MetricKind.COUNTER, "records that hold no row and are not bad, label kind")
-UNEXPECTED_ROWS = Metric("unexpected_rows", MetricKind.COUNTER, "rows that do not meet it, label expectation")
+UNEXPECTED_ROWS = Metric(
+    "unexpected_rows", MetricKind.COUNTER, "rows that do not meet an expectation, label expectation"
+)
 PARKED = Metric("parked", MetricKind.GAUGE, "1 for each table that the job goes on without, until it is unparked")
 PARKED_UNTIL = Metric(
     "parked_until_timestamp_seconds",

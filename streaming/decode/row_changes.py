@@ -1,4 +1,4 @@
-"""Puts together, in the order of messages, the rows of each row kind that were made from the messages."""
+"""Merges the rows of all row kinds that were made from messages into one sequence, in the order of the messages."""
 
 import json
 import re

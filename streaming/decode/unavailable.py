@@ -130,10 +130,7 @@ class Placeholder:
             return _of_elements(_either(self.rows(column.keys), self.rows(column.items)), column)
         if pa.types.is_list(kind):
             inner = self.rows(column.values)
-            values = column.values
-            if pa.types.is_string(values.type):
-                values = pc.index_in(values, value_set=_OCTETS)
-            return _either(_of_elements(inner, column), self._number_lists(column, values))
+            return _either(_of_elements(inner, column), self._number_lists(column))
         if pa.types.is_struct(kind):
             found: _Mask | None = None
             for i in range(kind.num_fields):
@@ -147,17 +144,21 @@ class Placeholder:
             return None
         return true_of(same) if pc.any(same).as_py() else None
 
-    def _number_lists(self, lists: pa.Array, elements: pa.Array) -> _Mask | None:
-        """True for lists of whole numbers that are the placeholder's bytes; `elements` are those of all lists."""
-        if not pa.types.is_integer(elements.type) or not len(lists):
+    def _number_lists(self, lists: pa.Array) -> _Mask | None:
+        """True for lists of whole numbers, or of their texts, that are the placeholder's bytes."""
+        elements, is_text = lists.values, pa.types.is_string(lists.type.value_type)
+        if not (is_text or pa.types.is_integer(lists.type.value_type)):
             return None
         offsets = lists.offsets.to_numpy()
         found = np.zeros(len(lists), dtype=bool)
         for numbers in (tuple(self.text.encode()), _OLD_NUMBERS):
             alike = np.flatnonzero(np.diff(offsets) == len(numbers))
-            at = offsets[alike][:, None] + np.arange(len(numbers))
-            values = pc.fill_null(elements, -1).to_numpy()
-            found[alike] |= np.all(values[at] == np.array(numbers), axis=1)
+            if len(alike):
+                at = offsets[alike][:, None] + np.arange(len(numbers))
+                values = elements.take(pa.array(at.ravel()))
+                values = pc.index_in(values, value_set=_OCTETS) if is_text else values
+                same = pc.fill_null(values, -1).to_numpy().reshape(at.shape) == np.array(numbers)
+                found[alike] |= np.all(same, axis=1)
         return found if found.any() else None
 
 

@@ -51,8 +51,8 @@ def stored_records(session: Any, config: JobConfig) -> StoredRecords | None:
 
 def look_for_topics(configs: Sequence[JobConfig], spark: Any | None, silence: Silence) -> None:
     """Checks that Kafka can be reached, if one of the places is a topic."""
-    of_topics = [config for config in configs if config.bad_records.topic is not None]
-    for config in of_topics[:1]:
+    config = next((config for config in configs if config.bad_records.topic is not None), None)
+    if config is not None:
         look_around(config, source_options(config.source), spark, silence)
 
 

@@ -43,7 +43,9 @@ class _Budget:
     rows: int = 0
 
     def takes(self, files: Sequence[DataFileMeta]) -> bool:
-        """Whether these files still fit. If they do, they are counted."""
+        """Whether these files still fit into the micro-batch. If they do, they are added to what it holds. The first
+        files always fit.
+        """
         limits = self.limits
         if self.files and (
             (limits.files is not None and self.files + len(files) > limits.files)

@@ -111,7 +111,8 @@ def inline_schema(text: bytes) -> Json:
 class _Inliner:
     """Turns a schema into one without references, logical types, defaults or values that take no bytes.
 
-    fastavro then returns plain longs, and neither recursion nor an announced count can make it run away.
+    fastavro then returns plain longs. A damaged schema cannot make it recurse without end, and a damaged number of
+    items cannot make it return millions of items that take no bytes.
     """
 
     def __init__(self, *, annotated: bool = False) -> None:

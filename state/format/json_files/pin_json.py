@@ -73,13 +73,13 @@ def decode_pin(path: str, data: bytes) -> Pin:
 
 
 def encode_removal(removal: Removal) -> bytes:
-    """Returns the bytes of an announcement's file."""
+    """Returns the bytes of the file that announces a removal of snapshots."""
     members = {"version": _VERSION, "history": removal.history, "end": removal.end, "last": removal.last}
     return json.dumps(members).encode()
 
 
 def decode_removal(path: str, data: bytes) -> Removal:
-    """Returns the announcement in a file. Raises CorruptFileError."""
+    """Returns the removal of snapshots that a file announces. Raises CorruptFileError."""
     members = _members(path, data)
     try:
         return Removal(str(members["history"]), int(members["end"]), str(members["last"]))

@@ -70,7 +70,8 @@ class AggregateFunction(ABC):
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
         """Yields the values that the function can never merge, by reason.
 
-        Shapes: n values, and whether each is taken back, in; for each reason n bools and the reason out.
+        Shapes: in are n values, and n bools that say which of them are taken back. For each reason, out are n bools,
+        true for the values that it concerns, and the text of the reason.
         """
         return iter(())
 

@@ -1,6 +1,7 @@
-"""The fold that merge engines which compute new rows have in common.
+"""The common part of the folds whose results are new rows.
 
-Source: Paimon 2.0 ReducerMergeFunctionWrapper (a key with one row keeps it as it is), LookupMergeFunction (does not).
+Source: Paimon 2.0 ReducerMergeFunctionWrapper (leaves the only row of a key as it is), LookupMergeFunction (merges this
+row, too).
 """
 
 from abc import ABC, abstractmethod

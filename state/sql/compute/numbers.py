@@ -34,6 +34,9 @@ _WIDE = 76
 _KEPT_SCALE = 6
 _HALF_UP = "half_towards_infinity"
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
+_DOUBLE_DIGITS = 18
+_EXACT_POWER = 22
+"""Powers of ten up to this one are doubles."""
 _CHECKED: dict[str, Callable[[Any, Any], Any]] = {
     "+": pc.add_checked,
     "-": pc.subtract_checked,
@@ -233,11 +236,6 @@ def _as_decimal(value: Value) -> Value:
         return pa.scalar(number, pa.decimal128(max(1, len(number.as_tuple().digits)), 0))
     digits = _INTEGER_DIGITS[value.type.bit_width]
     return value.cast(pa.decimal128(20, 0)).cast(pa.decimal128(digits, 0))
-
-
-_DOUBLE_DIGITS = 18
-_EXACT_POWER = 22
-"""Powers of ten up to this one are doubles."""
 
 
 def rounded(value: Value, digits: int, mode: str = _HALF_UP) -> Value:

@@ -65,9 +65,9 @@ def check_replaceable(table: TableHandle, planned: TableSchema) -> None:
     newest = newest_schema(table.io, table.metadata_path, table=table.path)
     if newest.partition_keys != planned.partition_keys:
         raise OptionError(
-            "a table is replaced by one with the same partition columns, "
-            f"{', '.join(newest.partition_keys) or 'none'}, not {', '.join(planned.partition_keys) or 'none'}; DROP "
-            "TABLE and CREATE TABLE instead",
+            "REPLACE TABLE needs a table with the same partition columns, "
+            f"{', '.join(newest.partition_keys) or 'none'}, not {', '.join(planned.partition_keys) or 'none'}; use "
+            "DROP TABLE and CREATE TABLE instead",
             key="partition",
         )
     if owner_of(table.io, table.metadata_path) is not None:

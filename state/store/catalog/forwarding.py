@@ -140,7 +140,7 @@ def _forward(io: FileIO, path: str, copied: _Copied, shared: int | None, own: in
         if shared is None or snapshot.id > shared:
             _publish(target, snapshot, world)
     target.write_latest_hint(ids[-1])
-    _drop_strange(target, ids[0], is_all=shared is None)
+    _drop_unrelated(target, ids[0], is_all=shared is None)
     schemas = Schemas(io, path)
     for schema_id in reversed([i for i in schemas.ids() if i > max(copied.schemas)]):
         io.delete(schemas.path(schema_id))
@@ -196,7 +196,7 @@ def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newe
         rollback_to(io, target.root, max(source), world=world)
 
 
-def _drop_strange(target: Snapshots, first: int, *, is_all: bool) -> None:
+def _drop_unrelated(target: Snapshots, first: int, *, is_all: bool) -> None:
     """Removes the table's snapshots that are older than those of the branch and do not belong to its history: all of
     them if `is_all`, else only if an interrupted run has left a gap between them and the branch's first.
     """
@@ -206,7 +206,9 @@ def _drop_strange(target: Snapshots, first: int, *, is_all: bool) -> None:
 
 
 def _drop_oldest(target: Snapshots, ids: Sequence[int]) -> None:
-    """Removes the table's oldest snapshots, oldest first. Their files stay for tags until orphans are removed."""
+    """Removes the table's oldest snapshots, oldest first. Their files stay, since tags may need them; the removal of
+    orphan files takes those that nothing needs.
+    """
     for snapshot_id in ids:
         target.delete(snapshot_id)
     if ids:

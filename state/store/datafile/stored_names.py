@@ -30,8 +30,12 @@ def check_columns(names: Sequence[str], ids: Mapping[str, int], stored: Sequence
         if len(odd) == 1 and fit:
             (field,) = odd
             raise CorruptFileError(
-                f"the schema has column {field.name} with id {field.id}, the file "
-                + (f"{of_id[field.id]} with that id" if field.id in of_id else f"has id {ids[field.name]} for it"),
+                f"the schema has column {field.name} with id {field.id}, but in the file "
+                + (
+                    f"the column with id {field.id} is {of_id[field.id]}"
+                    if field.id in of_id
+                    else f"column {field.name} has id {ids[field.name]}"
+                ),
                 column=field.name,
             )
         return
@@ -43,8 +47,8 @@ def check_columns(names: Sequence[str], ids: Mapping[str, int], stored: Sequence
         ((mine, its),) = odd_names
         if flipped_name(its, wanted) == mine:
             raise CorruptFileError(
-                f"the schema has column {mine}, the file {its} in its place: the same name with one bit flipped, and "
-                "read as nulls it would lose all values. Put the file back from a copy; if it was written with that "
-                "name (by Hive, before a migration), write it again with the column's",
+                f"the schema has column {mine}, and the file has {its} in its place: the same name with one bit "
+                "flipped, and read as nulls it would lose all values. Put the file back from a copy; if it was written "
+                "with that name (by Hive, before a migration), write it again with the column's",
                 column=mine,
             )

@@ -123,8 +123,8 @@ def _rows(fields: Sequence[DataField]) -> Iterator[Sequence[DataField]]:
 
 
 def _evolved(before: TableSchema, after: TableSchema) -> Iterator[str]:
-    """Yields differences between two schemas that no change of a schema may make: other fields in the key, or an id
-    that was given to another column.
+    """Yields differences between two schemas of a table that a schema change cannot cause: another primary key, or an
+    id that was given to another column.
     """
     keys = [f.id for f in before.fields if f.name in before.primary_keys]
     if {f.id for f in after.fields if f.name in after.primary_keys} != set(keys):

@@ -195,8 +195,9 @@ class KeyIndexBuild:
         names = self._index.partitions([int(entries.partitions[here]), int(entries.partitions[before])])
         places = [(names[int(entries.partitions[r])].hex(), int(entries.buckets[r])) for r in (before, here)]
         raise CorruptFileError(
-            f"{counted(count, 'key')} in two places, the first in {places}: several jobs wrote this table at once, or "
-            "keys expired ('cross-partition-upsert.index-ttl') and came back; delete the older rows, or set the option",
+            f"{counted(count, 'key')} in two places; the first of these keys is in {places}. If several jobs "
+            "wrote this table at once, delete the older rows. If keys expired and came back, set the option "
+            "'cross-partition-upsert.index-ttl' for this job",
             places=places,
             keys=count,
         )

@@ -25,6 +25,8 @@ from bucketline.state.store.storage.plain_io import plain_io
 from bucketline.state.store.storage.rest_table_io import RestTableIO
 from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
 
+_LOG = logging.getLogger(__name__)
+
 
 def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
     """Returns the storage `io` with the additions that the catalog of the linked table needs."""
@@ -40,9 +42,6 @@ def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
         lock_id = f"{settings.key}.{name.database}.{name.table}"
         lock = SqlLock(names.database, lock_id, settings.lock_timeout_ms, settings.lock_sleep_ms)
     return SqlTableIO(io, root, name, lock, names if settings.syncs_properties else None)
-
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ AT_ONCE = 8
 """Requests that one reader or writer has under way at the same time."""
 
 _ASK_AGAIN_SECONDS = 0.05
+_QUEUE_BYTES = 8 << 20
+"""Files with more bytes are written at once, without waiting for `flush`."""
 
 
 def core_count() -> int:
@@ -158,10 +160,6 @@ class _Reading(Generic[T]):
                 continue
             return True
         return False
-
-
-_QUEUE_BYTES = 8 << 20
-"""Files with more bytes are written at once, without waiting for `flush`."""
 
 
 class QueuedWrites(WrappedIO):

@@ -6,7 +6,9 @@ import io
 
 
 class PositionedReader(io.RawIOBase):
-    """Seeks and reads over `_between`, in a file of `_size` bytes that does not change."""
+    """Reads a file that does not change, at any position. Subclasses set its size in bytes (`_size`) and return the
+    bytes between two positions (`_between`).
+    """
 
     _size: int
     _at = 0

@@ -13,6 +13,8 @@ from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
 
 BUDGET_BYTES = 64 << 20
 _LARGEST_BYTES = 4 << 20
+REMEMBERED_BYTES = 256 << 20
+"""The default of the bytes of manifest files that are kept in memory; the least recently used file is dropped first."""
 
 
 class Remembered:
@@ -75,10 +77,6 @@ class RememberedFor:
 
     def forget(self, path: str) -> None:
         FILES_OF_PROCESS.forget((self.owner, path))
-
-
-REMEMBERED_BYTES = 256 << 20
-"""The default of the bytes of manifest files that are kept in memory; the least recently used file is dropped first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ _OUTSIDE = (EXTERNAL_PATHS.key, "global-index.external-path")
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Tables by name: `shop.orders` is the table `orders` of the database `shop`, and `orders` is in `default`.
+    """Tables by name: `shop.orders` is the table `orders` of the database `shop`. A name without a dot is the name of a
+    table of the database `default`.
 
     `catalog(...)` makes it. A catalog can be pickled, and holds no connection.
     """

@@ -28,7 +28,7 @@ class Client(Protocol):
     """Something that sends a request to a registry."""
 
     def schema_text(self, name: SchemaName) -> "SchemaText | str":
-        """The text of the schema with that id; or the reason why there is no such schema. Raises RegistryError."""
+        """The text of the schema with that id or GUID; or the reason why it cannot be used. Raises RegistryError."""
 
 
 @dataclass(frozen=True, slots=True)

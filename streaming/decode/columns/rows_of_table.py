@@ -30,6 +30,11 @@ from bucketline.streaming.decode.rejects import UNEXPECTED
 from bucketline.streaming.decode.row_changes import with_left_out
 from bucketline.streaming.decode.unavailable import MARKS
 
+_NEEDS_OLD = (
+    "an update without the row before it, which `where` needs as well: set REPLICA IDENTITY FULL on the source table"
+)
+_DELETE = int(RowKind.DELETE)
+
 
 @dataclass(frozen=True, slots=True)
 class Unexpected:
@@ -71,12 +76,6 @@ def find_unexpected(
                 r: f"{UNEXPECTED}{expectation.name}: not {expectation.check}" for r in records if r not in refused
             }
     return Unexpected(counts, frozenset(dropped), refused, bad)
-
-
-_NEEDS_OLD = (
-    "an update without the row before it, which `where` needs as well: set REPLICA IDENTITY FULL on the source table"
-)
-_DELETE = int(RowKind.DELETE)
 
 
 @dataclass(frozen=True, slots=True)

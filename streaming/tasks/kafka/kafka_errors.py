@@ -78,5 +78,5 @@ def unreachable(servers: str) -> KafkaUnreachableError:
 
 
 def named(topics: str) -> str:
-    """A phrase for messages: a topic by its name, or `one of the topics` with several names."""
+    """A phrase for messages: `topic a` for one name, `one of the topics a,b` for names separated by commas."""
     return f"one of the topics {topics}" if "," in topics else f"topic {topics}"

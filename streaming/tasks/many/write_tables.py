@@ -139,7 +139,7 @@ class _Runs:
         of_table.append(run)
 
     def tables(self) -> set[int]:
-        """The tables that have runs."""
+        """The numbers of the tables of which runs have come."""
         return set(self._runs)
 
     def take(self, table: int) -> Iterator[Sent]:

@@ -16,28 +16,18 @@ from bucketline.state.errors import (
     RemovalUnderWayError,
     SchemaMismatchError,
 )
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, open_table
 from tests.support.storage.interleaved import stopped_at
-
-COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
-
-
-def _rows(v: int) -> pa.Table:
-    return pa.table({"id": [1, 2], "v": [v, v]}, schema=COLUMNS)
+from tests.support.tables.branched import branched_table, rows
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    table = create_table(str(tmp_path / "t"), COLUMNS, ("id",), options={"bucket": "1"})
-    for v in range(4):
-        table.write(_rows(v))
-    table.create_tag("old", snapshot=2)
-    table.create_branch("b", "old")
-    return table
+    return branched_table(str(tmp_path / "t"))
 
 
 def _write_to_branch(table: Table) -> object:
-    return open_table(table.path, options={"branch": "b"}).write(_rows(9))
+    return open_table(table.path, options={"branch": "b"}).write(rows(9))
 
 
 def _publication(table: Table) -> int:
@@ -223,7 +213,7 @@ def test_a_fast_forward_that_died_is_told_with_the_way_on(table: Table, caplog: 
         open_table(table.path).fast_forward("b")
     table.rollback_to(2)
     for v in range(3):
-        table.write(_rows(v))
+        table.write(rows(v))
     first = next(n for n, call in enumerate(counted.log, 1) if call.startswith("delete ") and "/snapshot-" in call)
     with stopped_at(first) as dead:
         open_table(table.path).fast_forward("b")

@@ -9,12 +9,7 @@ import pytest
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.table.table import Table, create_table, open_table
 from tests.support.storage.interleaved import stopped_at
-
-COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
-
-
-def _rows(v: int) -> pa.Table:
-    return pa.table({"id": [1, 2], "v": [v, v]}, schema=COLUMNS)
+from tests.support.tables.branched import COLUMNS, branched_table, rows
 
 
 def _ids(table: Table) -> list[int]:
@@ -24,19 +19,13 @@ def _ids(table: Table) -> list[int]:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """A table with snapshots 1 to 4, and a branch `b` that begins at snapshot 2."""
-    table = create_table(str(tmp_path / "t"), COLUMNS, ("id",), options={"bucket": "1"})
-    for v in range(4):
-        table.write(_rows(v))
-    table.create_tag("old", snapshot=2)
-    table.create_branch("b", "old")
-    return table
+    return branched_table(str(tmp_path / "t"))
 
 
 def _grow_branch(table: Table, commits: int) -> None:
     """Commits to the branch, and lets all but its newest two snapshots expire."""
     for v in range(commits):
-        open_table(table.path, options={"branch": "b"}).write(_rows(10 + v))
+        open_table(table.path, options={"branch": "b"}).write(rows(10 + v))
     open_table(table.path, options={"branch": "b"}).expire_snapshots(retain_min=2, retain_max=2)
 
 
@@ -48,7 +37,7 @@ def test_a_table_gets_the_history_of_a_branch_whose_beginning_has_expired(table:
     assert _ids(table) == [newest - 1, newest]
     assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {9 + commits}
     assert set(open_table(table.path, options={"scan.tag-name": "old"}).to_arrow()["v"].to_pylist()) == {1}
-    table.write(_rows(99))
+    table.write(rows(99))
     open_table(table.path).remove_orphan_files(dry_run=False)
     assert open_table(table.path).doctor(rows=True) == []
 
@@ -82,7 +71,7 @@ def test_a_writer_whose_schema_a_fast_forward_takes_away_at_any_moment_leaves_a_
 ) -> None:
     """Seed 1037 of the simulation: the newest snapshot was the same before and after, so the writer noticed nothing."""
     made = create_table(str(tmp_path / "made"), COLUMNS, ("id",), options={"bucket": "1", "write-only": "true"})
-    made.write(_rows(1))
+    made.write(rows(1))
     made.create_tag("first")
     made.create_branch("b", "first")
     if replaced:
