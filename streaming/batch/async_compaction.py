@@ -175,6 +175,12 @@ def stop_async(path: str, user: str) -> None:
         running.thread.stop(running.stop_timeout_ms)
 
 
+def async_tables(user: str) -> list[str]:
+    """Returns the folders of the tables for which a stream has a thread."""
+    with _lock:
+        return sorted(path for path, of in _running if of == user)
+
+
 @contextmanager
 def _forgotten_on_error(target: Target) -> Iterator[None]:
     """Forgets the thread of a stream if it has failed, so that its error is raised only once: the query ends, and its

@@ -6,7 +6,7 @@ table that has no records in the batch.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -24,6 +24,7 @@ from bucketline.state.store.engine.engine import Outcome
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_plan import ONE_WORKER
+from bucketline.streaming.batch.async_compaction import async_tables, finish_async, stop_async
 from bucketline.streaming.batch.conform import fit_decoder
 from bucketline.streaming.batch.finish import finish_stream
 from bucketline.streaming.batch.identity import BatchIdentity
@@ -242,11 +243,16 @@ class Tables:
     def all(self) -> list[Known]:
         return [self._known[name] for name in sorted(self._known)]
 
-    def finish(self, engine: SparkEngine, threads: int = 1) -> int:
+    def finish(self, engine: SparkEngine, threads: int = 1, is_ending: Callable[[], bool] = lambda: False) -> int:
         """Does the outstanding compactions after the last batch. Returns the number of rows that readers still do not
-        see."""
+        see.
+
+        Asynchronous compactions are waited for until `is_ending` returns true. Raises CompactionFailedError if one of
+        them has failed.
+        """
 
         def finished(known: Known) -> int:
+            finish_async(known.target.at.table.metadata_path, self.user, is_ending)
             try:
                 known.target = finish_stream(known.target, engine)
                 return hidden_rows(known.target).rows
@@ -261,3 +267,10 @@ class Tables:
                 raise done
             left += done
         return left
+
+    def stop(self) -> None:
+        """Ends the asynchronous compaction of all tables at the same time, as `TableSink.stop` does for one table."""
+        paths = async_tables(self.user)
+        for done in side_by_side([partial(stop_async, path, self.user) for path in paths], len(paths)):
+            if isinstance(done, Exception):
+                raise done

@@ -9,6 +9,7 @@ from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.engine.engine import Engine, Outcome
 from bucketline.state.store.write.stages import Stages
 from bucketline.streaming.batch import recover
+from bucketline.streaming.batch.async_compaction import check_async
 from bucketline.streaming.batch.back_pressure import Relief, relieve
 from bucketline.streaming.batch.commit import commit_batch
 from bucketline.streaming.batch.conform import at_time, grow_table, of_one_source_table, refuse_need, refuse_unexpected
@@ -76,9 +77,12 @@ def decide_turn(
     """Decides whether the table lacks the batch. Nothing is changed, but buckets with too many runs are compacted
     first.
 
-    Raises CheckpointMismatchError where table, ledger and checkpoint disagree.
+    Raises CheckpointMismatchError where table, ledger and checkpoint disagree, and CompactionFailedError if the table's
+    asynchronous compaction has failed.
     """
     known, entry = turn.known, turn.entry
+    if isinstance(engine, SparkEngine):
+        check_async(turn.target, engine.spark)
     check_entry(known.name, entry, known.birth, span)
     turn.target, decision = decide(turn.target, turn.identity, replace(job.one, topics=None), at_least(entry))
     own = turn.target.state.commits

@@ -182,7 +182,11 @@ def _run_until(
             between=partial(_between, options) if kafka else None,
             kept=KeptRecords(admin.retention_ms) if kafka else None,
         )
-        query_sink = QuerySink(sink, lambda _: sink.finish(SparkEngine(session)), lambda _: sink.stop())
+        query_sink = QuerySink(
+            sink,
+            lambda _: sink.finish(SparkEngine(session), lambda: ending.asked_by is not None),
+            lambda _: sink.stop(),
+        )
         read = partial(read_records, session, common.source, options)
         try:
             run_query(around, session, common, options, admin.partitions, read=read, sink=query_sink)

@@ -125,18 +125,22 @@ class ManySink:
         _LOG.info("%s", line_of(told, identity, parked))
 
     def stop(self) -> None:
-        """Destroys the data that the sink has broadcast, and closes the client that asks for the ids of topics. Called
-        when the query has stopped.
+        """Ends the asynchronous compaction of all tables, destroys the data that the sink has broadcast, and closes the
+        client that asks for the ids of topics. Called when the query has stopped.
         """
+        if self._state is not None:
+            self._state.tables.stop()
         if self._engine is not None:
             self._engine.close()
         if self.job.one.topics is not None:
             self.job.one.topics.ask.close()
 
-    def finish(self, engine: SparkEngine) -> int:
-        """Does the outstanding compactions after a query has ended. Returns the number of rows that readers still do
-        not see."""
-        return 0 if self._state is None else self._state.tables.finish(engine, self.job.commit_parallelism)
+    def finish(self, engine: SparkEngine, is_ending: Callable[[], bool] = lambda: False) -> int:
+        """Does the outstanding compactions after a query has ended, as `Tables.finish` does. Returns the number of rows
+        that readers still do not see."""
+        if self._state is None:
+            return 0
+        return self._state.tables.finish(engine, self.job.commit_parallelism, is_ending)
 
 
 def line_of(told: Told, identity: BatchIdentity, parked: Mapping[str, int | None]) -> str:

@@ -15,7 +15,7 @@ from bucketline.streaming.tasks.many.spark_tables import Ahead, TableResults, by
 from bucketline.streaming.tasks.many.table_notes import TaskNotes, pass_on, read_notes
 from bucketline.streaming.tasks.many.write_tables import WriteTables
 from bucketline.streaming.tasks.wire import Routed, pack, unpack
-from tests.support.spark.tasks import _task
+from tests.support.spark.tasks import _one_at_a_time, _task
 
 
 @dataclass
@@ -40,7 +40,7 @@ class LocalTables:
         packed = cloudpickle.dumps(reading)
         sent: list[list[bytes]] = [[] for _ in range(reading.notes_to + 1)]
         for number, tables in enumerate(source):
-            with _task(number):
+            with _one_at_a_time, _task(number):
                 routed: Routed
                 for routed in cloudpickle.loads(packed).runs(tables):
                     sent[routed.task].append(pack(routed))
@@ -56,6 +56,6 @@ class _Sent:
     def write(self, tables: WriteTables) -> TableResults:
         results = []
         for number, data in enumerate(self.sent):
-            with _task(number):
+            with _one_at_a_time, _task(number):
                 results += list(cloudpickle.loads(cloudpickle.dumps(tables))(map(unpack, data)))
         return by_table(results)

@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from bucketline.state.store.table.table import open_table
+from bucketline.state.store.table.table import Table, open_table
 from tests.support.servers.broker import KafkaBroker, KafkaRecord
 
 COLUMNS = "id BIGINT NOT NULL, v STRING, n BIGINT"
@@ -27,7 +27,8 @@ _DECLARED = ("products", APPEARS)
 _INSERTED = ("visits", "totals")
 """The tables that only get new rows, and add up what they get for a key: a row that is written twice shows."""
 _COUNTS = {"event_count": None, "data_collections": None}
-_PARTITIONED, _POSTPONED = "reviews", "carts"
+_PARTITIONED, _POSTPONED, _MOVING = "reviews", "carts", "addresses"
+"""The last is partitioned by a column that is not in its key, so that its rows move between partitions."""
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
     "orders": {"bucket": "2"},
     "items": {"bucket": "1", "changelog-producer": "input"},
@@ -40,6 +41,7 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
     "totals": {"bucket": "1", "merge-engine": "aggregation", "fields.n.aggregate-function": "sum"},
     "reviews": {"bucket": "1"},
     "coupons": {"bucket": "1", "changelog-producer": "lookup"},
+    _MOVING: {"bucket": "-1"},
     APPEARS: {"bucket": "2"},
 }
 _REGIONS = ("north", "south", "west")
@@ -59,13 +61,18 @@ def _schema(table: str) -> dict[str, Any]:
 
 @dataclass
 class ShopDay:
-    """The topics of a shop whose names begin with `name`, and its tables below `root`. `more` tables share a topic."""
+    """The topics of a shop whose names begin with `name`, and its tables below `root`. `more` tables share a topic.
+
+    The tables lie below `warehouse` instead, where it is set, and `storage` are the options that reach it.
+    """
 
     broker: KafkaBroker
     root: Path
     name: str
     seed: int = 1
     more: int = 0
+    warehouse: str | None = None
+    storage: Mapping[str, str] = field(default_factory=dict)
     rows: dict[str, dict[int, Row]] = field(default_factory=dict)
     """What each table must hold."""
     records: int = 0
@@ -86,25 +93,33 @@ class ShopDay:
     def _topic(self, table: str) -> str:
         return f"{self.name}.shop.{'more' if table in self.shared else table}"
 
+    def place(self, table: str) -> str:
+        """Where a table lies."""
+        return f"{self.warehouse or f'{self.root}/w'}/{table}"
+
+    def open(self, table: str) -> Table:
+        """A table as it is now."""
+        return open_table(self.place(table), storage_options=self.storage)
+
     def job_file(self, reader: str, *, records_a_batch: int, poison_allowed: bool) -> Path:
         """The job file, made for a reader of Kafka; `poison_allowed` if the poison is put aside."""
         routes: list[dict[str, Any]] = []
         for table, options in _OPTIONS.items():
             create: dict[str, Any] = {"options": dict(options)}
             if table not in _DECLARED:
-                create["schema"] = f"{COLUMNS}, region STRING NOT NULL" if table == _PARTITIONED else COLUMNS
-            if table == _PARTITIONED:
-                create |= {"partition-by": ["region"], "primary-key": ["region", "id"]}
-            else:
-                create["primary-key"] = ["id"]
-            route = {"source-table": f"shop.{table}", "table": f"{self.root}/w/{table}", "create": create}
+                is_split = table in (_PARTITIONED, _MOVING)
+                create["schema"] = f"{COLUMNS}, region STRING NOT NULL" if is_split else COLUMNS
+                if is_split:
+                    create["partition-by"] = ["region"]
+            create["primary-key"] = ["region", "id"] if table == _PARTITIONED else ["id"]
+            route = {"source-table": f"shop.{table}", "table": self.place(table), "create": create}
             if table == _POSTPONED:
                 route["options"] = {"postpone-compaction.batches": 2}
             if table == POISONED:
                 route["bad-records"] = {"max": 100 if poison_allowed else 0}
             routes.append(route)
         create = {"schema": COLUMNS, "primary-key": ["id"], "options": {"bucket": "1"}}
-        routes.append({"source-table": "regex:shop\\.more_.*", "table": f"{self.root}/w/{{table}}", "create": create})
+        routes.append({"source-table": "regex:shop\\.more_.*", "table": self.place("{table}"), "create": create})
         options = {
             "kafka.bootstrap.servers": self.broker.bootstrap_servers,
             "kafka.isolation.level": "read_committed",
@@ -120,6 +135,7 @@ class ShopDay:
             "options": {"schema-evolution": "evolve"},
             "bad-records": {"path": f"{self.root}/bad", "max": 1000},
             "on-table-failure": "park",
+            **({"storage": dict(self.storage)} if self.storage else {}),
             "tables": routes,
         }
         path = self.root / "job.json"
@@ -177,6 +193,8 @@ class ShopDay:
         row = {"id": key, "v": f"{table} {self.draw.randrange(10_000)}", "n": self.draw.randrange(1000)}
         if table == _PARTITIONED:
             row["region"] = _REGIONS[key % len(_REGIONS)]
+        if table == _MOVING:
+            row["region"] = self.draw.choice(_REGIONS)
         if table == GROWS and self._grown:
             row["note"] = f"note {self.draw.randrange(100)}"
         rows[key] = row
@@ -208,16 +226,16 @@ class ShopDay:
     def check_commits(self) -> None:
         """Each table has each batch at most once."""
         for table in self.rows:
-            if (self.root / "w" / table / "snapshot").exists():
-                snapshots = open_table(f"{self.root}/w/{table}").snapshots().to_pylist()
+            if self.storage or (self.root / "w" / table / "snapshot").exists():
+                snapshots = self.open(table).snapshots().to_pylist()
                 batches = [s["commit_identifier"] for s in snapshots if s["commit_kind"] == "APPEND"]
                 assert batches == sorted(set(batches)), table
 
     def check(self) -> None:
         """Each table holds what it must, and each row once."""
-        open_table(f"{self.root}/w/{_POSTPONED}").compact()
+        self.open(_POSTPONED).compact()
         for table, expected in self.rows.items():
-            found = open_table(f"{self.root}/w/{table}").to_arrow().to_pylist()
+            found = self.open(table).to_arrow().to_pylist()
             columns = {name for row in expected.values() for name in row}
             rows = {row["id"]: {name: row[name] for name in columns} for row in found}
             assert len(found) == len(rows), f"{table}: a row is there twice"
