@@ -123,6 +123,12 @@ class KafkaBroker:
     ) -> None:
         self.stop()
 
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        assert self._process is not None, "it was started"
+        return self._process.pid
+
     def stop(self) -> None:
         """Ends the broker and deletes its data; a second call does nothing."""
         self._client = None

@@ -83,7 +83,8 @@ class FaultProxy(HttpFront):
         send(request, answer)
 
     def _forward(self, request: BaseHTTPRequestHandler, body: bytes, trouble: Trouble | None) -> Answer:
-        headers = passed_on(request)
+        # The signature of a request counts for the host that the client has named.
+        headers = {**passed_on(request), "Host": request.headers["Host"]}
         if trouble is Trouble.CONDITION_IGNORED:
             headers = {k: v for k, v in headers.items() if k.lower() != "if-none-match"}
         return self.asked(request.command, request.path, body, headers)

@@ -32,6 +32,11 @@ class VersityGateway(S3Server):
             stderr=subprocess.DEVNULL,
         )
 
+    @property
+    def folder(self) -> str:
+        """Where the objects lie as files."""
+        return self._folder
+
     def await_start(self) -> bool:
         until = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < until:
