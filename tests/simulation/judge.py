@@ -216,7 +216,7 @@ class Judge:
         line = self.lines[found.root]
         beside = [p.by for at, p in line.newest if p is not None and p.by is not None and at > by.began]
         theirs = {self.kind.key_of(row) for other in beside for row, _ in other.effect.brought if other is not by}
-        return (old - own) | (own & theirs)
+        return self.kind.still_open(old, own, theirs)
 
     def is_same(self, one: State, other: State, ties: frozenset[object]) -> bool:
         """Whether two states are equal in all keys that are not tied."""

@@ -1,7 +1,7 @@
 """A plain model of what a table holds, a row for each key or how often each row is there; and what changes do to it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -45,6 +45,19 @@ class Kind:
     def has_versions(self) -> bool:
         """Whether the row with the larger `v` wins, in whatever order the rows come."""
         return "sequence.field" in self.options
+
+    def still_open(
+        self, old: frozenset[object], own: Collection[object], theirs: Collection[object]
+    ) -> frozenset[object]:
+        """The keys of which it is open which row wins, after a write of the keys `own`. `old` are those before it, and
+        `theirs` the keys that others have written meanwhile.
+
+        The write settles a key only if its row replaces all older rows. Under `first-row` the older rows still compete:
+        Paimon Java keeps the row with the smallest sequence number, even if readers have seen another one
+        (FirstRowMergeFunction). Under `partial-update` a column of the new row may be null, and sums add it to all.
+        """
+        settled = frozenset(own) if self.engine == "deduplicate" else frozenset[object]()
+        return (old - settled) | (frozenset(own) & frozenset(theirs))
 
     def key_of(self, row: Row) -> tuple[object, ...]:
         return tuple(row[("id", "day").index(name)] for name in self.key)

@@ -50,6 +50,15 @@ def test_a_row_that_moves_to_another_partition_is_followed_in_either_order() -> 
         assert followed(kind, {old: 1}, table_of(changes, has_more=True)) == {new: 1}
 
 
+@pytest.mark.parametrize(("kind", "settled"), [("fixed", {7}), ("first row", set()), ("partial update", set())])
+def test_a_later_write_settles_a_key_of_two_writers_only_where_its_row_replaces_theirs(
+    kind: str, settled: set[int]
+) -> None:
+    """Seed 357: the first of two rows was open, and a third row changed nothing."""
+    assert KINDS[kind].still_open(frozenset({1, 7}), {7}, {8}) == {1, 7} - settled
+    assert KINDS[kind].still_open(frozenset({1}), {7, 8}, {8}) == {1, 8}
+
+
 def test_a_world_has_few_operations() -> None:
     assert max(len(draw_script(str(n)).steps) for n in range(100)) <= MOST_OPERATIONS
 
