@@ -20,7 +20,7 @@ LEFT = 10
 
 @dataclass(frozen=True, slots=True)
 class HistoryShape:
-    """A table of one bucket with at least so many snapshots. A batch has one row, and compacts the bucket if it is due."""
+    """A table of one bucket with at least so many snapshots. Each batch has one row; the bucket is compacted when due."""
 
     snapshots: int
 
