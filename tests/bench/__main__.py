@@ -3,6 +3,9 @@
 Each runs in a process of its own, so that none inherits the memory, the caches or the warm JVM of another.
 `$BUCKETLINE_BENCH_SCALE` (a part of the full sizes), `$BUCKETLINE_BENCH_REPEATS` and `$BUCKETLINE_BENCH_JSON` (where
 the results go as JSON) change it. The exit code is 1 when a target is missed at full size.
+
+`python -m tests.bench --report [FOLDER [NAME...]]` measures all rivals side by side instead, and writes a page about
+them (tests/bench/rivals/report.py).
 """
 
 import json
@@ -18,6 +21,7 @@ from rich.table import Table
 
 from tests.bench import catalogue
 from tests.bench.result import Size
+from tests.bench.rivals import report
 
 JSON_VARIABLE = "BUCKETLINE_BENCH_JSON"
 
@@ -26,6 +30,8 @@ def main(names: list[str]) -> int:
     if len(names) == 3 and names[0] == "--one":
         _measure(names[1], Path(names[2]))
         return 0
+    if names[:1] == ["--report"]:
+        return report.main(names[1:])
     unknown = [n for n in names if n not in catalogue.BENCHES]
     if unknown:
         print(f"unknown: {', '.join(unknown)}; there are {', '.join(catalogue.BENCHES)}", file=sys.stderr)

@@ -60,14 +60,14 @@ def _low(times: Sequence[float]) -> float:
 
 def _solo(rows: int, turns: int, folder: str) -> dict[str, dict[str, list[list[float]]]]:
     # As in `solo`: the allocator of Arrow that is steady.
-    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "jemalloc", "PYTHONPATH": str(_installed())}
+    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "jemalloc", "PYTHONPATH": str(installed())}
     command = [sys.executable, "-m", "tests.bench.rust_solo", str(rows), str(turns), folder]
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, dict[str, list[list[float]]]] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def _installed() -> Path:
+def installed() -> Path:
     """The folder of pypaimon-rust, which is installed when it is missing; it works with our own pyarrow."""
     folder = cache_dir() / REQUIREMENT.replace("==", "-")
     done = folder / "installed.txt"

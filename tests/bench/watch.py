@@ -35,7 +35,7 @@ class WorkerWatch:
             self._look()
 
     def _look(self) -> None:
-        for pid in _below(os.getpid()):
+        for pid in all_below(os.getpid()):
             self.peak_bytes = max(self.peak_bytes, _python_peak_bytes(pid))
 
 
@@ -47,7 +47,7 @@ def cpu_seconds() -> float:
 def cpu_of(pid: int, *, below: bool = False) -> float:
     """CPU time of a process and of those below it that have ended; with `below` of all below it."""
     ticks = 0
-    for one in (pid, *(_below(pid) if below else ())):
+    for one in (pid, *(all_below(pid) if below else ())):
         try:
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -79,7 +79,8 @@ def _children() -> dict[int, list[int]]:
     return children
 
 
-def _below(root: int) -> list[int]:
+def all_below(root: int) -> list[int]:
+    """The processes that a process has started, and those that these have started, and so on."""
     children = _children()
     found: list[int] = []
     waiting = [root]

@@ -15,8 +15,8 @@ _CASES = (
         lambda scale: rows.large_rows(scaled(20, scale, 2), scaled(20_000_000, scale, 1000)),
         lambda scale: rows.large_rows(scaled(20_000, scale, 2), 20_000),
         (
-            Step("write", rows.write, 420, 1.5),
-            Step("compact", rows.compact, 420, 1.5),
+            Step("write", rows.write, 700, 1.5),
+            Step("compact", rows.compact, 420, 2.0),
             Step("read", rows.read, 420, 1.5),
         ),
     ),
@@ -29,7 +29,7 @@ _CASES = (
         ),
         lambda scale: rows.text_rows(scaled(100_000, scale, 100), scaled(100, scale, 2), 5, units=scaled(500, scale)),
         (
-            Step("write", rows.write, 420, 1.2),
+            Step("write", rows.write, 700, 2.5),
             Step("compact", rows.compact, 420, 1.2),
             Step("read", rows.read, 300, 1.2),
         ),
@@ -41,7 +41,7 @@ _CASES = (
         lambda scale: rows.text_rows(scaled(1_000_000, scale, 100), 10, first_share=0.9, units=scaled(10**6, scale)),
         lambda scale: rows.text_rows(scaled(1_000_000, scale, 100), 10, units=scaled(10**6, scale)),
         (
-            Step("write", rows.write, 420, 1.2),
+            Step("write", rows.write, 700, 1.2),
             Step("compact", rows.compact, 420, 1.2),
             Step("read", rows.read, 300, 1.2),
         ),
@@ -53,7 +53,7 @@ _CASES = (
         lambda scale: rows.text_rows(scaled(1_500_000, scale, 100), 1, units=scaled(1_500_000, scale)),
         lambda scale: rows.text_rows(scaled(150_000, scale, 100), 1, units=scaled(150_000, scale)),
         (
-            Step("write", rows.write, 420, 1.5),
+            Step("write", rows.write, 700, 1.5),
             Step("compact", rows.compact, 420, 1.3),
             Step("read", rows.read, 300, 1.3),
         ),
@@ -65,7 +65,7 @@ _CASES = (
         lambda scale: rows.wide_rows(scaled(10_000, scale, 20), scaled(1000, scale, 20)),
         lambda scale: rows.wide_rows(scaled(1_000_000, scale, 20), 10),
         (
-            Step("write", rows.write, 420, 2.0),
+            Step("write", rows.write, 700, 2.0),
             Step("compact", rows.compact, 420, 2.0),
             Step("read", rows.read, 420, 2.0),
         ),
@@ -74,13 +74,13 @@ _CASES = (
         "snapshots",
         "10,000 snapshots",
         "1,000 snapshots",
-        lambda scale: HistoryShape(scaled(10_000, scale, 12)),
-        lambda scale: HistoryShape(scaled(1000, scale, 12)),
+        lambda scale: HistoryShape(scaled(10_000, scale, 5)),
+        lambda scale: HistoryShape(scaled(1000, scale, 5)),
         (
             Step("open and read", history.open_and_read, 64, 1.5, is_whole=True),
-            Step("ten more batches", history.write_once_more, 64, 1.5, is_whole=True),
+            Step("three more batches", history.write_once_more, 64, 1.5, is_whole=True),
             Step("list", history.list_snapshots, 128, 1.3),
-            Step("expire all but ten", history.expire, 128, 1.3),
+            Step("expire all but three", history.expire, 128, 1.3),
         ),
     ),
     Case(

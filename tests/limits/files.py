@@ -4,7 +4,7 @@ The files are empty, and as large as their metadata says: no step reads one.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from bucketline.state.store.table.table import create_table, open_table
 from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.state.store.write.table_at import TableAt, table_at
 from bucketline.state.types.binary_row import encode_row
+from bucketline.state.types.logical import DataType
 from tests.limits.rows import TABLE
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("number", pa.int64()), ("text", pa.string())])
@@ -74,7 +75,7 @@ def find_orphans(shape: FilesShape, folder: Path) -> None:
     lost.write_bytes(b"lost")
     os.utime(lost, (0, 0))
     found = open_table(str(folder / TABLE)).remove_orphan_files(older_than=timedelta(days=1))
-    assert [Path(name).name for name in found.files] == [lost.name]
+    assert [Path(file.path).name for file in found.files] == [lost.name]
 
 
 def truncate(shape: FilesShape, folder: Path) -> None:
@@ -108,9 +109,9 @@ def _messages(at: TableAt, path: str, template: DataFileMeta, numbers: range) ->
 
 
 def _file(
-    path: str, schema: TableSchema, template: DataFileMeta, bucket: int, number: int, types: list[object]
+    path: str, schema: TableSchema, template: DataFileMeta, bucket: int, number: int, types: Sequence[DataType]
 ) -> DataFileMeta:
-    low, high = (encode_row([number * FILE_ROWS + end], types) for end in (0, FILE_ROWS - 1))  # type: ignore[arg-type]
+    low, high = (encode_row([number * FILE_ROWS + end], types) for end in (0, FILE_ROWS - 1))
     file = replace(
         template,
         file_name=data_file_name("data-", SYSTEM_IDS.new_uuid(), 0, "parquet"),

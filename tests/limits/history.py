@@ -15,12 +15,12 @@ KEEP_ALL = {
     "snapshot.num-retained.min": "1000000",
     "snapshot.time-retained": "9999 d",
 }
-LEFT = 10
+LEFT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryShape:
-    """A table of one bucket with at least so many snapshots. Each batch has one row; the bucket is compacted when due."""
+    """A table of one bucket with at least so many snapshots. Each batch has one row; the bucket is compacted if due."""
 
     snapshots: int
 
@@ -37,9 +37,9 @@ class HistoryShape:
 
 
 def write_once_more(shape: HistoryShape, folder: Path) -> None:
-    """Opens the table and writes ten batches of one row."""
+    """Opens the table and writes three batches of one row."""
     table = open_table(str(folder / TABLE))
-    for number in range(10):
+    for number in range(3):
         assert table.write(_row(number)) > shape.snapshots
 
 
@@ -54,7 +54,7 @@ def list_snapshots(shape: HistoryShape, folder: Path) -> None:
 
 
 def expire(shape: HistoryShape, folder: Path) -> None:
-    """Expires all snapshots but ten."""
+    """Expires all snapshots but three."""
     table = open_table(str(folder / TABLE))
     table.expire_snapshots(retain_min=LEFT, retain_max=LEFT, limit=10 * shape.snapshots)
     assert table.snapshots().num_rows == LEFT

@@ -107,6 +107,9 @@ JAR_SETS: dict[str, tuple[Coordinate, ...]] = {
         Coordinate("io.delta", "delta-spark_2.13", "4.0.0", without=("*:*",)),
         Coordinate("io.delta", "delta-storage", "4.0.0", without=("*:*",)),
     ),
+    "iceberg": (Coordinate("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.10.0", without=("*:*",)),),
+    # For the Spark 3.5 of PyPI: Maven Central has no bundle of Hudi for Spark 4.0.
+    "hudi": (Coordinate("org.apache.hudi", "hudi-spark3.5-bundle_2.12", "1.1.1", without=("*:*",)),),
 }
 
 
