@@ -14,6 +14,7 @@ from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.decode.moves.key_moves import FoundValues
 from bucketline.streaming.decode.seen import RecordPlace
 from bucketline.streaming.tasks.read_task import Records, leaves_out_values
 
@@ -70,6 +71,11 @@ def plan_emptied(target: Target, source: Records, outcome: Outcome, workers: Wor
 def keeps_values(decode: Decoder | None) -> bool:
     """Whether values that the source left out are filled in from the table's rows."""
     return decode is not None and leaves_out_values(decode)
+
+
+def reads_rows(decode: Decoder | None) -> bool:
+    """Whether values of the table's rows are part of what is written."""
+    return keeps_values(decode) or (isinstance(decode, DecodeStep) and isinstance(decode.moves, FoundValues))
 
 
 def shares_are_new(stages: Stages[Records], known: int | None) -> bool:

@@ -63,12 +63,15 @@ from bucketline.streaming.batch.key_order import (
     with_feeds,
 )
 from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibility
-from bucketline.streaming.batch.plan import keeps_values, plan_batch, plan_emptied, shares_are_new
+from bucketline.streaming.batch.moved_values import next_moves
+from bucketline.streaming.batch.plan import plan_batch, plan_emptied, reads_rows, shares_are_new
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
 from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
 from bucketline.streaming.batch.target import Target, taken_over
+from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.decode.moves.key_moves import FoundValues
 from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 from bucketline.streaming.tasks.read_task import Frame, Records
 from bucketline.streaming.tasks.spark_engine import SparkEngine
@@ -234,7 +237,7 @@ def plan_run_commit(
         identity = confirm_topics(target, identity, outcome, topics)
     rejected = set_aside(target, identity, outcome, place)
     check = None
-    if keeps_values(rows.decode) and target.at.plan.mode.append_check is AppendCheck.BUCKET_COUNT:
+    if reads_rows(stages.source.decode) and target.at.plan.mode.append_check is AppendCheck.BUCKET_COUNT:
         check = AppendCheck.ROWS_READ
     empties = bool(outcome.truncated)
     target, report = commit_batch(
@@ -255,8 +258,8 @@ def run(
 ) -> tuple[Target, Stages[Records], Outcome]:
     """What the tasks have written, and by which stages.
 
-    The tasks run again if records need columns that the table lacks, and if the source's table was truncated; then only
-    for the rows after the truncate.
+    The tasks run again if records need columns that the table lacks; if the source's table was truncated, then only for
+    the rows after the truncate; and if rows whose key changed lack values.
     """
     target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
     target = of_one_source_table(target, outcome, rows.decode)
@@ -272,7 +275,41 @@ def run(
         fitting = replace(rows, decode=fit_decoder(rows.decode, target.at))
         stages = plan_emptied(target, fitting, outcome, engine.workers)
         outcome = engine.run(stages)
+    if outcome.moves:
+        return _run_with_moves(target, identity, engine, stages, rows, outcome)
     return target, stages, outcome
+
+
+def _run_with_moves(
+    target: Target,
+    identity: BatchIdentity,
+    engine: SparkEngine,
+    stages: Stages[Records],
+    rows: Records,
+    outcome: Outcome,
+) -> tuple[Target, Stages[Records], Outcome]:
+    """What the tasks have written after they were told the values that rows with a new key take from their old keys.
+
+    The tasks read the batch with questions, until the driver knows the values, and then once more to write it.
+    """
+    first, moves = outcome, None
+    while not isinstance(moves, FoundValues):
+        target.at.discard(outcome.messages)
+        decode = stages.source.decode
+        assert isinstance(decode, DecodeStep), "what says so has decoded records"
+        moves = next_moves(target.at, decode, outcome.moves, is_emptied=bool(first.truncated))
+        assert moves is not None, "tasks ask for values"
+        asking = replace(rows, decode=replace(decode, moves=moves, emptied_at=None))
+        if first.truncated:
+            fitting = replace(asking, decode=fit_decoder(asking.decode, target.at))
+            stages = plan_emptied(target, fitting, first, engine.workers)
+        else:
+            stages = plan(target, identity, engine, asking)
+        if not isinstance(moves, FoundValues):
+            outcome = engine.run(replace(stages, idle=()))
+    if first.truncated:
+        return target, stages, replace(engine.run(stages), truncated=first.truncated)
+    return _run_by_share(target, identity, engine, stages, replace(rows, decode=stages.source.decode))
 
 
 def _run_by_share(

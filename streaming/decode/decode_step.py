@@ -27,13 +27,15 @@ from bucketline.streaming.decode.avro.avro_frames import KEY_HEADER, VALUE_HEADE
 from bucketline.streaming.decode.avro.avro_reader import AvroReader
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.binlog_messages import CANAL, MAXWELL, decode_binlog, taking_truncates
-from bucketline.streaming.decode.columns.computed_columns import ComputedColumns
+from bucketline.streaming.decode.columns.computed_columns import ComputedColumns, JudgedImages
 from bucketline.streaming.decode.columns.rescued import Mending, Rescued, rescued_texts
 from bucketline.streaming.decode.columns.rows_of_table import rows_of_table
 from bucketline.streaming.decode.decoded_rows import Decoded, misfits
 from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.decode.flat_records import decode_flat
 from bucketline.streaming.decode.json_values.json_convert import cut_digits, scale_count
+from bucketline.streaming.decode.moves.follow_moves import Follower
+from bucketline.streaming.decode.moves.key_moves import Asking, FoundValues
 from bucketline.streaming.decode.records import decode_avro, decode_debezium, decode_json
 from bucketline.streaming.decode.rejects import (
     HEADERS,
@@ -47,10 +49,10 @@ from bucketline.streaming.decode.rejects import (
 )
 from bucketline.streaming.decode.row_changes import UpdateBefore, as_binary
 from bucketline.streaming.decode.schema_needs import WatchFor
-from bucketline.streaming.decode.seen import RecordPlace, last_places
+from bucketline.streaming.decode.seen import RecordPlace, Seen, last_places
 from bucketline.streaming.decode.source_metadata import SOURCE_METADATA
 from bucketline.streaming.decode.source_tables import tables_named, without_other_tables
-from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut, marks_of_table
+from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, Placeholder, marks_of_table
 
 METADATA: Mapping[str, str] = {
     "_kafka_topic": "topic",
@@ -93,7 +95,7 @@ class DecodeStep:
     the position at which the source's table was truncated: rows of records up to it are left out. `kept` are the
     columns of a record that are stored for bad records, if the source has them. `now_us` is the time of the batch, in
     microseconds since 1970; without it no column can use the current time. `rescued` is the table's column for rescued
-    values; it is not in `fields`.
+    values; it is not in `fields`. `moves` is what the driver asks or tells about rows whose key changed.
     """
 
     decode: RecordFormat
@@ -114,6 +116,7 @@ class DecodeStep:
     kept: tuple[str, ...] = ()
     now_us: int | None = None
     rescued: Rescued | None = None
+    moves: Asking | FoundValues | None = None
 
     @property
     def input_columns(self) -> tuple[str, ...]:
@@ -155,7 +158,7 @@ class DecodeStep:
     @property
     def leaves_out_values(self) -> bool:
         """Whether the rows have a column UNAVAILABLE, which marks the values that the source left out."""
-        return self.keeping.left_out is LeftOut.MARKED
+        return self.keeping.marks
 
     def key_of_table(self, table: str) -> tuple[str | None, ...]:
         """The values of key columns that distinguish the rows of this source table from those of others."""
@@ -178,6 +181,36 @@ class DecodeStep:
 
         Shapes: n records in; out the table's columns in order, with `_row_kind` if the message format has row kinds.
         """
+        decoded = self._decoded(records)
+        return self._followed(records, decoded) if self.keeping.keeps else decoded
+
+    def _followed(self, records: pa.Table, decoded: DecodedRows) -> DecodedRows:
+        """The decoded rows; rows whose key changed have the values of their old keys, once the driver has told them."""
+        assert decoded.records is not None, "a decoder of records says which record a row is of"
+        followed = self.follower.follow(records, decoded.rows, decoded.records, decoded.moves)
+        if isinstance(self.moves, Asking):
+            seen = Seen(truncated=decoded.seen.truncated, moves=followed.said)
+            return DecodedRows(followed.rows, seen=seen, records=decoded.records.slice(0, 0))
+        seen = replace(decoded.seen, moves=followed.said)
+        if not followed.bad:
+            return decoded._replace(rows=followed.rows, seen=seen)
+        stays = pc.invert(pc.is_in(decoded.records, value_set=pa.array(list(followed.bad), pa.int64())))
+        return decoded._replace(
+            rows=followed.rows.filter(stays),
+            rejects=joined_rejects([decoded.rejects, self._rejects(records, followed.bad)]),
+            seen=seen,
+            records=decoded.records.filter(stays),
+            bad={**decoded.bad, **followed.bad},
+        )
+
+    @property
+    def follower(self) -> Follower:
+        """How this step follows changes of keys."""
+        key = tuple(f for f in self.fields if f.name in self.primary_key)
+        judges_old = self.computed is not None and self.computed.images is JudgedImages.OWN
+        return Follower(self.keeping, key, Placeholder(self.messages.unavailable_value), self.moves, judges_old)
+
+    def _decoded(self, records: pa.Table) -> DecodedRows:
         if self.rescued is not None and "value" in records.column_names:
             return self._rescuing(records, self.rescued)
         if self.computed is not None:
@@ -230,16 +263,18 @@ class DecodeStep:
         seen = decoded.seen.with_others(others)
         if self.messages.truncate is Truncate.APPLY and decoded.truncates:
             seen = replace(seen, truncated=_places(records, decoded.truncates))
-        return DecodedRows(rows, self._rejects(records, bad), self._need(decoded.need), seen, origin, bad)
+        return DecodedRows(
+            rows, self._rejects(records, bad), self._need(decoded.need), seen, origin, bad, decoded.moves
+        )
 
     def _rescuing(self, records: pa.Table, rescued: Rescued) -> DecodedRows:
         """The decoded rows; the rescued-data column holds the values that no other column takes."""
         plain = replace(self, rescued=None)
-        decoded = plain(records)
+        decoded = plain._decoded(records)
         mending = Mending(as_binary(one_array(records["value"])), {}, {})
         value = records.column_names.index("value")
         while mending.mend(self.decode, rescued, decoded.bad):
-            decoded = plain(records.set_column(value, "value", mending.values))
+            decoded = plain._decoded(records.set_column(value, "value", mending.values))
         assert decoded.records is not None, "a decoder of records says which record a row is of"
         good = np.unique(np.asarray(decoded.records))
         texts = rescued_texts(self.decode, rescued, records, mending.taken, good)
@@ -258,7 +293,7 @@ class DecodeStep:
 
     def _computed(self, records: pa.Table, plan: ComputedColumns) -> DecodedRows:
         """Decodes the records and computes the rows of the table from the decoded rows."""
-        decoded = self.decoding(records)
+        decoded = self.decoding._decoded(records)
         rows, kinds = decoded.rows, pa.array(np.zeros(decoded.rows.num_rows, np.int8))
         if self.decode.has_row_kinds:
             kinds, rows = one_array(rows[ROW_KIND_COLUMN]), rows.drop_columns([ROW_KIND_COLUMN])
@@ -281,6 +316,7 @@ class DecodeStep:
             replace(decoded.seen, unexpected=chosen.unexpected),
             chosen.decoded.origin,
             {**decoded.bad, **bad},
+            decoded.moves,
         )
 
     def _decode(self, values: pa.Array | pa.ChunkedArray, keys: pa.Array | pa.ChunkedArray | None) -> Decoded:

@@ -1,6 +1,6 @@
 """Decoded rows in the types of the table, without the rows of bad records."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.arrow import arrow_field, arrow_schema
 from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField
+from bucketline.streaming.decode.moves.key_moves import NO_MOVES, KeyMoves, Longs, no_records
 from bucketline.streaming.decode.schema_needs import NO_NEED, pruned
 from bucketline.streaming.decode.seen import NOTHING_SEEN, Seen
 
@@ -22,7 +23,8 @@ class Decoded:
     record. `bad` (int64, ascending) are the indices of bad records, `reasons` why. Other records without a row were
     skipped; `seen` counts them by kind, and names the source's tables. `need` holds the columns and types that the
     records need and the table lacks (`schema_needs`), if that was watched; fields of unknown type are not in it.
-    `truncates` are the indices of records that truncate the source's table and are not bad.
+    `truncates` are the indices of records that truncate the source's table and are not bad. `moves` are the records
+    that change the key of a row and leave out values of it.
     """
 
     rows: pa.RecordBatch
@@ -33,11 +35,15 @@ class Decoded:
     need: pa.DataType = NO_NEED
     seen: Seen = NOTHING_SEEN
     truncates: tuple[int, ...] = ()
+    moves: KeyMoves = NO_MOVES
 
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """Rows whose values are not checked yet, and the reasons against records so far."""
+    """Rows whose values are not checked yet, and the reasons against records so far.
+
+    `lacking` are the records of rows that leave out values, and `lacking_inserts` those of them that insert a row.
+    """
 
     structs: pa.Array
     kinds: npt.NDArray[np.int8]
@@ -46,6 +52,9 @@ class Unjudged:
     need: pa.DataType = NO_NEED
     seen: Seen = NOTHING_SEEN
     truncates: tuple[int, ...] = ()
+    lacking: Longs = field(default_factory=no_records)
+    lacking_inserts: Longs = field(default_factory=no_records)
+    moves: KeyMoves = NO_MOVES
 
 
 def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
@@ -77,6 +86,7 @@ def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
         need=pruned(unjudged.need),
         seen=unjudged.seen,
         truncates=unjudged.truncates,
+        moves=unjudged.moves,
     )
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
+from bucketline.streaming.decode.moves.key_moves import NO_MOVES, KeyMoves
 from bucketline.streaming.decode.rejects import RejectedRows
 from bucketline.streaming.decode.seen import NOTHING_SEEN, Seen
 
@@ -17,6 +18,7 @@ class DecodedRows(NamedTuple):
 
     Rows have the table's columns, with `_row_kind` if the records have kinds. `records` (int64, ascending) is the
     number of each row's record; None if it is not known. `bad` are the numbers of bad records, with the reasons.
+    `moves` are the records that change the key of a row and leave out values of it.
     """
 
     rows: pa.Table
@@ -25,6 +27,7 @@ class DecodedRows(NamedTuple):
     seen: Seen = NOTHING_SEEN
     records: pa.Array | None = None
     bad: Mapping[int, str] = NOTHING_BAD
+    moves: KeyMoves = NO_MOVES
 
 
 class Decoder(Protocol):

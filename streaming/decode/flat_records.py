@@ -27,6 +27,7 @@ from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.state.types.row_kind import RowKind
 from bucketline.streaming.decode.debezium_envelope import Images, kind_of_text, read_events
 from bucketline.streaming.decode.decoded_rows import Decoded, judge_rows
+from bucketline.streaming.decode.moves.find_moves import key_moves
 from bucketline.streaming.decode.other_messages import Skipped
 from bucketline.streaming.decode.records import explained, rows_of_keys
 from bucketline.streaming.decode.row_changes import (
@@ -44,13 +45,14 @@ from bucketline.streaming.decode.row_changes import (
 from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.seen import Seen
 from bucketline.streaming.decode.source_metadata import (
+    POSITION,
     SOURCE_METADATA,
     flat_events,
     flat_parts,
     with_metadata,
     without_metadata,
 )
-from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut, Placeholder, settled
+from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, Placeholder, settled
 from bucketline.streaming.decode.unavailable_rows import left_out_of_rows, without_placeholder
 
 DELETED, OP = "__deleted", "__op"
@@ -101,7 +103,8 @@ def decode_flat(
     positions = np.flatnonzero(live)
     known = {f.name for f in columns}
     own_parts = {name: DataField(0, name, _TEXT) for name in (DELETED, OP, *FLAT_PARTS)}
-    parts = own_parts | {part.name: part for part in flat_parts(f.name for f in of_source)}
+    wanted = (*(f.name for f in of_source), *((POSITION,) if keeping.keeps else ()))
+    parts = own_parts | {part.name: part for part in flat_parts(wanted)}
     added = tuple(part for name, part in parts.items() if name not in known)
     images = Images((*columns, *added), messages=messages, key=tuple(primary_key))
     alive = chosen(data, live)
@@ -143,9 +146,14 @@ def decode_flat(
     seen = Seen(dict(skipped + Counter({Skipped.TOMBSTONE: len(empty)})), table_names(structs, FLAT_PARTS))
     unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen)
     in_rows = {name: positions[found] for name, found in in_rows.items()}
-    unjudged = settled(unjudged, columns, primary_key, placeholder, keeping, in_rows=in_rows)
+    unjudged = settled(unjudged, columns, primary_key, placeholder, keeping, in_rows)
+    if keeping.keeps:
+        facts = flat_events(structs, pa.array(is_delete))
+        lacking = unjudged.lacking, unjudged.lacking_inserts
+        moves = key_moves(*lacking, facts, records, np.zeros(len(records), dtype=bool), asks=keeping.asks)
+        unjudged = replace(unjudged, moves=moves)
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
-    columns = (*columns, *((MARKS,) if keeping.left_out is LeftOut.MARKED else ()))
+    columns = (*columns, *((MARKS,) if keeping.marks else ()))
     unjudged = with_left_out(unjudged, columns, may_miss)
     if of_source:
         unjudged = with_metadata(unjudged, flat_events(structs, pa.array(is_delete)), records, of_source)

@@ -46,6 +46,7 @@ from bucketline.streaming.decode.decoded_rows import Decoded, Unjudged, judge_ro
 from bucketline.streaming.decode.json_values.json_blocks import Objects, read_objects
 from bucketline.streaming.decode.json_values.json_declared import nodes_of
 from bucketline.streaming.decode.json_values.json_shape import Shape, Writing, row_shape
+from bucketline.streaming.decode.moves.find_moves import key_moves
 from bucketline.streaming.decode.other_messages import TRUNCATE_REMEDY, Skipped
 from bucketline.streaming.decode.row_changes import (
     DecodedChange,
@@ -60,9 +61,9 @@ from bucketline.streaming.decode.row_changes import (
 )
 from bucketline.streaming.decode.schema_needs import WatchFor
 from bucketline.streaming.decode.seen import Seen
-from bucketline.streaming.decode.source_metadata import SOURCE_METADATA, source_parts, with_metadata
+from bucketline.streaming.decode.source_metadata import POSITION, SOURCE_METADATA, source_parts, with_metadata
 from bucketline.streaming.decode.texts.json_scan import has_bytes
-from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, LeftOut, Placeholder, settled
+from bucketline.streaming.decode.unavailable import KEEPS_NOTHING, MARKS, Keeping, Placeholder, settled
 from bucketline.streaming.decode.unavailable_rows import left_out_of_rows, without_placeholder
 
 _FULL_IDENTITY = "set REPLICA IDENTITY FULL on the source table"
@@ -267,7 +268,7 @@ def decode_debezium(
     alive = chosen(data, live)
     needs_all = update_before is UpdateBefore.EMIT or watch is not WatchFor.NOTHING or not primary_key
     of_key = None if needs_all else tuple(f for f in columns if f.name in primary_key)
-    parts = source_parts(f.name for f in of_source)
+    parts = source_parts((*(f.name for f in of_source), *((POSITION,) if keeping.keeps else ())))
     images = Images(columns, of_key, messages, reader=reader, source_parts=parts)
     objects = read_events(alive, images, watch)
     in_rows = {} if reader is not None else _left_out_of_rows(alive, images)
@@ -301,8 +302,12 @@ def decode_debezium(
     seen = Seen(_skipped(data, objects, others), source_tables(objects.structs))
     unjudged = replace(in_order(changes, None, bad, objects.need), seen=seen, truncates=truncates)
     in_rows = {name: positions[records] for name, records in in_rows.items()}
-    unjudged = settled(unjudged, columns, primary_key, placeholder, keeping, events.records[moved], in_rows)
-    marks = () if keeping.left_out is not LeftOut.MARKED else (MARKS,)
+    unjudged = settled(unjudged, columns, primary_key, placeholder, keeping, in_rows)
+    if keeping.keeps:
+        lacking = unjudged.lacking, unjudged.lacking_inserts
+        moves = key_moves(*lacking, events.structs, events.records, moved, asks=keeping.asks)
+        unjudged = replace(unjudged, moves=moves)
+    marks = (MARKS,) if keeping.marks else ()
     may_miss = [f.name for f in columns if f.name not in primary_key] if loose is None else list(loose)
     columns = (*columns, *marks)
     unjudged = with_left_out(unjudged, columns, may_miss)

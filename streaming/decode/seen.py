@@ -2,6 +2,7 @@
 truncates.
 """
 
+import base64
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -25,16 +26,18 @@ class Seen:
 
     `skipped` counts by kind the records without a row that are not bad. `tables` are the names of the source's tables.
     `unexpected` counts by expectation the rows that do not meet it. `truncated` are the positions of truncates to
-    apply, the last of each partition.
+    apply, the last of each partition. `moves` are questions of tasks about rows whose key changed, or their answers
+    (`moves/`), as bytes.
     """
 
     skipped: Mapping[Skipped, int] = field(default_factory=dict)
     tables: frozenset[str] = frozenset()
     unexpected: Mapping[str, int] = field(default_factory=dict)
     truncated: tuple[RecordPlace, ...] = ()
+    moves: tuple[bytes, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.skipped or self.tables or self.unexpected or self.truncated)
+        return bool(self.skipped or self.tables or self.unexpected or self.truncated or self.moves)
 
     def with_others(self, count: int) -> "Seen":
         """Returns this value, with `count` of its tombstones counted as records of other tables instead."""
@@ -48,7 +51,8 @@ class Seen:
         """Returns the value as bytes, to be sent to the driver."""
         counts = {kind.value: count for kind, count in self.skipped.items()}
         said = {"skipped": counts, "tables": sorted(self.tables), "unexpected": dict(self.unexpected)}
-        return json.dumps({**said, "truncated": self.truncated}).encode()
+        moves = [base64.b64encode(octets).decode() for octets in self.moves]
+        return json.dumps({**said, "truncated": self.truncated, "moves": moves}).encode()
 
 
 NOTHING_SEEN = Seen()
@@ -62,19 +66,21 @@ def decode_seen(payload: bytes) -> Seen:
         frozenset(said["tables"]),
         said["unexpected"],
         tuple(RecordPlace(*place) for place in said["truncated"]),
+        tuple(base64.b64decode(text) for text in said["moves"]),
     )
 
 
 def joined_seen(parts: Iterable[Seen]) -> Seen:
     """Returns the sum of the values: counts are added, and of the truncates the last of each partition stays."""
     counts, tables, unexpected = Counter[Skipped](), frozenset[str](), Counter[str]()
-    truncated = list[RecordPlace]()
+    truncated, moves = list[RecordPlace](), list[bytes]()
     for part in parts:
         counts.update(part.skipped)
         tables |= part.tables
         unexpected.update(part.unexpected)
         truncated += part.truncated
-    return Seen(dict(counts), tables, dict(unexpected), last_places(truncated))
+        moves += part.moves
+    return Seen(dict(counts), tables, dict(unexpected), last_places(truncated), tuple(moves))
 
 
 def last_places(places: Iterable[RecordPlace]) -> tuple[RecordPlace, ...]:

@@ -34,13 +34,14 @@ _POSITION_PARTS = {
     "change_lsn": _TEXT,
     "event_serial_no": _NUMBER,
 }
+POSITION = "_source_position"
 SOURCE_METADATA: Mapping[str, Mapping[str, DataType]] = {
     "_source_database": {"db": _TEXT},
     "_source_schema": {"schema": _TEXT},
     "_source_table": {"table": _TEXT},
     "_op": {},
     "_ts_ms": {"ts_ms": _NUMBER},
-    "_source_position": _POSITION_PARTS,
+    POSITION: _POSITION_PARTS,
 }
 """The columns, and the fields of `source` from which each is made."""
 
@@ -175,8 +176,8 @@ def _column(events: pa.Array, field: DataField) -> pa.Array:
     source = events.field("source")
     if field.name == "_op":
         return events.field("op")
-    if field.name == "_source_position":
-        return _positions(source)
+    if field.name == POSITION:
+        return source_positions(source)
     values = pc.struct_field(source, next(iter(SOURCE_METADATA[field.name])))
     if field.name != "_ts_ms" or field.type.root in INTEGER_ROOTS or field.type.root not in _STAMPS:
         return values
@@ -184,7 +185,7 @@ def _column(events: pa.Array, field: DataField) -> pa.Array:
     return scale_count(values, "ms", target.unit).view(target)
 
 
-def _positions(source: pa.Array) -> pa.Array:
+def source_positions(source: pa.Array) -> pa.Array:
     """Positions as texts that sort like the log; null for other sources.
 
     For Postgres the position is the LSN; for MySQL file, position and row; for SQL Server the LSNs of commit and

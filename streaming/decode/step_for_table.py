@@ -38,6 +38,7 @@ from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.columns.plan_columns import plan_columns
 from bucketline.streaming.decode.columns.rescued import IMAGES, Rescued
 from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.moves.key_moves import Asking
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
 from bucketline.streaming.decode.row_changes import UpdateBefore
 from bucketline.streaming.decode.schema_needs import WatchFor
@@ -130,7 +131,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: WatchFor = WatchFor.N
         update_before=_update_before(schema, step.decode),
         watch=watch,
         fixed=(*schema.primary_keys, *schema.partition_keys, *(schema.settings.bucket.key or ())),
-        keeping=_keeping(step, schema),
+        keeping=replace(_keeping(step, schema), asks=isinstance(step.moves, Asking)),
     )
     computed = plan_columns(
         step.columns,

@@ -41,12 +41,24 @@ class LeftOut(Enum):
 class Keeping:
     """How a table keeps values that the source left out.
 
-    `never` are columns that every row must have; `names` are all columns of the table.
+    `never` are columns that every row must have; `names` are all columns of the table. With `asks` the driver wants to
+    know of rows whose key changed: then rows have marks whatever `left_out` says.
     """
 
     left_out: LeftOut = LeftOut.REFUSED
     never: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    asks: bool = False
+
+    @property
+    def keeps(self) -> bool:
+        """Whether values that the source left out are kept."""
+        return self.left_out is not LeftOut.REFUSED
+
+    @property
+    def marks(self) -> bool:
+        """Whether the rows have the column UNAVAILABLE."""
+        return self.left_out is LeftOut.MARKED or self.asks
 
     def can_miss(self, field: DataField) -> bool:
         """Whether the value of a column may be left out."""
@@ -57,7 +69,7 @@ class Keeping:
 
         Only values of the columns in `kept` may be left out: these are fields that the table takes over unchanged.
         """
-        if self.left_out is LeftOut.REFUSED:
+        if not self.keeps:
             return self
         missing = {f.name for f in kept if self.can_miss(f)}
         return replace(self, never=(*self.never, *(n for n in inputs if n not in missing)), names=tuple(inputs))
@@ -115,8 +127,16 @@ class Placeholder:
     def reason_of_move(self) -> str:
         """Why a record is bad that leaves out a value and changes the primary key, and what to do."""
         return (
-            f"{self._left_out}; the update changed the primary key, and unavailable = keep takes values of the same "
-            "key only; set REPLICA IDENTITY FULL on the source table"
+            f"{self._left_out}; the update changed the primary key, and no row with the old key is known from which "
+            "the value could be taken; set REPLICA IDENTITY FULL on the source table"
+        )
+
+    @property
+    def reason_of_place(self) -> str:
+        """Why such a record is bad if the source does not say where its records are, and what to do."""
+        return (
+            f"{self._left_out}; the update changed the primary key, and unavailable = keep follows such a change only "
+            "in records of Kafka, which say where they are; set REPLICA IDENTITY FULL on the source table"
         )
 
     @property
@@ -168,22 +188,17 @@ def settled(
     primary_key: Sequence[str],
     placeholder: Placeholder,
     keeping: Keeping = KEEPS_NOTHING,
-    moved: npt.NDArray[np.int64] | None = None,
     in_rows: Mapping[str, npt.NDArray[np.int64]] = _NONE,
 ) -> Unjudged:
     """The rows after handling the values that are left out.
 
-    Only the key of a delete counts. Rows of the records `moved` have a new key, under which nothing is stored.
-    `in_rows` has, by columns, the records that `left_out_of_rows` found. If rows are marked, the column `MARKS` is the
-    last one.
+    Only the key of a delete counts. `in_rows` has, by columns, the records that `left_out_of_rows` found. If rows are
+    marked, the column `MARKS` is the last one. Whether an insert may leave out a value is known only later (`moves/`).
     """
     never = {*primary_key, *keeping.never}
     is_update = unjudged.kinds == int(RowKind.UPDATE_AFTER)
     is_row = is_update | (unjudged.kinds == int(RowKind.INSERT))
-    may_be_kept = {LeftOut.REFUSED: is_row & False, LeftOut.NULL: is_update, LeftOut.MARKED: is_row}[keeping.left_out]
-    has_moved = is_update & (np.isin(unjudged.origin, moved) if moved is not None else False)
-    may_be_kept &= ~has_moved
-    keeps = keeping.left_out is not LeftOut.REFUSED
+    may_be_kept = is_row & keeping.keeps
     bad, columns, left_out = dict(unjudged.bad), list[pa.Array](), dict[str, _Mask]()
     for f in fields:
         column = unjudged.structs.field(f.name)
@@ -194,20 +209,28 @@ def settled(
             mask &= (unjudged.kinds != int(RowKind.DELETE)) | (f.name in primary_key)
             kept = mask & may_be_kept & (f.name not in never and keeping.can_miss(f))
             for i in np.flatnonzero(mask & ~kept):
-                reason = placeholder.reason_of_move if keeps and has_moved[i] else placeholder.reason
-                bad.setdefault(int(unjudged.origin[i]), f"field {f.name}: {reason}")
+                bad.setdefault(int(unjudged.origin[i]), f"field {f.name}: {placeholder.reason}")
             if kept.any():
                 blank = pa.scalar(None, column.type) if f.type.nullable else zero_of(column.type)
                 column = if_else(pa.array(kept), blank, column)
                 left_out[f.name] = kept
         columns.append(column)
-    if keeping.left_out is LeftOut.REFUSED:
+    if not keeping.keeps:
         return replace(unjudged, bad=bad)
     names = [f.name for f in fields]
-    if keeping.left_out is LeftOut.MARKED:
+    if keeping.marks:
         columns.append(pack_left_out(left_out, keeping.names, len(unjudged.structs)))
         names.append(MARKS.name)
-    return replace(unjudged, bad=bad, structs=pa.StructArray.from_arrays(columns, names))
+    lacks = np.zeros(len(is_row), dtype=bool)
+    for kept in left_out.values():
+        lacks |= kept
+    return replace(
+        unjudged,
+        bad=bad,
+        structs=pa.StructArray.from_arrays(columns, names),
+        lacking=unjudged.origin[lacks],
+        lacking_inserts=unjudged.origin[lacks & ~is_update],
+    )
 
 
 @lru_cache(maxsize=16)

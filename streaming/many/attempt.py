@@ -41,7 +41,7 @@ from bucketline.streaming.tasks.read_task import Records
 from bucketline.streaming.tasks.write_task import owning
 
 _LOG = logging.getLogger("bucketline.many")
-_MOST_READS = 5
+_MOST_READS = 8
 """The most times that a batch reads its records. It reads them again if a table is new or has changed meanwhile."""
 _TABLES_A_TASK = 16
 """The number of tables for which one more task is started."""

@@ -32,6 +32,7 @@ def outcome_of(results: Sequence[TaskResult], note: TableNote, access: BucketAcc
         rejects=(*note.rejects, *made.rejects),
         need=note.need,
         truncated=note.seen.truncated,
+        moves=note.seen.moves,
         skipped_records=tuple(sorted((kind.value, count) for kind, count in note.seen.skipped.items())),
         source_tables=tuple(sorted(note.seen.tables)),
         unexpected=tuple(sorted(note.seen.unexpected.items())),

@@ -7,7 +7,7 @@ table that has no records in the batch.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -33,6 +33,7 @@ from bucketline.streaming.batch.make_visible import hidden_rows
 from bucketline.streaming.batch.plan import plan_batch, plan_emptied
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.moves.key_moves import Asking, FoundValues
 from bucketline.streaming.many.birth import birth_of
 from bucketline.streaming.many.entries import route_of
 from bucketline.streaming.many.ledger import Entry
@@ -105,16 +106,22 @@ class Known:
     def name(self) -> str:
         return self.to.table
 
-    def stages(self, target: Target, identity: BatchIdentity) -> Stages[Records]:
-        """The stages that write a batch's rows into the table in its current state. Raises as `fit_decoder`."""
-        source = Frame(None, fit_decoder(self.step, target.at))
+    def stages(
+        self, target: Target, identity: BatchIdentity, moves: Asking | FoundValues | None = None
+    ) -> Stages[Records]:
+        """The stages that write a batch's rows into the table in its current state. `moves` is what tasks are asked or
+        told about rows whose key changed. Raises as `fit_decoder`.
+        """
+        source = Frame(None, fit_decoder(replace(self.step, moves=moves), target.at))
         return target.at.plan.mode.by_owner(plan_batch(target, identity, source, ONE_WORKER))
 
-    def emptying(self, target: Target, truncated: Outcome) -> Stages[Records]:
+    def emptying(
+        self, target: Target, truncated: Outcome, moves: Asking | FoundValues | None = None
+    ) -> Stages[Records]:
         """The stages that replace all rows of the table by the rows that come after the last truncate of the source's
-        table. Raises as `fit_decoder`.
+        table. `moves` is as in `stages`. Raises as `fit_decoder`.
         """
-        source = Frame(None, fit_decoder(self.step, target.at))
+        source = Frame(None, fit_decoder(replace(self.step, moves=moves), target.at))
         stages = plan_emptied(target, source, truncated, ONE_WORKER)
         return target.at.plan.mode.replacing(target.at.plan).by_owner(stages)
 

@@ -20,10 +20,12 @@ from bucketline.streaming.batch.key_order import (
     policy_of,
     settle_mixed_keys,
 )
-from bucketline.streaming.batch.plan import keeps_values
+from bucketline.streaming.batch.moved_values import next_moves
+from bucketline.streaming.batch.plan import reads_rows
 from bucketline.streaming.batch.progress import BatchReport
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.batch.write_batch import Done, compact_what_was_due, decide, report, settle
+from bucketline.streaming.decode.moves.key_moves import Asking, FoundValues
 from bucketline.streaming.many.entries import BatchSpan, at_least, check_entry, identity_for
 from bucketline.streaming.many.job import ManyJob, ManyState
 from bucketline.streaming.many.ledger import Entry
@@ -38,7 +40,8 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 @dataclass(slots=True)
 class Turn:
     """A table in a batch. `note` says what tasks have read for it, `entry` is its ledger entry, `identity` the batch's
-    identity for this table. `is_new` says whether the table lacks the batch, once that is `decided`.
+    identity for this table. `is_new` says whether the table lacks the batch, once that is `decided`. `moves` is what
+    tasks are asked or told about rows whose key changed.
     """
 
     known: Known
@@ -51,6 +54,7 @@ class Turn:
     has_grown: bool = False
     relief: Relief = field(default_factory=Relief)
     stages: Stages[Records] | None = None
+    moves: Asking | FoundValues | None = None
     outcome: Outcome | None = None
     rejected: int = 0
 
@@ -122,11 +126,15 @@ def plan_turn(turn: Turn) -> None:
         turn.target = turn.target.with_table(grow_table(turn.target.at, need))
         turn.has_grown = True
     check_truncates(turn.identity, turn.known.step)
-    truncated = turn.note.seen.truncated
-    if truncated:
-        turn.stages = turn.known.emptying(turn.target, Outcome(truncated=truncated))
+    seen, step = turn.note.seen, turn.known.step
+    if turn.known.reading is not None:
+        step = turn.known.reading.decode
+    if step.moves == turn.moves:  # else tasks have read with what they were told in an earlier batch
+        turn.moves = next_moves(turn.target.at, step, seen.moves, is_emptied=bool(seen.truncated))
+    if seen.truncated:
+        turn.stages = turn.known.emptying(turn.target, Outcome(truncated=seen.truncated), turn.moves)
     else:
-        turn.stages = turn.known.stages(turn.target, turn.identity)
+        turn.stages = turn.known.stages(turn.target, turn.identity, turn.moves)
     at_time(turn.stages.source.decode, turn.identity.time_ms)
 
 
@@ -153,7 +161,7 @@ def commit_turn(turn: Turn, engine: Any, times: tuple[float, float, float]) -> B
         assert turn.outcome is not None and turn.stages is not None, "the table was written"
         check = None
         counts_buckets = turn.target.at.plan.mode.append_check is AppendCheck.BUCKET_COUNT
-        if keeps_values(turn.stages.source.decode) and counts_buckets:
+        if reads_rows(turn.stages.source.decode) and counts_buckets:
             check = AppendCheck.ROWS_READ
         turn.target, said = commit_batch(
             turn.target,

@@ -58,4 +58,5 @@ def read_outcome(
         unexpected=tuple(sorted(seen.unexpected.items())),
         mixed=tuple(sorted(map(MixedKey.from_bytes, by_kind[MIXED]))),
         truncated=seen.truncated,
+        moves=seen.moves,
     )

@@ -119,7 +119,8 @@ class Sealing:
         if reading.feeds is not None:
             feeds, rows = reading.feeds.numbers(rows), reading.feeds.rows(rows)
         if reading.decode is not None:
-            rows, rejects, need, also_seen, records, _ = reading.decode(rows)
+            made = reading.decode(rows)
+            rows, rejects, need, also_seen, records = made.rows, made.rejects, made.need, made.seen, made.records
             assert UNAVAILABLE in rows.column_names or not leaves_out_values(reading.decode), "marks travel with rows"
             self._seen = joined_seen((self._seen, also_seen)) if also_seen else self._seen
             if feeds is not None:

@@ -81,7 +81,8 @@ class Outcome:
     statistics of tasks; the tokens of notes that the snapshot must carry; schema changes that the records need (if
     there are any, nothing may be committed); reports of parts; the number of records without a row, by kind; the tables
     of the source that records name; keys whose rows came from several feeds, at most one for each task and kind of
-    check; and where the source's table was truncated: topic, partition and the last offset in each.
+    check; where the source's table was truncated: topic, partition and the last offset in each; and what tasks say of
+    rows whose key changed and that lack values, as bytes.
     """
 
     messages: tuple[CommitMessage, ...] = ()
@@ -95,6 +96,7 @@ class Outcome:
     unexpected: tuple[tuple[str, int], ...] = ()
     mixed: tuple[MixedKey, ...] = ()
     truncated: tuple[tuple[str, int, int], ...] = ()
+    moves: tuple[bytes, ...] = ()
 
     @property
     def accepted_rows(self) -> int:

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psycopg
@@ -12,11 +14,20 @@ import pytest
 from psycopg.rows import dict_row
 
 from bucketline.conf.job import BadRecords, RecordFormat
-from bucketline.conf.sources.message_options import NO_MESSAGE_OPTIONS, BytesForm, MessageOptions, parse_source_type
+from bucketline.conf.sources.message_options import (
+    NO_MESSAGE_OPTIONS,
+    UNAVAILABLE,
+    BytesForm,
+    MessageOptions,
+    Unavailable,
+    parse_source_type,
+)
 from bucketline.conf.sources.registry_options import RegistryOptions
 from bucketline.state.store.table.table import create_table, handle_of, open_table
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import columns_text
+from bucketline.streaming.batch.identity import BatchIdentity
+from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.decode.avro.registry import RegistrySchemas
 from bucketline.streaming.decode.declared.declared_rows import declared_rows
 from bucketline.streaming.decode.declared.declared_table import declared_table
@@ -34,6 +45,7 @@ from tests.support.servers.debezium import (
 )
 from tests.support.servers.mariadb import MariaDb
 from tests.support.servers.postgres import PASSWORD, Postgres
+from tests.support.spark.tasks import Cluster
 
 pytestmark = [pytest.mark.stores, pytest.mark.timeout(2400)]
 
@@ -68,6 +80,20 @@ alter table kinds add column extra int;
 insert into kinds(id, extra) values (5, 8);
 update kinds set da = '0001-01-01', ts = '9999-12-31 23:59:59.999999' where id = 4;
 """
+LARGE_TABLE = """
+create table large(id bigint primary key, n int, note text);
+alter table large alter column note set storage external;
+insert into large select id, 1, repeat('note ' || id || ' ', 2000) from generate_series(1, 5) id;
+"""
+LARGE_CHANGES = """
+update large set n = 2 where id = 1;
+update large set id = 20 where id = 2;
+update large set id = 30, note = repeat('new ', 3000) where id = 3;
+update large set id = 31, n = 3 where id = 30;
+update large set id = id + 100 where id > 3;
+delete from large where id = 105;
+"""
+"""Under the default replica identity Debezium sends a placeholder for each `note` that an update leaves as it is."""
 POSTGRES_COLUMNS = """id BIGINT NOT NULL, b BOOLEAN, s SMALLINT, i INT, r FLOAT, d DOUBLE, n DECIMAL(12, 3), c STRING,
   t STRING, `by` BYTES, da DATE, ti TIME(3), ts TIMESTAMP(6), ts3 TIMESTAMP(3), tsz TIMESTAMP(6) WITH LOCAL TIME ZONE,
   jb STRING, u STRING, e STRING, ai ARRAY<INT>, `at` ARRAY<STRING>, extra INT"""
@@ -150,10 +176,11 @@ class OfPostgres:
             with psycopg.connect(dbname="postgres", autocommit=True, row_factory=dict_row, **login) as sql:  # type: ignore[arg-type]
                 sql.execute(POSTGRES_TABLE)
                 sql.execute("".join(POSTGRES_ROW.format(id=at) for at in (1, 2, 3)))
+                sql.execute(LARGE_TABLE)
                 sql.execute(READY)
                 with debezium({**postgres_connector(database), **avro_converter(registry)}, folder) as events:
                     snapshot = events.until(f"s.public.{MARKER}")
-                    for statement in POSTGRES_CHANGES.strip().split("\n"):
+                    for statement in (POSTGRES_CHANGES + LARGE_CHANGES.lstrip()).strip().split("\n"):
                         sql.execute(statement.encode())
                     sql.execute(DONE)
                     changes = events.until(f"s.public.{MARKER}")
@@ -161,6 +188,7 @@ class OfPostgres:
                     "id, b, s, i, r, d, n, c, t, by, da, ti, ts, ts3, tsz, jb::text, u::text, e::text, ai, at, extra"
                 )
                 self.rows = sql.execute(f"select {texts} from kinds order by id".encode()).fetchall()
+                self.large = sql.execute("select * from large order by id").fetchall()
         self.events = {form: snapshot[form] + changes[form] for form in FORMS}
 
 
@@ -260,6 +288,37 @@ def test_a_table_has_the_rows_of_postgresql(form: str, postgres: OfPostgres, reg
     found = written(tmp_path / "shop.db" / "kinds", POSTGRES_COLUMNS, events, form, POSTGRES_TYPES, registry)
     assert found.to_pylist() == postgres.rows
     assert [row["id"] for row in postgres.rows] == [1, 4, 5, 20]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("batches", [1, 2])
+def test_large_values_of_postgresql_stay_where_keys_change(
+    form: str, batches: int, postgres: OfPostgres, registry: str, tmp_path: Path
+) -> None:
+    events = [event for event in postgres.events[form] if event.topic == "s.public.large"]
+    lacking = [event for event in events if event.value is not None and UNAVAILABLE.encode() in event.value]
+    assert len(lacking) == 7, "one update and six changes of keys"
+    path = str(tmp_path / "shop.db" / "large")
+    table = create_table(path, "id BIGINT NOT NULL, n INT, note STRING", ["id"], options={"bucket": "2"})
+    own = RegistryOptions(registry) if form == AVRO else None
+    keep = MessageOptions(unavailable=Unavailable.KEEP)
+    step = decode_step(FORMS[form], handle_of(table).table_schema, BadRecords(None, 0), keep, own)
+    sink, cluster = TableSink(path, {}, decode=step), Cluster(Random(1), 2)
+    # The snapshot first, or everything at once.
+    ends = [0, len(events)] if batches == 1 else [0, 5, len(events)]
+    for number, (first, end) in enumerate(pairwise(ends)):
+        chosen = events[first:end]
+        records = {
+            "partition": pa.array([0] * len(chosen), pa.int32()),
+            "topic": ["s.public.large"] * len(chosen),
+            "offset": pa.array(range(first, end), pa.int64()),
+            "key": as_arrow([event.key for event in chosen]),
+            "value": as_arrow([event.value for event in chosen]),
+        }
+        identity = BatchIdentity("query", number, f"[{first}]", f"[{end}]", f"digest {number}")
+        sink.write(cluster.frame(pa.table(records), 1), identity)
+    assert open_table(path).to_arrow().sort_by("id").to_pylist() == postgres.large
+    assert [row["id"] for row in postgres.large] == [1, 104, 120, 131]
 
 
 @pytest.mark.parametrize("form", FORMS)

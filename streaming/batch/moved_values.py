@@ -1,0 +1,106 @@
+"""The driver's part in finding values of rows whose key changed: it asks tasks, reads stored rows, and tells tasks.
+
+A batch in which such rows lack values is read again with questions, and then once more with the values. The stored rows
+are those of the snapshot on which the batch is planned. The batch deletes the old keys, so the commit fails if another
+writer has written them since (`AppendCheck.ROWS_READ`).
+"""
+
+from collections.abc import Sequence
+from functools import partial, reduce
+from operator import and_
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.conf.errors import OptionError
+from bucketline.conf.sources.message_options import UNAVAILABLE_KEY
+from bucketline.state.lsm.merge.engines import merging_of
+from bucketline.state.store.table.rows_to_change import current_rows
+from bucketline.state.store.write.table_at import TableAt
+from bucketline.state.types.arrow import arrow_schema
+from bucketline.state.types.buffers import one_array
+from bucketline.state.types.logical import DataField
+from bucketline.state.types.order import Direction
+from bucketline.streaming.decode.decode_step import DecodeStep
+from bucketline.streaming.decode.moves.find_values import MovedOrder, find_values, no_values, old_keys
+from bucketline.streaming.decode.moves.follow_moves import AT, TOPIC, encoded
+from bucketline.streaming.decode.moves.key_moves import Asking, FoundValues, from_ipc, to_ipc
+
+_MOST_BYTES = 256 << 20
+"""The most bytes of rows of old keys that the driver takes, and of values that it sends."""
+
+
+def next_moves(
+    at: TableAt, step: DecodeStep, said: Sequence[bytes], *, is_emptied: bool = False
+) -> Asking | FoundValues | None:
+    """Returns what the batch must be read with next; None if there is nothing to ask.
+
+    `step` is the one with which tasks have read the batch, and `said` is what they say. With `is_emptied` the batch
+    replaces all rows of the table, so no stored row counts.
+    """
+    if isinstance(step.moves, FoundValues):
+        return step.moves
+    _check_size(sum(map(len, said)))
+    tables = [from_ipc(octets) for octets in said]
+    if step.moves is None:
+        return Asking(to_ipc(_distinct(pa.concat_tables(tables)))) if tables else None
+    asked, key = from_ipc(step.moves.asks), step.follower.key
+    if not tables:
+        return FoundValues(to_ipc(no_values()))
+    answers = pa.concat_tables(tables)
+    more = old_keys(answers, asked, key)
+    if more.num_rows:
+        nulls = {name: pa.nulls(more.num_rows, pa.string()) for name in (TOPIC, AT)}
+        wanted = pa.table({**{f.name: more[f.name] for f in key}, **nulls})
+        return Asking(to_ipc(_distinct(pa.concat_tables([asked, wanted.select(asked.column_names)]))))
+    stored = _no_rows if is_emptied else _stored_rows
+    values = find_values(answers, _order_of(at, step), partial(stored, at, key))
+    _check_size(values.nbytes)
+    return FoundValues(to_ipc(values))
+
+
+def _order_of(at: TableAt, step: DecodeStep) -> MovedOrder:
+    merge, merging = at.plan.schema.settings.merge, merging_of(at.plan.schema)
+    direction: Direction = "descending" if merge.newest_is_smallest else "ascending"
+    return MovedOrder(
+        step.keeping.names,
+        step.follower.key,
+        tuple((name, direction) for name in merge.sequence_fields),
+        null_keeps=merging.null_keeps,
+        keeps_deleted=merge.ignore_delete,
+    )
+
+
+def _stored_rows(at: TableAt, key: Sequence[DataField], keys: pa.Table, columns: tuple[str, ...]) -> pa.Table:
+    """Returns the table's rows with one of the keys. Memory: these rows."""
+    names = list(dict.fromkeys((*(f.name for f in key), *columns)))
+    found = [pa.Table.from_batches([], arrow_schema(at.plan.schema.fields)).select(names)]
+    wanted = encoded(keys, key)
+    expression = reduce(and_, (pc.field(f.name).isin(one_array(keys[f.name]).unique()) for f in key))
+    size = 0
+    for batch in current_rows(at, expression, None):
+        rows = pa.Table.from_batches([batch]).select(names)
+        found.append(rows.filter(pc.is_in(encoded(rows, key), value_set=wanted)).cast(found[0].schema))
+        size += found[-1].nbytes
+        _check_size(size)
+    return pa.concat_tables(found)
+
+
+def _no_rows(at: TableAt, key: Sequence[DataField], keys: pa.Table, columns: tuple[str, ...]) -> pa.Table:
+    names = list(dict.fromkeys((*(f.name for f in key), *columns)))
+    return pa.Table.from_batches([], arrow_schema(at.plan.schema.fields)).select(names)
+
+
+def _distinct(asks: pa.Table) -> pa.Table:
+    return asks.group_by(asks.column_names, use_threads=False).aggregate([])
+
+
+def _check_size(size: int) -> None:
+    """Raises OptionError for more bytes than the driver takes."""
+    if size > _MOST_BYTES:
+        raise OptionError(
+            "updates of one batch changed the primary keys of many rows and left out values of them: the rows with the "
+            f"old keys have {size >> 20} MiB, and the driver takes at most {_MOST_BYTES >> 20} MiB; let a batch "
+            f"have fewer records (source.options.maxOffsetsPerTrigger), or set {UNAVAILABLE_KEY.key} to reject",
+            key=UNAVAILABLE_KEY.key,
+        )

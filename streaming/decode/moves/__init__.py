@@ -1,0 +1,1 @@
+"""Values of rows whose key changed."""

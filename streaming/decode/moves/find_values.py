@@ -1,0 +1,248 @@
+"""Finds the values that rows with a changed key take over from the rows of their old keys.
+
+A row gets its values from the row of the old key just before the delete that belongs to the change: in the order of the
+table's sequence fields, and then in the order of arrival. If that row leaves out a value too, the value comes from the
+row before it; if that row has changed its own key, the value comes from the row of the key before; at the beginning of
+the batch the value comes from the table's stored row. Nothing is found behind a delete. A record without all values is
+bad, so its rows count for no other record.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.lsm.merge.left_out import pack_left_out, unpack_left_out
+from bucketline.state.types.arrow import UNAVAILABLE
+from bucketline.state.types.buffers import one_array
+from bucketline.state.types.logical import DataField
+from bucketline.state.types.order import Direction, key_changes, sort_indices
+from bucketline.state.types.row_kind import RowKind
+from bucketline.streaming.decode.moves.follow_moves import AT, FILLED, MOVED, PLACE, REFUSED, TOPIC, encoded, joined
+from bucketline.streaming.decode.moves.key_moves import Longs
+from bucketline.streaming.decode.row_changes import true_of
+
+Mask = npt.NDArray[np.bool_]
+_DELETE, _NONE = int(RowKind.DELETE), -1
+
+ReadStored = Callable[[pa.Table, tuple[str, ...]], pa.Table]
+"""Returns the table's rows with one of the keys, at least with these columns, before the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovedOrder:
+    """What is true of the rows of the table: their columns, the columns of the key, and the order of rows of one key.
+
+    With `null_keeps` a null is no value, with `keeps_deleted` deletes are ignored.
+    """
+
+    names: tuple[str, ...]
+    key: tuple[DataField, ...]
+    sequence: tuple[tuple[str, Direction], ...] = ()
+    null_keeps: bool = False
+    keeps_deleted: bool = False
+
+
+def no_values() -> pa.Table:
+    """Returns what `find_values` returns if no row is known."""
+    return pa.table(
+        {
+            **dict(
+                zip(PLACE, (pa.array([], pa.string()), pa.array([], pa.int32()), pa.array([], pa.int64())), strict=True)
+            ),
+            REFUSED: pa.array([], pa.bool_()),
+            FILLED: pa.array([], pa.binary()),
+        }
+    )
+
+
+def find_values(answers: pa.Table, order: MovedOrder, read_stored: ReadStored) -> pa.Table:
+    """Returns the places of the records that lack values, their values, and which of the records are refused.
+
+    `answers` are the rows that tasks have sent, those of each task in the order of arrival.
+    """
+    rows = _sorted(answers, order)
+    linked = _linked(rows)
+    wanting = linked.wanting
+    bits = unpack_left_out(one_array(rows[UNAVAILABLE]), len(order.names))
+    columns = [at for at in range(len(order.names)) if bits[wanting, at].any()]
+    names = [order.names[at] for at in columns]
+    group = np.cumsum(key_changes(rows, [f.name for f in order.key])) - 1 if len(rows) else np.zeros(0, np.int64)
+    keys = rows.take(pa.array(np.flatnonzero(np.diff(group, prepend=-1)))).select([f.name for f in order.key])
+    stored = read_stored(keys, tuple(names))
+    at_stored = pc.index_in(encoded(keys, order.key), value_set=encoded(stored, order.key))
+    at_stored = at_stored.fill_null(_NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+    search = _Search(linked, np.asarray(rows[ROW_KIND_COLUMN]) == _DELETE, group, at_stored, order.keeps_deleted)
+    lacks = {name: bits[:, at] | _is_null(rows[name], wanting, order) for name, at in zip(names, columns, strict=True)}
+    asked = {name: bits[:, at] for name, at in zip(names, columns, strict=True)}
+    refused, sources = search.run(lacks, asked)
+    result = {name: rows[name].take(pa.array(wanting)) for name in PLACE}
+    result[REFUSED] = pa.array(refused[wanting])
+    filled = {name: asked[name][wanting] & ~refused[wanting] for name in names}
+    result[FILLED] = pack_left_out(filled, order.names, len(wanting))
+    for name in names:
+        at = sources[name][wanting]
+        behind = np.where(at > len(rows), len(rows) + at_stored[np.maximum(at - len(rows) - 1, 0)], at)
+        both = pa.concat_arrays([one_array(rows[name]), one_array(stored[name]).cast(rows.schema.field(name).type)])
+        result[name] = both.take(pa.array(behind, mask=~filled[name]))
+    return pa.table(result)
+
+
+def _is_null(column: pa.ChunkedArray, wanting: Longs, order: MovedOrder) -> Mask:
+    """True for nulls that are no values; the rows that lack values themselves say which values they lack."""
+    if not order.null_keeps:
+        return np.zeros(len(column), dtype=bool)
+    mask = true_of(one_array(column).is_null())
+    mask[wanting] = False
+    return mask
+
+
+def _sorted(answers: pa.Table, order: MovedOrder) -> pa.Table:
+    """Returns the rows in the order of keys, sequence fields and arrival."""
+    arrived = answers.append_column("\0row", pa.array(np.arange(len(answers))))
+    arrived = arrived.sort_by([(name, "ascending") for name in (*PLACE, "\0row")]).drop_columns(["\0row"])
+    keyed = sort_indices(arrived, [f.name for f in order.key], then=order.sequence)
+    return arrived.take(keyed).combine_chunks()
+
+
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    """The rows that lack values (`wanting`), and the delete of the old key of each (`deletes`), -1 if there is none or
+    several could be it. `ties` says whether delete and row are of one record.
+    """
+
+    wanting: Longs
+    deletes: Longs
+    ties: Mask
+
+
+def _linked(rows: pa.Table) -> _Linked:
+    kinds = np.asarray(rows[ROW_KIND_COLUMN])
+    is_delete = kinds == _DELETE
+    is_moved = true_of(one_array(rows[MOVED]))
+    at = joined([one_array(rows[TOPIC]), one_array(rows[AT])])
+    is_pair = true_of(at.is_valid()) & ~is_delete
+    is_pair &= true_of(pc.fill_null(pc.is_in(at, value_set=at.filter(pa.array(is_delete)).drop_null()), False))
+    moved, pairs = np.flatnonzero(is_moved), np.flatnonzero(is_pair & ~is_moved)
+    places = joined([one_array(rows[name]) for name in PLACE])
+    of_moved = _only(places, moved, np.flatnonzero(is_delete))
+    of_pairs = _only(at, pairs, np.flatnonzero(is_delete & true_of(at.is_valid())))
+    ties = np.concatenate([np.ones(len(moved), bool), np.zeros(len(pairs), bool)])
+    return _Linked(np.concatenate([moved, pairs]), np.concatenate([of_moved, of_pairs]), ties)
+
+
+def _only(names: pa.Array, rows: Longs, deletes: Longs) -> Longs:
+    """Returns for each row the only delete of the same name; -1 if there are several, or several such rows."""
+    of_rows, of_deletes = names.take(pa.array(rows)), names.take(pa.array(deletes))
+    found = pc.index_in(of_rows, value_set=of_deletes).fill_null(_NONE).to_numpy(zero_copy_only=False)
+    result = np.where(found >= 0, deletes[np.maximum(found, 0)], _NONE) if len(deletes) else np.full(len(rows), _NONE)
+    for side in (of_rows, of_deletes):
+        counts = pc.value_counts(side)
+        often = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+        result[true_of(pc.is_in(of_rows, value_set=often))] = _NONE
+    return result.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The rows of the old keys, sorted, in which values are searched.
+
+    `is_delete` and `group` are of each row; a group has the rows of one key, and `at_stored` has its stored row, -1 for
+    none. Numbers up to the count of rows stand for rows, the next one for nothing, and those after it for groups.
+    """
+
+    linked: _Linked
+    is_delete: Mask
+    group: Longs
+    at_stored: Longs
+    keeps_deleted: bool
+
+    @property
+    def _count(self) -> int:
+        return len(self.group)
+
+    def run(self, lacks: dict[str, Mask], asked: dict[str, Mask]) -> tuple[Mask, dict[str, Longs]]:
+        """Returns which rows are refused, and the number of each row's value, by column.
+
+        `lacks` is true for rows that have no value, `asked` for those values that are wanted. A record is decided when
+        the search of none of its values meets a record that is not. Each round decides some; where none is decided, the
+        order of the rows goes in a circle, and all that are left are refused.
+        """
+        count, wanting, deletes = self._count, self.linked.wanting, self.linked.deletes
+        alive, refused = np.ones(count, dtype=bool), np.zeros(count, dtype=bool)
+        sources = {name: np.arange(count, dtype=np.int64) for name in asked}
+        open_ = deletes >= 0
+        self._refuse(np.flatnonzero(~open_), alive, refused)
+        while open_.any():
+            waits, fails = np.zeros(len(wanting), bool), np.zeros(len(wanting), bool)
+            undecided = np.zeros(count + 1 + len(self.at_stored), dtype=bool)
+            undecided[wanting[open_]] = True
+            if not self.keeps_deleted:
+                undecided[deletes[open_ & self.linked.ties]] = True
+            before, found = self._before(alive), {}
+            for name, lacking in lacks.items():
+                ends = self._ends(before, lacking, sources[name], undecided)
+                at = ends[before[np.maximum(deletes, 0)]]
+                of_column = asked[name][wanting]
+                waits |= of_column & undecided[at]
+                fails |= of_column & ~undecided[at] & self._is_nothing(at)
+                found[name] = at
+            decided = open_ & (fails | ~waits)
+            if not decided.any():
+                self._refuse(np.flatnonzero(open_), alive, refused)
+                break
+            self._refuse(np.flatnonzero(decided & fails), alive, refused)
+            good = decided & ~fails
+            for name, at in found.items():
+                takes = good & asked[name][wanting]
+                sources[name][wanting[takes]] = at[takes]
+            open_ = open_ & ~decided
+        return refused, sources
+
+    def _refuse(self, at: Longs, alive: Mask, refused: Mask) -> None:
+        """Marks rows as refused; with them goes the delete of the same record."""
+        rows, deletes = self.linked.wanting[at], self.linked.deletes[at]
+        refused[rows], alive[rows] = True, False
+        alive[deletes[self.linked.ties[at] & (deletes >= 0)]] = False
+
+    def _before(self, alive: Mask) -> Longs:
+        """Returns the row before each row, among the rows of its key that are alive; its group for the first one."""
+        before = self._count + 1 + self.group
+        latest = np.maximum.accumulate(np.where(alive, np.arange(self._count), _NONE))
+        earlier = np.concatenate([[_NONE], latest[:-1]]) if self._count else latest
+        same = (earlier >= 0) & (self.group[np.maximum(earlier, 0)] == self.group)
+        return np.where(same, earlier, before)
+
+    def _ends(self, before: Longs, lacking: Mask, sources: Longs, undecided: Mask) -> Longs:
+        """Returns for each number where the search for a value ends that begins there."""
+        count = self._count
+        after = np.arange(count + 1 + len(self.at_stored), dtype=np.int64)
+        after[:count] = np.where(lacking, before, after[:count])
+        own = sources != np.arange(count)
+        after[:count][own] = sources[own]
+        after[:count] = np.where(self.is_delete, before if self.keeps_deleted else count, after[:count])
+        after = np.where(undecided, np.arange(len(after)), after)
+        for _ in range(max(1, len(after)).bit_length() + 1):
+            after = after[after]
+        return after
+
+    def _is_nothing(self, at: Longs) -> Mask:
+        groups = np.maximum(at - self._count - 1, 0)
+        has_none = self.at_stored[groups] < 0 if len(self.at_stored) else np.ones(len(at), bool)
+        nothing: Mask = (at == self._count) | ((at > self._count) & has_none)
+        return nothing
+
+
+def old_keys(answers: pa.Table, asked: pa.Table, key: Sequence[DataField]) -> pa.Table:
+    """Returns the keys of deletes at the asked positions that have not been asked for."""
+    is_there = pc.and_(pc.equal(answers[ROW_KIND_COLUMN], _DELETE), answers[AT].is_valid())
+    there = answers.filter(is_there)
+    places = joined([one_array(asked[TOPIC]), one_array(asked[AT])]).drop_null()
+    there = there.filter(pc.is_in(joined([one_array(there[TOPIC]), one_array(there[AT])]), value_set=places))
+    known = encoded(asked.filter(asked[AT].is_null()), key)
+    new = pc.invert(pc.is_in(encoded(there, key), value_set=known))
+    return there.filter(new).select([f.name for f in key])

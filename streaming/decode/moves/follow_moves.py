@@ -1,0 +1,231 @@
+"""What a task does with records that change the key of a row and leave out values of it: it asks for the values, sends
+rows of the old keys to the driver, or puts in the values that the driver has found.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
+from bucketline.state.lsm.merge.left_out import unpack_left_out
+from bucketline.state.types.arrow import UNAVAILABLE
+from bucketline.state.types.binary_row import encode_rows
+from bucketline.state.types.buffers import one_array
+from bucketline.state.types.if_else import if_else
+from bucketline.state.types.logical import DataField
+from bucketline.state.types.row_kind import RowKind
+from bucketline.streaming.decode.moves.key_moves import Asking, FoundValues, KeyMoves, Longs, from_ipc, to_ipc
+from bucketline.streaming.decode.row_changes import true_of
+from bucketline.streaming.decode.unavailable import Keeping, LeftOut, Placeholder
+
+TOPIC, PARTITION, OFFSET = "\0topic", "\0partition", "\0offset"
+AT, MOVED = "\0at", "\0moved"
+"""Columns of rows on their way to the driver: the place of the row's record; the record's position in the source's log,
+if the record is a delete, or an insert that leaves out values; and whether the row is the new one of an update that
+changes the key and leaves out values."""
+REFUSED, FILLED = "\0refused", "\0filled"
+"""Columns of what the driver tells: whether the record is bad because no row has its values, and which columns get
+values, as UNAVAILABLE says it."""
+PLACE = (TOPIC, PARTITION, OFFSET)
+
+_SOURCE_PLACE = ("topic", "partition", "offset")
+_NEW = (int(RowKind.INSERT), int(RowKind.UPDATE_AFTER))
+_DELETE = int(RowKind.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The rows, what the task says to the driver, and the bad records with reasons."""
+
+    rows: pa.Table
+    said: tuple[bytes, ...] = ()
+    bad: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """How a step follows changes of keys.
+
+    `key` are the columns that identify a row. `told` is what the driver asks or tells; None if the driver has not been
+    asked yet. With `judges_old`, the old row of an update is left out if it is not in the table.
+    """
+
+    keeping: Keeping
+    key: tuple[DataField, ...]
+    placeholder: Placeholder
+    told: Asking | FoundValues | None = None
+    judges_old: bool = False
+
+    def follow(self, records: pa.Table, rows: pa.Table, of_rows: pa.Array, moves: KeyMoves) -> Followed:
+        """Decides about the rows of records. `of_rows` is the number of each row's record, ascending."""
+        if not moves and self.told is None:
+            return Followed(rows)
+        found = _Found(records, rows, np.asarray(of_rows), np.asarray(rows[ROW_KIND_COLUMN]), moves)
+        if isinstance(self.told, Asking):
+            answer = found.answer(from_ipc(self.told.asks), self.key) if found.has_places else None
+            return Followed(rows.slice(0, 0), () if answer is None or not answer.num_rows else (to_ipc(answer),))
+        if not found.has_places:
+            return Followed(rows, bad=self._bad(found.inserted) | self._lost(found.moved, self._reason_of_place))
+        bad = self._lost(found.without_old if self.judges_old else found.moved[:0], self.placeholder.reason_of_move)
+        if isinstance(self.told, FoundValues):
+            followed = self._with_told(found, self.told.table())
+            return Followed(followed.rows, bad={**bad, **followed.bad})
+        asks = found.asks(self.key)
+        bad |= self._bad(found.inserted[~found.has_position])
+        return Followed(rows, (to_ipc(asks),) if asks.num_rows else (), bad)
+
+    @property
+    def _reason_of_place(self) -> str:
+        return self.placeholder.reason_of_place
+
+    def _lost(self, records: Longs, reason: str) -> dict[int, str]:
+        return dict.fromkeys(map(int, records), reason)
+
+    def _bad(self, inserts: Longs) -> dict[int, str]:
+        """Returns the inserts whose values come from no other key, if they are bad. The table may have a row with the
+        key of the insert; but where a null says that a value was left out, nobody could tell whether it has one.
+        """
+        return self._lost(inserts, self.placeholder.reason) if self.keeping.left_out is LeftOut.NULL else {}
+
+    def _with_told(self, found: "_Found", values: pa.Table) -> Followed:
+        asked = np.union1d(found.moved, found.inserted)
+        told = joined([one_array(values[name]) for name in PLACE])
+        at = np.full(found.records.num_rows, -1, dtype=np.int64)
+        at[asked] = pc.index_in(found.places(asked), value_set=told).fill_null(-1).to_numpy(zero_copy_only=False)
+        known, unknown = asked[at[asked] >= 0], asked[at[asked] < 0]
+        bad = self._bad(np.intersect1d(unknown, found.inserted))
+        bad |= self._lost(np.intersect1d(unknown, found.moved), self.placeholder.reason_of_move)
+        refused = true_of(one_array(values[REFUSED]).take(pa.array(at[known])))
+        bad |= self._lost(known[refused], self.placeholder.reason_of_move)
+        takes = np.flatnonzero((at[found.of_rows] >= 0) & np.isin(found.kinds, _NEW))
+        return Followed(_with_values(found.rows, takes, at[found.of_rows[takes]], values, self.keeping.names), bad=bad)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Records, their rows with the number of each row's record and its row kind, and the records that matter."""
+
+    records: pa.Table
+    rows: pa.Table
+    of_rows: Longs
+    kinds: npt.NDArray[np.int8]
+    moves: KeyMoves
+
+    @property
+    def moved(self) -> Longs:
+        """Returns the moved records that give a new row and delete the old one. The key of a row of the table may be
+        computed, and be the same for both; then the record is an update like others.
+        """
+        new = np.intersect1d(self.moves.moved, self.of_rows[np.isin(self.kinds, _NEW)])
+        return np.intersect1d(new, self.of_rows[self.kinds == _DELETE])
+
+    @property
+    def without_old(self) -> Longs:
+        """Returns the moved records that give a new row only."""
+        new = np.intersect1d(self.moves.moved, self.of_rows[np.isin(self.kinds, _NEW)])
+        return np.setdiff1d(new, self.of_rows[~np.isin(self.kinds, _NEW)])
+
+    @property
+    def _gives_row(self) -> npt.NDArray[np.bool_]:
+        return np.isin(self.moves.inserted, self.of_rows)
+
+    @property
+    def inserted(self) -> Longs:
+        """Returns the inserts that leave out values and give a row."""
+        return self.moves.inserted[self._gives_row]
+
+    @property
+    def has_position(self) -> npt.NDArray[np.bool_]:
+        """Returns which of the inserts have a position in the source's log."""
+        return true_of(self.moves.inserted_at.is_valid())[self._gives_row]
+
+    @property
+    def has_places(self) -> bool:
+        """Whether the source says where its records are."""
+        known = all(name in self.records.column_names for name in _SOURCE_PLACE)
+        return known and not any(self.records[name].null_count for name in _SOURCE_PLACE)
+
+    def places(self, records: Longs) -> pa.Array:
+        """Returns the places of records as texts."""
+        return joined([one_array(self.records[name]).take(pa.array(records)) for name in _SOURCE_PLACE])
+
+    def asks(self, key: Sequence[DataField]) -> pa.Table:
+        """Returns the old keys of the moved records, and the positions of the inserts that have one, in rows of a
+        question.
+        """
+        rows = pa.array(np.flatnonzero((self.kinds == _DELETE) & np.isin(self.of_rows, self.moved)))
+        topics = one_array(self.records["topic"]).take(pa.array(self.inserted[self.has_position]))
+        positions = self.moves.inserted_at.filter(pa.array(self._gives_row)).drop_null()
+        keys, places = len(rows), len(topics)
+        columns = {f.name: one_array(self.rows[f.name]).take(rows) for f in key}
+        nulls = {name: pa.nulls(places, column.type) for name, column in columns.items()}
+        columns = {name: pa.concat_arrays([column, nulls[name]]) for name, column in columns.items()}
+        columns[TOPIC] = pa.concat_arrays([pa.nulls(keys, pa.string()), topics.cast(pa.string())])
+        columns[AT] = pa.concat_arrays([pa.nulls(keys, pa.string()), positions])
+        return pa.table(columns)
+
+    def answer(self, asked: pa.Table, key: Sequence[DataField]) -> pa.Table:
+        """Returns the rows with one of the keys, those of the records at one of the positions, and the rows that lack
+        values, with the columns for the driver.
+        """
+        of_rows = self.of_rows
+        is_key = asked[AT].is_null()
+        keys, wanted = asked.filter(is_key), asked.filter(pc.invert(is_key))
+        topics = one_array(self.records["topic"]).cast(pa.string())
+        positions = self._positions()
+        there = joined([topics, positions]).take(pa.array(of_rows))
+        is_there = pc.is_in(there, value_set=joined([one_array(wanted[TOPIC]), one_array(wanted[AT])]))
+        has_key = pc.is_in(encoded(self.rows, key), value_set=encoded(keys, key))
+        is_moved = np.isin(of_rows, self.moved) & np.isin(self.kinds, _NEW)
+        takes = true_of(pc.or_(has_key, pc.fill_null(is_there, False))) | is_moved
+        takes &= self.kinds != int(RowKind.UPDATE_BEFORE)
+        chosen = pa.array(np.flatnonzero(takes))
+        rows, its_record = self.rows.take(chosen), pa.array(of_rows[takes])
+        for name, of_source in zip(PLACE, _SOURCE_PLACE, strict=True):
+            rows = rows.append_column(name, one_array(self.records[of_source]).take(its_record))
+        at = if_else(is_there, positions.take(pa.array(of_rows)), pa.scalar(None, pa.string())).take(chosen)
+        return rows.append_column(AT, at).append_column(MOVED, pa.array(is_moved[takes]))
+
+    def _positions(self) -> pa.Array:
+        """Returns the position in the source's log of each record, null for records that do not matter."""
+        moves = self.moves
+        at = np.concatenate([moves.deleted, moves.inserted])
+        known = pa.concat_arrays([moves.deleted_at, moves.inserted_at])
+        place = np.full(self.records.num_rows, -1, dtype=np.int64)
+        place[at] = np.arange(len(at))
+        return known.take(pa.array(place, mask=place < 0))
+
+
+def _with_values(rows: pa.Table, takes: Longs, sources: Longs, values: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Returns the rows with values in the rows `takes`; `sources` are the rows of `values` that have them."""
+    bits = unpack_left_out(one_array(values[FILLED]), len(names))
+    for at, name in enumerate(names):
+        gets = bits[sources, at]
+        if gets.any():
+            column = one_array(rows[name])
+            new = one_array(values[name]).cast(column.type)
+            take = np.arange(rows.num_rows, dtype=np.int64)
+            take[takes[gets]] = rows.num_rows + sources[gets]
+            column = pa.concat_arrays([column, new]).take(pa.array(take))
+            at_rows = rows.column_names.index(name)
+            rows = rows.set_column(at_rows, rows.schema.field(at_rows), column)
+    if UNAVAILABLE in rows.column_names:
+        given = np.zeros(rows.num_rows, dtype=bool)
+        given[takes] = bits[sources].any(axis=1)
+        marks = if_else(pa.array(given), pa.scalar(None, pa.binary()), one_array(rows[UNAVAILABLE]))
+        rows = rows.set_column(rows.column_names.index(UNAVAILABLE), UNAVAILABLE, marks)
+    return rows
+
+
+def joined(columns: Sequence[pa.Array]) -> pa.Array:
+    """Returns texts that are equal where all columns are equal; null where one is null. Topics have no slash."""
+    return pc.binary_join_element_wise(*(column.cast(pa.string()) for column in columns), "/")
+
+
+def encoded(rows: pa.Table, fields: Sequence[DataField]) -> pa.Array:
+    """Returns the keys as bytes, so that equal keys have equal bytes."""
+    return encode_rows([one_array(rows[f.name]) for f in fields], [f.type for f in fields], with_arity=True)

@@ -1,0 +1,80 @@
+"""Values about records that change the key of a row and leave out values of it.
+
+Debezium sends such a change in one of two ways. Where the key of the source stays the same, and only the wider key of
+the table changes, the change is one update with both keys. Otherwise the change is a delete of the old key and an
+insert of the new key, in two records that have the same position in the source's log.
+Source: Debezium 3.5 RelationalChangeRecordEmitter.emitUpdateAsPrimaryKeyChangeRecord.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Longs = npt.NDArray[np.int64]
+
+
+def no_records() -> Longs:
+    """Returns no numbers of records."""
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyMoves:
+    """The records of one call that matter for values of rows whose key changed; all numbers of records ascend.
+
+    `moved` are updates that change the key and leave out values. `inserted` are inserts that leave out values, and
+    `deleted` are deletes; `inserted_at` and `deleted_at` are their positions in the source's log as texts, null where a
+    position is not known. Deletes are found only if the driver has asked for them.
+    """
+
+    moved: Longs
+    inserted: Longs
+    inserted_at: pa.Array
+    deleted: Longs
+    deleted_at: pa.Array
+
+    def __bool__(self) -> bool:
+        return bool(len(self.moved) or len(self.inserted) or len(self.deleted))
+
+
+NO_MOVES = KeyMoves(no_records(), no_records(), pa.array([], pa.string()), no_records(), pa.array([], pa.string()))
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What the driver wants to know of a batch: the rows of these keys, and the keys of deletes at these positions.
+
+    `asks` is a table in Arrow's IPC format. A row of it has either a key, or a position in a topic.
+    """
+
+    asks: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FoundValues:
+    """What the driver tells the tasks: the values that records take over from rows with another key.
+
+    `values` is a table in Arrow's IPC format, with a row for each record that has asked.
+    """
+
+    values: bytes
+
+    def table(self) -> pa.Table:
+        """Returns the values as a table."""
+        return from_ipc(self.values)
+
+
+def to_ipc(rows: pa.Table) -> bytes:
+    """Returns a table as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows.combine_chunks())
+    octets: bytes = sink.getvalue().to_pybytes()
+    return octets
+
+
+def from_ipc(octets: bytes) -> pa.Table:
+    """Returns the table that `to_ipc` has made into bytes."""
+    return pa.ipc.open_stream(octets).read_all().combine_chunks()
