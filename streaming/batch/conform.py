@@ -112,8 +112,8 @@ def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None
         target.at.discard(outcome.messages)
         raise SchemaMismatchError(
             f"the records are of {counted(len(tables), 'table')} of the source, {_named(tables)}: rows of one table "
-            "would overwrite rows of another table with the same key. Set source-table to the table to read; or, if "
-            "no key is in two tables, set shards to distinct-keys",
+            "would overwrite rows of another table with the same key. Set source-table to the table to read; or add "
+            "the column _source_table to the primary key; or, if no key is in two tables, set shards to distinct-keys",
             tables=tuple(tables),
         )
     return target.with_state(replace(target.state, source_tables=tuple(tables)))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bucketline.state.commit.change import AppendCheck
+from bucketline.state.errors import MissingSnapshotError, TableNotFoundError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.store.engine.engine import Engine, Outcome
 from bucketline.state.store.write.stages import Stages
@@ -23,9 +24,11 @@ from bucketline.streaming.batch.key_order import (
 from bucketline.streaming.batch.moved_values import next_moves
 from bucketline.streaming.batch.plan import reads_rows
 from bucketline.streaming.batch.progress import BatchReport
+from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.batch.write_batch import Done, compact_what_was_due, decide, report, settle
 from bucketline.streaming.decode.moves.key_moves import Asking, FoundValues
+from bucketline.streaming.many.birth import birth_of
 from bucketline.streaming.many.entries import BatchSpan, at_least, check_entry, identity_for
 from bucketline.streaming.many.job import ManyJob, ManyState
 from bucketline.streaming.many.ledger import Entry
@@ -88,7 +91,12 @@ def decide_turn(
     if isinstance(engine, SparkEngine):
         check_async(turn.target, engine.spark)
     check_entry(known.name, entry, known.birth, span)
-    turn.target, decision = decide(turn.target, turn.identity, replace(job.one, topics=None), at_least(entry))
+    try:
+        turn.target, decision = decide(turn.target, turn.identity, replace(job.one, topics=None), at_least(entry))
+    except (CheckpointMismatchError, MissingSnapshotError, TableNotFoundError):
+        # If the table was dropped while the job runs, the error says so instead of what follows from that.
+        check_entry(known.name, entry, birth_of(turn.target.at.table), span)
+        raise
     own = turn.target.state.commits
     has_lost = state.ledger is None and batch.batch_id > 0 and not job.one.allow_reprocess
     if has_lost and any(recover.PIN in s.properties for s in own) and _is_before(own, batch):

@@ -96,6 +96,20 @@ def test_a_parked_table_gets_what_it_has_missed_and_joins_the_others(tmp_path: P
     assert not job.state().files.requests()
 
 
+def test_keys_that_change_while_their_table_is_parked_end_as_the_source_has_them(tmp_path: Path) -> None:
+    job = poisoned(tmp_path)
+    job.topic.change("b", row(20), op="d")
+    job.topic.put({"id": 20}, None)
+    job.topic.change("b", row(21, "moved"))
+    job.batch()
+    job.text = LENIENT
+    job.crash()
+    job.ask(Wish.UNPARK, "b")
+    job.topic.change("b", row(21, "changed"), op="u", before=row(21, "moved"))
+    job.batch()
+    assert job.rows("b") == [row(1), row(21, "changed"), row(30), row(40)]
+
+
 def test_it_is_parked_again_where_it_fails_again(tmp_path: Path) -> None:
     job = poisoned(tmp_path)
     job.ask(Wish.UNPARK, "b")

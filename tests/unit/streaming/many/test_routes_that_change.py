@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,7 +20,7 @@ from bucketline.streaming.batch.recover import CheckpointMismatchError
 from bucketline.streaming.decode.rejects import RejectedRecordsError
 from bucketline.streaming.job.many.run import keeps_ledger
 from bucketline.streaming.many.ledger import Ledger
-from bucketline.streaming.many.ledger_files import ledger_files
+from bucketline.streaming.many.ledger_files import Wish, ledger_files
 from tests.support.spark.many_shop import Shop
 from tests.support.spark.tasks import killed_at
 
@@ -145,6 +146,31 @@ def test_a_table_that_is_gone_or_made_anew_stops_the_job(tmp_path: Path) -> None
         job.batch()
 
 
+@pytest.mark.parametrize("writes", [None, 0, 2])
+def test_a_table_that_is_moved_away_or_made_anew_under_a_running_job_is_let_go_of(
+    tmp_path: Path, writes: int | None
+) -> None:
+    job = Shop(tmp_path, ALL)
+    for key in (1, 2):
+        job.topic.change("a", row(key))
+        job.batch()
+    (tmp_path / "w/a").rename(tmp_path / "aside")
+    if writes is not None:
+        anew = create_table(
+            str(tmp_path / "w/a"), "id BIGINT NOT NULL, v STRING, n BIGINT", ("id",), options={"bucket": "1"}
+        )
+        for key in range(writes):
+            anew.write(pa.table({"id": [100 + key], "v": ["z"], "n": [0]}))
+    job.topic.change("a", row(3))
+    state = "is gone" if writes is None else "was dropped and created again"
+    with pytest.raises(CheckpointMismatchError, match=f"{state}.*--forget"):
+        job.batch()
+    job.crash()
+    job.ask(Wish.FORGET, "a")
+    job.batch()
+    assert job.rows("a")[0] == row(3)
+
+
 def test_a_table_that_was_rolled_back_stops_the_job(tmp_path: Path) -> None:
     job = Shop(tmp_path, ALL)
     for key in (1, 2):
@@ -229,6 +255,17 @@ def test_two_tables_of_the_source_into_one_need_keys_that_tell_them_apart(tmp_pa
     job.batch()
     assert job.rows("a") == [row(1), row(2)]
     assert list(job.appends("a")) == [0]
+
+
+def test_a_column_of_the_key_tells_two_tables_of_the_source_apart(tmp_path: Path) -> None:
+    create = 'create: {schema: "_source_table STRING NOT NULL, id BIGINT NOT NULL, v STRING", '
+    create += 'primary-key: [_source_table, id], options: {bucket: "1"}}\n'
+    job = Shop(tmp_path, create + 'tables: [{source-table: "regex:shop\\\\.a_.", table: ROOT/w/a}]\n')
+    job.topic.change("a_1", {"id": 1, "v": "one"})
+    job.topic.change("a_2", {"id": 1, "v": "two"})
+    job.batch()
+    rows = open_table(str(tmp_path / "w/a")).to_arrow().sort_by("_source_table").to_pylist()
+    assert [(r["_source_table"], r["id"], r["v"]) for r in rows] == [("a_1", 1, "one"), ("a_2", 1, "two")]
 
 
 def test_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
