@@ -62,7 +62,7 @@ def _read(spark: Any, path: str) -> Any:
 
 def _name(path: str) -> str:
     """The table's name in the catalog whose warehouse is two folders above it."""
-    return f"ice.{Path(path).parent.name.removesuffix('.db')}.{Path(path).name}"
+    return f"ice.`{Path(path).parent.name}`.{Path(path).name}"
 
 
 MERGE = Rival(

@@ -70,7 +70,7 @@ def _stream(rival: Rival, spark: Any, folder: Path) -> dict[str, Any]:
     while len(times.seconds) < batches and time.monotonic() < patience:
         time.sleep(0.05)  # events of a query come a moment after its end
     assert len(times.seconds) == batches, (times.seconds, batches)
-    data = [p for p in Path(table).rglob("*") if p.is_file() and not _is_metadata(p)]
+    data = [p for p in Path(table).rglob("*") if p.is_file() and not _is_metadata(p.relative_to(table))]
     return {
         "batch_seconds": [times.seconds[n] for n in sorted(times.seconds)],
         "cpu": cpu,
