@@ -1,0 +1,54 @@
+"""The page of `.ci/run bench --report`, out of results as a measurement gives them."""
+
+from typing import Any
+
+from tests.bench.rivals.page import FIGURES, page
+
+
+def _turn(seconds: float) -> dict[str, Any]:
+    again = {"read_seconds": [3.0, 2.0], "read_cpu": [1.0, 1.5], "peak_bytes": 5 << 20, "restart_seconds": 9.0}
+    return {
+        "batch_seconds": [seconds, seconds + 1, 8.0],
+        "cpu": 2.0,
+        "in_rows": 1000,
+        "in_bytes": 400,
+        "bytes": 200,
+        "data_files": 12,
+        "peak_bytes": 7 << 20,
+        "load": 3.2,
+        "again": again,
+    }
+
+
+def _rival(title: str, turns: list[dict[str, Any]], not_run: str | None = None) -> dict[str, Any]:
+    settings = {"table_settings": {"bucket": "4"}, "session_settings": {}}
+    return {"title": title, "version": "1.0", "remark": "none", "turns": turns, "not_run": not_run, **settings}
+
+
+def _page(*rivals: dict[str, Any]) -> str:
+    about = {"date": "2026-01-01", "commit": "abc", "machine": "2 cores", "rows": 1000, "keys": 4000, "batches": 3}
+    more = {"warm_up": 2, "buckets": 4, "turns": 2, "session": {"a": "b"}}
+    return page({**about, **more, "rivals": list(rivals)})
+
+
+def test_a_row_has_the_median_of_its_turns_and_their_spread() -> None:
+    found = _page(_rival("one", [_turn(1.0), _turn(2.0), _turn(6.0)]))
+    row = next(line for line in found.splitlines() if line.startswith("| one | "))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert len(cells) == 1 + len(FIGURES)
+    assert cells[1] == "3.00 (2.00–7.00)"
+    assert cells[3] == "2,000.0 (2,000.0–2,000.0)"
+    assert cells[4] == "0.50 (0.50–0.50)"
+    assert cells[6] == "2.00 (2.00–2.00)"
+    assert cells[8] == "7 (7–7)"
+
+
+def test_a_rival_that_was_not_run_says_why() -> None:
+    found = _page(_rival("one", [_turn(1.0)]), _rival("two", [], "there is no jar"))
+    row = next(line for line in found.splitlines() if line.startswith("| two | "))
+    assert row.startswith("| two | not run: there is no jar |")
+    assert row.count("|") == 2 + len(FIGURES)
+
+
+def test_the_page_has_the_settings_of_each_rival() -> None:
+    assert "| one | 1.0 | `bucket` = `4` | none | none |" in _page(_rival("one", [_turn(1.0)]))
