@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.bench.watch import all_below
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = 1.0
 
 
 class TreeWatch:
