@@ -118,3 +118,60 @@ def test_such_a_table_comes_from_a_job_of_its_own(tmp_path: Path) -> None:
         job.topic.change("a", row(key, "w"), "u", row(key, "xyz"[key % 3]))
     job.batch()
     assert job.rows("a") == [row(key, "w") for key in range(6)]
+
+
+KEEPING = """
+unavailable: keep
+create: {schema: "id BIGINT NOT NULL, v STRING, n BIGINT", primary-key: [id], options: {bucket: "2"}}
+tables:
+  - {source-table: "regex:shop\\\\..*", table: "ROOT/w/{table}"}
+"""
+
+
+def lacking(key: int) -> dict[str, Any]:
+    return row(key, "__debezium_unavailable_value")
+
+
+def moved(job: Shop, table: str, old: int, new: int, lsn: int) -> None:
+    """A change of the source's key: a delete and an insert at one position of the log."""
+    source = {"db": "shop", "table": table, "lsn": lsn}
+    job.topic.put({"id": old}, {"before": {"id": old}, "after": None, "op": "d", "source": source})
+    job.topic.put({"id": new}, {"before": None, "after": lacking(new), "op": "c", "source": source})
+
+
+def test_values_that_are_left_out_follow_their_rows_to_new_keys(tmp_path: Path) -> None:
+    job = Shop(tmp_path, KEEPING)
+    for name in ("a", "b"):
+        for key in range(3):
+            job.topic.change(name, row(key, f"{name}{key}"))
+    job.batch()
+    moved(job, "a", 0, 10, 7)
+    job.topic.change("a", lacking(21), "u", row(1))  # the table's key is part of the source's
+    job.topic.change("b", lacking(2), "u", row(2))
+    reads = job.engine.reads
+    job.batch()
+    assert job.rows("a") == [row(2, "a2"), row(10, "a0"), row(21, "a1")]
+    assert job.rows("b") == [row(0, "b0"), row(1, "b1"), row(2, "b2")]
+    assert job.engine.reads == reads + 4, "asked twice: a delete says which key is old"
+    moved(job, "b", 0, 10, 8)
+    moved(job, "a", 10, 11, 9)
+    job.topic.change("a", row(5, "a5"))
+    job.batch()
+    assert job.rows("a") == [row(2, "a2"), row(5, "a5"), row(11, "a0"), row(21, "a1")]
+    assert job.rows("b") == [row(1, "b1"), row(2, "b2"), row(10, "b0")]
+
+
+@pytest.mark.parametrize("at", [10, 30])
+def test_values_follow_their_rows_once_though_the_process_dies(tmp_path: Path, at: int) -> None:
+    job = Shop(tmp_path, KEEPING)
+    for name in ("a", "b"):
+        job.topic.change(name, row(1, f"{name}1"))
+    job.batch()
+    for name in ("a", "b"):
+        moved(job, name, 1, 11, 7)
+    with killed_at(at) as death:
+        job.batch()
+    assert death.is_dead
+    job.crash()
+    job.batch()
+    assert [job.rows(name) for name in ("a", "b")] == [[row(11, "a1")], [row(11, "b1")]]
