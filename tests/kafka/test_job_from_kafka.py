@@ -12,6 +12,7 @@ import pytest
 from bucketline.conf.job import JobConfig
 from bucketline.conf.metrics_options import MetricsOptions
 from bucketline.conf.resolve import read_assignments, resolve_job
+from bucketline.conf.sources.message_options import UNAVAILABLE
 from bucketline.conf.sources.source_options import source_options
 from bucketline.state.store.table.table import open_table
 from bucketline.streaming.bad_records.replays import Replayed
@@ -118,19 +119,23 @@ def test_debezium_events_of_a_topic_become_the_rows_of_a_table(
 
 
 @pytest.mark.parametrize("reader", ["spark", "native"])
-def test_a_truncate_of_the_source_empties_the_table_whoever_reads(
+def test_a_truncate_empties_the_table_and_values_follow_their_rows_to_new_keys_whoever_reads(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path, reader: str
 ) -> None:
     topic = f"emptied.{reader}"
     kafka_broker.create_topic(topic)
-    config = job(tmp_path, kafka_broker, topic, "truncate=apply", f"source.reader={reader}")
+    config = job(tmp_path, kafka_broker, topic, "truncate=apply", "unavailable=keep", f"source.reader={reader}")
 
     def send(*records: KafkaRecord) -> None:
         kafka_broker.produce(topic, [replace(record, partition=0) for record in records])
         run_job(config, spark)
 
+    images = {"before": {"id": 1}, "after": {"id": 3, "name": UNAVAILABLE, "amount": "2.50"}}
+    moved = KafkaRecord(json.dumps({**images, "op": "u"}).encode(), b"3", 0, 1_700_000_000_123)
     send(change("c", 1, None, "a"), change("c", 2, None, "b"))
     assert [row["id"] for row in rows(config)] == [1, 2]
+    send(moved)
+    assert [(r["id"], r["name"], str(r["amount"])) for r in rows(config)] == [(2, "b", "1.50"), (3, "a", "2.50")]
     send(change("c", 4, None, "d"), change("t", 0), change("c", 6, None, "f"), change("u", 6, "f", "g"))
     assert [row["id"] for row in rows(config)] == [6]
     assert "OVERWRITE" in open_table(config.table).snapshots()["commit_kind"].to_pylist()
