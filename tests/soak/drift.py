@@ -1,7 +1,7 @@
 """Whether what was measured again and again has grown: the last third of a run beside the first third after warm-up."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 WARM_UP = 0.25
@@ -54,16 +54,6 @@ def drift_of(name: str, values: Sequence[tuple[float, float]], bound: Bound, *, 
     if min(len(first), len(last)) < LEAST_VALUES:
         raise TooFewValuesError(f"{name}: {len(first)} values in the first third, {len(last)} in the last one")
     return Drift(name, statistics.median(first), statistics.median(last), bound)
-
-
-def drifts(
-    series: Mapping[str, Sequence[tuple[float, float]]], bounds: Mapping[str, Bound], *, begun: float, ended: float
-) -> list[Drift]:
-    """The drift of each series. The bound is that of the last word of its name, as `memory` of `driver memory`."""
-    return [
-        drift_of(name, values, bounds[name.rpartition(" ")[2]], begun=begun, ended=ended)
-        for name, values in series.items()
-    ]
 
 
 def table_of(found: Sequence[Drift]) -> str:

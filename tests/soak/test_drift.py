@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.soak.drift import Bound, TooFewValuesError, drift_of, drifts, table_of
+from tests.soak.drift import Bound, TooFewValuesError, drift_of, table_of
 
 STEADY = [(float(second), 100.0) for second in range(121)]
 
@@ -43,8 +43,9 @@ def test_too_few_values_are_an_error_and_no_pass(values: list[tuple[float, float
 
 
 def test_the_table_names_each_value_with_its_bound_and_marks_those_beyond() -> None:
-    series = {"driver memory": STEADY, "driver threads": [(time, 5 + (time > 60) * 5) for time, _ in STEADY]}
-    found = drifts(series, {"memory": Bound(0.05), "threads": Bound(0, 2)}, begun=0, ended=120)
-    lines = table_of(found).splitlines()
+    grown = [(time, 5.0 + (time > 60) * 5) for time, _ in STEADY]
+    memory = drift_of("driver memory", STEADY, Bound(0.05), begun=0, ended=120)
+    threads = drift_of("driver threads", grown, Bound(0, 2), begun=0, ended=120)
+    lines = table_of([memory, threads]).splitlines()
     assert len(lines) == 3 and "100.00" in lines[1] and "BROKEN" not in lines[1]
     assert lines[2].endswith("100.0%  0% or 2.0  BROKEN")

@@ -18,7 +18,7 @@ from tests.support.models.drawn_deaths import DRIVERS, Death, Victim
 from tests.support.peers.jars import spark_kafka_jars
 from tests.support.spark.standalone import UNREST, Standalone, command_of, is_java, kill_tree, python_workers
 
-LONGEST_SECONDS = 300
+LONGEST_SECONDS = 600
 """From one batch to the next, with a start of Spark between them, on a machine with much else to do."""
 _LAST_BATCHES = 6
 

@@ -5,7 +5,6 @@ children of the workers, as the product knows nothing of this cluster.
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -35,7 +34,7 @@ UNREST = {
     "spark.speculation.multiplier": "1.2",
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "100ms",
-    "spark.speculation.task.duration.threshold": "700ms",
+    "spark.speculation.task.duration.threshold": "3s",
     "spark.shuffle.io.maxRetries": "1",
     "spark.shuffle.io.retryWait": "200ms",
 }
@@ -104,7 +103,7 @@ class Standalone:
 
     def _running(self, main: str) -> list[psutil.Process]:
         found = [p for name in self.workers() for p in self._below(self._processes[name])]
-        return [p for p in found if p.ppid() and any(main in word for word in command_of(p)) and is_java(p)]
+        return [p for p in found if any(main in word for word in command_of(p)) and is_java(p)]
 
     def _below(self, process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
         with suppress(psutil.NoSuchProcess):
@@ -206,10 +205,9 @@ def python_workers(executors: Sequence[psutil.Process]) -> Iterator[psutil.Proce
                     yield from daemon.children()
 
 
-def kill_tree(top: psutil.Process, number: signal.Signals = signal.SIGKILL) -> None:
-    """Sends a signal to a process, and kills all below it."""
+def kill_tree(top: psutil.Process) -> None:
+    """Kills a process and all below it."""
     with suppress(psutil.NoSuchProcess):
-        below = top.children(recursive=True)
-        for process in (top, *below):
+        for process in (top, *top.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
+                process.kill()
