@@ -175,11 +175,10 @@ class Soak:
         for name in self.jobs:
             path = self.root / f"{name}.json"
             path.write_text(json.dumps({**json.loads(path.read_text()), "trigger": "availableNow"}))
-            for _ in range(2):  # the first run may do no more than the batch that was not finished
-                self.jobs[name].start()
-                code = self.jobs[name].wait(_FIRST_BATCH_SECONDS)
-                if code != 0:
-                    self.jobs[name].unasked.append(f"{name}, that reads what is left, ended with {code}")
+            self.jobs[name].start()
+            code = self.jobs[name].wait(_FIRST_BATCH_SECONDS)
+            if code != 0:
+                self.jobs[name].unasked.append(f"{name}, that reads what is left, ended with {code}")
         for program in self.compactors.values():
             program.end()
         self.day.storage = self.store.storage
