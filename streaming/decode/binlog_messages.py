@@ -41,6 +41,7 @@ from bucketline.streaming.decode.row_changes import (
     DecodedChange,
     UpdateBefore,
     as_binary,
+    changed_values,
     chosen,
     has_text,
     in_order,
@@ -405,8 +406,7 @@ def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool
     """True for rows with a key column in `old` that has another value there."""
     is_changed = np.zeros(len(rows.messages), dtype=bool)
     for name in primary_key:
-        changed = pc.not_equal(rows.old.field(name), rows.data.field(name))
-        is_changed |= true_of(pc.fill_null(changed, False))
+        is_changed |= changed_values(rows.old.field(name), rows.data.field(name))
     return is_changed
 
 

@@ -303,7 +303,8 @@ class DecodeStep:
             marks, rows = one_array(rows[MARKS.name]), rows.drop_columns([MARKS.name])
             marks, rows = marks_of_table(rows, marks, self.fields)
         batch = pa.RecordBatch.from_arrays([one_array(c) for c in rows.columns], schema=rows.schema)
-        chosen = rows_of_table(plan, batch, kinds, decoded.records, marks)
+        keeps_old = self.update_before is UpdateBefore.EMIT
+        chosen = rows_of_table(plan, batch, kinds, decoded.records, marks, keeps_old=keeps_old)
         made = pa.Table.from_batches([chosen.decoded.rows])
         if self.decode.has_row_kinds:
             # Marks stay the last column.

@@ -52,6 +52,7 @@ from bucketline.streaming.decode.row_changes import (
     DecodedChange,
     UpdateBefore,
     as_binary,
+    changed_values,
     chosen,
     has_text,
     in_order,
@@ -408,7 +409,7 @@ def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.
     is_changed = np.zeros(len(events.records), dtype=bool)
     for name in primary_key:
         old, new = events.before.field(name), events.after.field(name)
-        is_changed |= true_of(pc.fill_null(pc.not_equal(old, new), False))
+        is_changed |= changed_values(old, new)
         is_changed |= true_of(pc.and_(old.is_valid(), new.is_null()))
     return is_changed
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketline.state.lsm.aggregate.entries_of_rows import value_codes
 from bucketline.state.types.buffers import one_array
 from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataField
@@ -90,6 +91,15 @@ def table_names(messages: pa.Array, parts: Sequence[str]) -> frozenset[str]:
         return frozenset([".".join(f.as_py() for f in firsts if f.is_valid)])
     rows = pa.table(columns, names=list(parts)).group_by(list(parts)).aggregate([]).to_pylist()
     return frozenset(".".join(t for t in (row[p] for p in parts) if t) for row in rows if row[parts[-1]] is not None)
+
+
+def changed_values(old: pa.Array, new: pa.Array) -> npt.NDArray[np.bool_]:
+    """For each row whether the old and the new value are known and differ. The values may be nested ones."""
+    if not pa.types.is_nested(new.type):
+        return true_of(pc.fill_null(pc.not_equal(old, new), False))
+    codes = value_codes(pa.concat_arrays([old, new]))
+    differs: npt.NDArray[np.bool_] = codes[: len(old)] != codes[len(old) :]
+    return differs & true_of(pc.and_(old.is_valid(), new.is_valid()))
 
 
 def lacks_key(keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:

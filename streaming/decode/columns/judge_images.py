@@ -3,7 +3,7 @@
 *New images* (`NEW`): an insert that does not meet the condition is left out; an update or a row of a snapshot that does
 not meet it deletes its key; deletes always stay. *Own images* (`OWN`, for merge engines that retract): every row is
 judged by itself; if the newer row of an update does not meet the condition, its older row becomes a delete. If the
-computed key of an update is unchanged, the delete of its older row is dropped.
+computed key of an update is unchanged, the delete of its older row is dropped, or becomes -U where the table uses -U.
 """
 
 from collections.abc import Sequence

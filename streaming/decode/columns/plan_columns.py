@@ -53,7 +53,10 @@ _EVENT_TYPES: Mapping[str, DataType] = {
     **dict.fromkeys(("_source_database", "_source_schema", "_source_table", "_op", "_source_position"), _TEXT),
     "_ts_ms": DataType(TypeRoot.BIGINT),
 }
+_OF_MESSAGES = ("_kafka_offset", "_kafka_timestamp", "_kafka_timestamp_type", "_op", "_ts_ms", "_source_position")
+"""Metadata that differs between two messages about one row."""
 _EVENTS = (RecordFormat.DEBEZIUM_JSON, RecordFormat.DEBEZIUM_AVRO)
+_HEADERS = "_kafka_headers"
 OP = "_op"
 
 
@@ -79,6 +82,8 @@ def plan_columns(
     keys = tuple(dict.fromkeys((*schema.primary_keys, *places)))
     needed = {*keys, *schema.partition_keys, *schema.settings.merge.sequence_fields}
     outputs = _outputs(selection, schema, needed)
+    if decode.has_row_kinds:
+        _check_keys(outputs, keys)
     images = JudgedImages.INSERTS if not decode.has_row_kinds else JudgedImages.OWN if takes_back else JudgedImages.NEW
     _check_deletes(where, images, schema)
     plain = tuple(o.field.name for o in outputs if o.expression is not None and _is_plain(o))
@@ -165,6 +170,22 @@ def _outputs(selection: SelectedColumns, schema: TableSchema, needed: set[str]) 
     return tuple(outputs)
 
 
+def _check_keys(outputs: Sequence[Output], keys: Sequence[str]) -> None:
+    """Raises OptionError if a column that identifies rows is computed from what differs with each message."""
+    for output in outputs:
+        if output.field.name not in keys or output.expression is None or _is_plain(output):
+            continue
+        name = next((name for name in names_in(output.expression) if name in _OF_MESSAGES), None)
+        if name is not None:
+            raise OptionError(
+                f"{SELECT.key}: {name} belongs to the message, and a later change of the row has another; column "
+                f"{output.field.name!r} of the primary key or the partition would not find the old row. Compute it "
+                "from columns of the row",
+                key=SELECT.key,
+                column=output.field.name,
+            )
+
+
 def _kept(outputs: Sequence[Output], where: SqlExpression | None, expect: Sequence[Expectation]) -> tuple[str, ...]:
     """The plain columns from which no other column, condition or expectation is computed."""
     plain = [o.field.name for o in outputs if _is_plain(o)]
@@ -191,6 +212,12 @@ def _inputs(
         field = own.get(name.lower())
         if field is not None:
             found[field.name] = replace(field, type=field.type.as_nullable())
+        elif name == _HEADERS:
+            raise OptionError(
+                f"{SELECT.key} and {WHERE.key} cannot use {name}; give the table a column of that name",
+                key=SELECT.key,
+                column=name,
+            )
         else:
             kind = others.get(name) or (_type_of(types[name]) if name in types else _TEXT)
             found[name] = DataField(-1 - len(found), name, kind)

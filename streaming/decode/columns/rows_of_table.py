@@ -89,9 +89,15 @@ class Chosen:
 
 
 def rows_of_table(
-    plan: ComputedColumns, rows: pa.RecordBatch, kinds: pa.Array, origin: pa.Array, marks: pa.Array | None = None
+    plan: ComputedColumns,
+    rows: pa.RecordBatch,
+    kinds: pa.Array,
+    origin: pa.Array,
+    marks: pa.Array | None = None,
+    *,
+    keeps_old: bool = False,
 ) -> Chosen:
-    """The rows of the table.
+    """The rows of the table. With `keeps_old` an update whose key stays gives its older row too, as -U.
 
     Shapes: n rows of `plan.inputs` in, with their kinds and records, ascending. `marks` say which values of the rows
     are left out; they become the last column of the result. A record is bad as a whole or not at all. Of a delete, only
@@ -119,16 +125,14 @@ def rows_of_table(
         compute = partial(value_of, output, context=plan.context)
         values[output.field.name], failed = by_halves(compute, columns, len(was))
         failures.append((output, failed))
-    keeps_old = plan.images is JudgedImages.OWN
     now, stays = without_moves(was, records, [values[name] for name in plan.keys], keeps_old=keeps_old)
     judged_out: Bools = np.zeros(len(was), np.bool_)
     if plan.where is not None:
-        if keeps_old:
+        if plan.images is JudgedImages.OWN:
             for record in records[lacking_old(now, records)].tolist():
                 bad.setdefault(record, _NEEDS_OLD)
         now, kept = judged(now, records, passes, plan.images, inserted)
-        if keeps_old:
-            judged_out = ~kept
+        judged_out = ~kept
         stays = stays & kept
     for output, failed in failures:
         for row, why in failed.items():

@@ -3,6 +3,7 @@
 # ruff: noqa: E501 - an expression is read best on one line
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
@@ -83,6 +84,7 @@ COLUMNS = {
     "date": ["y"],
     "time": ["p", "z"],
 }
+NO_MORE: Mapping[str, Sequence[str]] = {}
 PATTERNS = [
     "yyyy-MM-dd",
     "yyyyMMdd",
@@ -112,14 +114,16 @@ REGEXES = [
 UNITS = ["YEAR", "quarter", "MONTH", "week", "DAY", "HOUR", "MINUTE", "second"]
 
 
-def drawn_expression(draw: Random, kind: str | None = None, depth: int = 2) -> str:
-    """An expression of a kind (num, text, bool, date, time)."""
+def drawn_expression(
+    draw: Random, kind: str | None = None, depth: int = 2, more: Mapping[str, Sequence[str]] = NO_MORE
+) -> str:
+    """An expression of a kind (num, text, bool, date, time). `more` are further columns by their kinds."""
     kind = kind or draw.choice(list(COLUMNS))
     if depth == 0 or draw.random() < 0.2:
-        return draw.choice(COLUMNS[kind] * 2 + LITERALS[kind])
+        return draw.choice([*COLUMNS[kind], *more.get(kind, ()), *COLUMNS[kind], *LITERALS[kind]])
 
     def a(other: str) -> str:
-        return drawn_expression(draw, other, depth - 1)
+        return drawn_expression(draw, other, depth - 1, more)
 
     def one(*texts: str) -> str:
         return draw.choice(texts)

@@ -134,6 +134,17 @@ def test_keys_and_partitions_are_computed_from_the_old_row_and_the_new_one() -> 
     assert "a delete without the column created" in why
 
 
+def test_an_update_that_only_changes_what_its_key_is_computed_from_gives_its_old_row_where_the_table_logs_it() -> None:
+    step = step_of(ColumnOptions(SELECT), schema=schema_of(**{"changelog-producer": "input"}))
+    found = run(step, event("u", row(1), row(1, created=86_400_000 + 5)), event("u", row(1), row(1, day=2)))
+    assert shown(found, "id", "created", "dt") == [
+        (1, "1", "1970-01-02 00:00:00", "1970-01-02"),
+        (2, "1", "1970-01-02 00:00:00.005000", "1970-01-02"),
+        (3, "1", "1970-01-02 00:00:00", "1970-01-02"),
+        (2, "1", "1970-01-03 00:00:00", "1970-01-03"),
+    ]
+
+
 def test_where_judges_new_images() -> None:
     step = step_of(ColumnOptions(SELECT, "address.city = 'Rome'"))
     away = {"address": {"city": "Oslo"}}
@@ -203,6 +214,9 @@ def test_expectations_warn_drop_and_reject_and_null_passes() -> None:
         (ColumnOptions("*, foo(id) AS dt"), "function foo is not supported"),
         (ColumnOptions("*, current_timestamp() AS created, 'x' AS dt"), "is not supported here"),
         (ColumnOptions("*, date_format(now(), 'dd') AS dt"), "now is the time of the batch"),
+        (ColumnOptions("*, date_format(_kafka_timestamp, 'dd') AS dt"), "_kafka_timestamp belongs to the message"),
+        (ColumnOptions("*, CAST(_ts_ms AS STRING) AS dt"), "_ts_ms belongs to the message"),
+        (ColumnOptions("*, 'x' AS dt, _kafka_headers AS email"), "cannot use _kafka_headers"),
         (ColumnOptions("*, id AS nowhere"), "no column 'nowhere'"),
         (ColumnOptions("id, created"), "gives a value to column 'dt', which is NOT NULL"),
         (ColumnOptions("*, lower(email)"), "needs a name"),
@@ -217,6 +231,16 @@ def test_what_cannot_be_computed_is_refused_at_start(options: ColumnOptions, why
     with pytest.raises(OptionError, match=None) as refused:
         step_of(options)
     assert why in str(refused.value)
+
+
+def test_plain_rows_and_tables_that_find_rows_by_their_key_are_partitioned_by_the_time_of_the_message() -> None:
+    by_time = ColumnOptions("*, date_format(_kafka_timestamp, 'yyyy-MM-dd') AS dt")
+    for decode, key in ((RecordFormat.JSON, ("id", "dt")), (DEBEZIUM, ("id",))):
+        step = step_of(by_time, decode, schema_of(key=key, **({"bucket": "-1"} if key == ("id",) else {})))
+        value = json.dumps({"id": 1} if decode is RecordFormat.JSON else event("u", None, row(1))).encode()
+        moment = pa.array([86_400_000_000], pa.timestamp("us", "UTC"))
+        found = step(pa.table({"value": pa.array([value], pa.binary()), "timestamp": moment}))
+        assert found.rows["dt"].to_pylist() == ["1970-01-02"]
 
 
 def test_current_timestamp_is_the_time_of_the_batch_in_each_attempt() -> None:
