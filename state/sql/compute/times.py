@@ -24,6 +24,7 @@ from bucketline.state.sql.compute.moments import (
 from bucketline.state.sql.compute.numbers import Value
 from bucketline.state.sql.compute.time_patterns import DAY_US, SECOND_US, Longs, days_of, read, written
 from bucketline.state.sql.compute.zones import not_skipped, shown_in
+from bucketline.state.types.if_else import if_else
 
 _FULL = "yyyy-MM-dd HH:mm:ss"
 _TRUNCATED = {
@@ -36,6 +37,8 @@ _TRUNCATED = {
     "millisecond": "ms",
     "microsecond": "us",
 }
+_BY_DATE = ("week", "quarter", *(unit for unit, code in _TRUNCATED.items() if code in "YM"))
+"""Units of which Spark truncates the date, and takes the first instant of the day that it gets."""
 
 
 def _local(call: FunctionCall, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
@@ -43,6 +46,10 @@ def _local(call: FunctionCall, value: Evaluate, at: int, compute: Callable[[pa.A
     microseconds.
     """
     return by_array(value(call.arguments[at]), lambda moments: compute(_checked_local(call, moments, value)))
+
+
+def _is_instant(moments: pa.Array) -> bool:
+    return pa.types.is_timestamp(moments.type) and moments.type.tz is not None
 
 
 def _checked_local(call: FunctionCall, moments: pa.Array, value: Evaluate) -> pa.Array:
@@ -105,8 +112,7 @@ def _date_format(call: FunctionCall, value: Evaluate) -> Value:
 
     def texts(moments: pa.Array) -> pa.Array:
         micros = _checked_local(call, moments, value)
-        is_instant = pa.types.is_timestamp(moments.type) and moments.type.tz is not None
-        if value.context.has_instants and not is_instant:
+        if value.context.has_instants and not _is_instant(moments):
             # Spark formats a TIMESTAMP: a local time that the session's zone skips is shown as the later one.
             micros = not_skipped(micros, value.context.zone)
         return written(micros, pattern)
@@ -168,6 +174,8 @@ def _read_stamps(call: FunctionCall, value: Evaluate, *, fails: bool) -> Value:
     def stamps(moments: pa.Array) -> pa.Array:
         if pa.types.is_integer(moments.type) and len(call.arguments) == 1:
             return _counted(SECOND_US, moments, value, call)
+        if _is_instant(moments) and value.context.has_instants:
+            return instants_of(moments, value.context)
         if not pa.types.is_string(moments.type):
             return as_stamps(_checked_local(call, moments, value), value.context)
         if len(call.arguments) == 1:
@@ -227,9 +235,18 @@ def _date_trunc(call: FunctionCall, value: Evaluate) -> Value:
     unit = literal(call.arguments[0], str).lower()
     _truncated_to(unit, np.array([0], np.int64), call)
     context = value.context
-    return _local(
-        call, value, 1, lambda m: as_stamps(_numbers(m, lambda n: _truncated_to(unit, n, call), pa.int64()), context)
-    )
+
+    def truncated(moments: pa.Array) -> pa.Array:
+        local = _checked_local(call, moments, value)
+        cut = _numbers(local, lambda n: _truncated_to(unit, n, call), pa.int64())
+        stamps = as_stamps(cut, context)
+        if not (_is_instant(moments) and context.has_instants) or unit in _BY_DATE:
+            return stamps
+        # Of a time that the zone has twice the later one stays the later one.
+        same_offset = pc.add(instants_of(moments, context).cast(pa.int64()), pc.subtract(cut, local)).cast(INSTANT)
+        return if_else(pc.equal(shown_in(same_offset, context.zone), cut), same_offset, stamps)
+
+    return by_array(value(call.arguments[1]), truncated)
 
 
 def _trunc(call: FunctionCall, value: Evaluate) -> Value:

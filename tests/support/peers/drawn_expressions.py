@@ -41,6 +41,9 @@ def drawn_rows() -> pa.Table:
         None,
         datetime(2024, 12, 30, 6),
     ]
+    # In America/New_York the fourth one is the second half past one of its day.
+    instants = [None if m is None else m.replace(tzinfo=UTC) for m in moments]
+    instants[3] = datetime(2024, 11, 3, 6, 30, 5, tzinfo=UTC)
     objects = [
         {"a": {"b": i}, "l": [i, str(i)], "t": t, "f": i / 4, "n": None, "ok": i % 2 == 0} for i, t in enumerate(texts)
     ]
@@ -61,7 +64,7 @@ def drawn_rows() -> pa.Table:
             "w": pa.array(["a", "B", None, "ab", "x y", "%", "12", "é", "", "c", "Z", "q"]),
             "y": pa.array([None if m is None else m.date() for m in moments]),
             "p": pa.array(moments, pa.timestamp("us")),
-            "z": pa.array([None if m is None else m.replace(tzinfo=UTC) for m in moments], pa.timestamp("us", "UTC")),
+            "z": pa.array(instants, pa.timestamp("us", "UTC")),
             "j": pa.array([json.dumps(o) if i != 3 else "{no" for i, o in enumerate(objects)]),
             "a": pa.array([[i, None, i + 2] if i % 3 else [i, i, i] for i in range(n)], pa.list_(pa.int32())),
             "k": pa.array([[("x", i), ("y", None)] for i in range(n)], pa.map_(pa.string(), pa.int32())),

@@ -206,7 +206,9 @@ class Messages:
         rows = [None if event[n] is None else _told(self.images[event[n]]) for n in ("before", "after")]
         if decode is RecordFormat.JSON:
             return json.dumps(rows[1])
-        return json.dumps({"op": event["op"], "before": rows[0], "after": rows[1], "ts_ms": event["at"] * 1000})
+        return json.dumps(
+            {"op": event["op"], "before": rows[0], "after": rows[1], "source": {"ts_ms": event["at"] * 1000}}
+        )
 
 
 def _moment(at: int) -> datetime:

@@ -63,3 +63,20 @@ def test_a_date_is_formatted_as_the_moment_that_spark_makes_of_it() -> None:
         Context("America/New_York", has_instants=True),
     )
     assert found.to_pylist() == ["2024-03-10 03:30", "2060-03-14 03:30", None, "2024-11-03 01:30"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("to_timestamp(z)", [(5, 30, 5), (6, 30, 5), (7, 30, 5)]),
+        ("date_trunc('MINUTE', z)", [(5, 30), (6, 30), (7, 30)]),
+        ("date_trunc('HOUR', z)", [(5, 0), (6, 0), (7, 0)]),
+        ("date_trunc('DAY', z)", [(4, 0), (4, 0), (4, 0)]),
+    ],
+)
+def test_a_time_that_a_zone_has_twice_stays_the_one_that_it_is(
+    expression: str, expected: list[tuple[int, ...]]
+) -> None:
+    instants = pa.array([datetime(2024, 11, 3, hour, 30, 5, tzinfo=UTC) for hour in (5, 6, 7)], INSTANT)
+    found = evaluate(SqlExpression(expression), {"z": instants}, 3, Context("America/New_York", has_instants=True))
+    assert found.to_pylist() == [datetime(2024, 11, 3, *clock, tzinfo=UTC) for clock in expected]
