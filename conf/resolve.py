@@ -42,8 +42,8 @@ from bucketline.conf.sink_options import (
     ROUTE_MEMORY,
     route_memory,
 )
+from bucketline.conf.sources.known_options import KAFKA_OPTIONS
 from bucketline.conf.sources.message_options import INFINITY, Infinity
-from bucketline.conf.sources.source_options import KAFKA_OPTIONS
 from bucketline.conf.storage_options import STORAGE_OPTIONS, refuse_storage_keys
 from bucketline.conf.table.fixed_options import FIXED_BY_TABLE, check_job_options
 from bucketline.conf.table.memory_options import WRITE_BUFFER_SIZE, why_without_effect

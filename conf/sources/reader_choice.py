@@ -8,26 +8,11 @@ from typing import Final
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import SOURCE_READER, ReaderChoice, RecordFormat, SourceConfig
 from bucketline.conf.sources.kafka_client import kafka_client
+from bucketline.conf.sources.known_options import LISTING_OPTIONS
 from bucketline.conf.sources.source_options import KAFKA, PARQUET, SCHEMA, find_option
 
 _PATH = "path"
-OF_LISTING: Final = frozenset(
-    {
-        _PATH,
-        SCHEMA,
-        "maxfilespertrigger",
-        "maxbytespertrigger",
-        "maxcachedfiles",
-        "discardcachedinputratio",
-        "latestfirst",
-        "maxfileage",
-        "filenameonly",
-        "cleansource",
-        "sourcearchivedir",
-        "pathglobfilter",
-        "recursivefilelookup",
-    }
-)
+OF_LISTING: Final = frozenset(name.lower() for name in (*LISTING_OPTIONS, SCHEMA))
 """Options that select the files of a batch, and do not change how the files are read."""
 
 

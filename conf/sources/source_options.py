@@ -9,11 +9,16 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job import RecordFormat, SourceConfig
 from bucketline.conf.option import nearest, parse_bool
 from bucketline.conf.secrets import mask_text
+from bucketline.conf.sources.known_options import (
+    KAFKA_OPTIONS,
+    SERVERS,
+    refuse_mistyped_kafka,
+    refuse_mistyped_listing,
+)
 from bucketline.conf.wording import shortened
 
 KAFKA = "kafka"
 PARQUET = "parquet"
-SERVERS = "kafka.bootstrap.servers"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
 MAX_OFFSETS = "maxOffsetsPerTrigger"
 STARTING_OFFSETS = "startingOffsets"
@@ -30,21 +35,6 @@ MAX_OFFSETS_DEFAULT = "1000000"
 _MODE = "mode"
 _FAIL_FAST = "FAILFAST"
 _STARTS = (STARTING_OFFSETS, "startingTimestamp", "startingOffsetsByTimestamp")
-KAFKA_OPTIONS = (
-    SERVERS,
-    *TOPIC_OPTIONS,
-    *_STARTS,
-    "endingOffsets",
-    FAIL_ON_DATA_LOSS,
-    MAX_OFFSETS,
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "minPartitions",
-    "groupIdPrefix",
-    "kafka.group.id",
-    INCLUDE_HEADERS,
-)
-"""Spark's options of a Kafka source. Kafka's own options begin with `kafka.`."""
 _STREAM_ONLY = frozenset(("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "endingoffsets"))
 """Options of a Kafka source, in lower case, that a read of a fixed range of records must not have."""
 EARLIEST, LATEST = "earliest", "latest"
@@ -73,6 +63,8 @@ def source_options(source: SourceConfig) -> SourceOptions:
         )
     if source.format == KAFKA:
         return _kafka(source.options)
+    if source.format in (*PARSED_FORMATS, "text"):
+        refuse_mistyped_listing(source.options, (SCHEMA,))
     if source.format in _MAY_BE_MALFORMED and find_option(source.options, _MODE) is None:
         return SourceOptions({**source.options, _MODE: _FAIL_FAST})
     return SourceOptions(source.options)
@@ -216,7 +208,7 @@ def _kafka(options: Mapping[str, str]) -> SourceOptions:
             key="source.options.subscribe",
         )
     _check_assigned(find_option(options, _ASSIGN))
-    completed, advice = dict(options), []
+    completed, advice = dict(options), list(refuse_mistyped_kafka(options))
     loss = find_option(options, FAIL_ON_DATA_LOSS)
     if loss is None:
         completed[FAIL_ON_DATA_LOSS] = "true"

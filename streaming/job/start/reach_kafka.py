@@ -14,7 +14,8 @@ from contextlib import suppress
 from bucketline.conf.errors import OptionError
 from bucketline.conf.secrets import mask_text
 from bucketline.conf.sources.kafka_client import KafkaClient, kafka_client
-from bucketline.conf.sources.source_options import SERVERS, kafka_source
+from bucketline.conf.sources.known_options import SERVERS
+from bucketline.conf.sources.source_options import kafka_source
 from bucketline.streaming.job.kafka.native_admin import NativeAdmin
 from bucketline.streaming.tasks.kafka.kafka_errors import topic_missing, unreachable
 

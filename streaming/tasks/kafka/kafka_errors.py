@@ -1,7 +1,7 @@
 """Errors between a job and Kafka, whether Spark's Kafka source or the tasks read."""
 
 from bucketline.conf.errors import BucketlineError, OptionError
-from bucketline.conf.sources.source_options import SERVERS
+from bucketline.conf.sources.known_options import SERVERS
 
 
 class KafkaDataLostError(BucketlineError):

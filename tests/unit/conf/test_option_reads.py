@@ -13,7 +13,7 @@ from bucketline.conf.job import JOB_KEYS
 from bucketline.conf.option import Option
 from bucketline.conf.reader_options import READER_OPTIONS
 from bucketline.conf.sink_options import SINK_OPTIONS
-from bucketline.conf.sources.source_options import KAFKA_OPTIONS
+from bucketline.conf.sources.known_options import KAFKA_OPTIONS
 from bucketline.conf.storage_options import STORAGE_OPTIONS
 from bucketline.conf.table.table_options import KNOWN_KEYS
 

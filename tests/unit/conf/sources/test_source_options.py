@@ -3,7 +3,7 @@
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import RecordFormat, SourceConfig, Trigger, parse_trigger
+from bucketline.conf.job import ReaderChoice, RecordFormat, SourceConfig, Trigger, parse_trigger
 from bucketline.conf.sources.source_options import begins_at_latest, source_identity, source_options, start_at
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.streaming.job.source import spark_columns
@@ -62,6 +62,65 @@ def test_a_mistyped_option_that_a_kafka_source_needs_gets_the_nearest_name(optio
     with pytest.raises(OptionError) as caught:
         source_options(SourceConfig("kafka", options, RecordFormat.JSON))
     assert caught.value.message.endswith(says)
+
+
+COMPLETE = {"kafka.bootstrap.servers": "b:1", "subscribe": "orders"}
+
+
+@pytest.mark.parametrize("reader", [ReaderChoice.SPARK, ReaderChoice.NATIVE])
+@pytest.mark.parametrize(
+    ("mistyped", "meant"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("starting-offsets", "startingOffsets"),
+        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
+        ("failOnDataLos", "failOnDataLoss"),
+        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
+        ("kafka.securty.protocol", "kafka.security.protocol"),
+        ("kafka.sasl.mechanisms", "kafka.sasl.mechanism"),
+        ("kafka.startingOffsets", "startingOffsets"),
+        ("security.protocol", "kafka.security.protocol"),
+        ("group.id", "kafka.group.id"),
+    ],
+)
+def test_a_mistyped_option_beside_complete_ones_is_refused_with_the_nearest_name(
+    mistyped: str, meant: str, reader: ReaderChoice
+) -> None:
+    options = {**COMPLETE, mistyped: "a-secret"}
+    with pytest.raises(OptionError) as caught:
+        source_options(SourceConfig("kafka", options, RecordFormat.JSON, reader))
+    assert f"'source.options.{mistyped}' is unknown" in caught.value.message
+    assert caught.value.message.endswith(f"did you mean '{meant}'?")
+    assert "a-secret" not in caught.value.message
+
+
+def test_an_option_that_spark_does_not_know_and_that_is_like_no_other_is_told_and_passed_on() -> None:
+    found = source_options(SourceConfig("kafka", {**COMPLETE, "my.own": "1"}, RecordFormat.JSON))
+    assert found.options["my.own"] == "1"
+    assert found.advice[0].startswith("source.options.my.own is no option of Spark's Kafka source, which ignores it; ")
+    assert "'" in found.advice[0]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("STARTINGOFFSETS", "maxRecordsPerPartition", "fetchOffset.numRetries", "kafkaConsumer.pollTimeoutMs"),
+        *("kafka.max.poll.records", "kafka.ssl.truststore.type", "kafka.compression.type", "kafka.acks"),
+        *("kafka.ssl.ca.location", "kafka.my.plugin.setting", "kafka.metadata.max.idle.ms"),
+    ],
+)
+def test_options_of_spark_of_a_client_and_of_a_plugin_of_a_client_pass_without_a_word(key: str) -> None:
+    found = source_options(SourceConfig("kafka", {**COMPLETE, key: "1"}, RecordFormat.JSON))
+    assert found.options[key] == "1"
+    assert found.advice == ()
+
+
+def test_a_mistyped_option_that_selects_files_is_refused_and_options_of_the_format_pass() -> None:
+    with pytest.raises(OptionError) as caught:
+        source_options(SourceConfig("parquet", {"path": "/in", "maxFilePerTrigger": "1"}, RecordFormat.NONE))
+    assert caught.value.message.endswith("did you mean 'maxFilesPerTrigger'?")
+    options = {"path": "/in", "header": "true", "mergeSchema": "true", "mode": "PERMISSIVE", "schema": "a INT"}
+    assert source_options(SourceConfig("csv", options, RecordFormat.NONE)).options == options
 
 
 def test_options_that_are_known_or_unlike_are_not_told_as_mistyped() -> None:
