@@ -123,7 +123,8 @@ class Looks:
         for jvm in java[:1]:
             self._watched.look_at_heap("jvm", jvm, now)
         self._watched.look("compactor", self._soak.compactors["compactor-a"].processes(), now)
-        self._watched.add("store objects", now, self._soak.object_count())
+        for kind, count in self._soak.object_counts().items():
+            self._watched.add(f"{kind} objects", now, count)
         self._watched.add("checkpoint files", now, self._soak.checkpoint_files())
         self._look_at_cpu(len(self._batches), cpu_seconds([*python, *java, *tasks]), now)
 

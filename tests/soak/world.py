@@ -13,7 +13,9 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.store.table.table import open_table
+from bucketline.state.store.plans.make_plan import KEPT_PLANS
+from bucketline.state.store.plans.plan_files import PlanFolder
+from bucketline.state.store.table.table import handle_of, open_table
 from tests.soak.avro_shop import TABLES, AvroShop
 from tests.soak.programs import Program, compactor, job, wait_until
 from tests.support.servers.broker import KafkaBroker
@@ -42,6 +44,8 @@ _EXPIRY = {
     "snapshot.time-retained": "20 s",
     "num-sorted-run.compaction-trigger": "3",
 }
+MOST_PLANS = KEPT_PLANS + 2
+"""The most compaction plans of a table: the closed ones that are kept, one that is open and one that was just closed."""
 ORPHANS_A_DEATH = 80
 """The most files that nothing names after a death of a process; a fault may leave one, too."""
 
@@ -191,6 +195,10 @@ class Soak:
             table = open_table(place, storage_options=self.store.storage)
             wrong += [f"{name}: {finding}" for finding in table.doctor(rows=True)]
             left += len(table.remove_orphan_files(older_than=timedelta(0)).files)
+            folder = PlanFolder(handle_of(table).io, handle_of(table).metadata_path)
+            plans = len(folder.plans(folder.list()))
+            if plans > MOST_PLANS:
+                wrong.append(f"{name}: {plans} compaction plans are there")
         most = ORPHANS_A_DEATH * self.deaths + len(self.proxy.done)
         if left > most:
             wrong.append(
@@ -211,9 +219,18 @@ class Soak:
         json_tables = {table: self.day.place(table) for table in self.day.rows}
         return json_tables | {name: f"s3://{BUCKET}/avro/{name}" for name in TABLES}
 
-    def object_count(self) -> int:
-        """The number of objects in the store."""
-        return sum(len(files) for _, _, files in os.walk(self.store.folder))
+    def object_counts(self) -> dict[str, int]:
+        """The numbers of objects in the store: data and changelog files, and metadata of tables. Compaction plans do
+        not count, as the last ones are kept; `check` looks at them.
+        """
+        data = metadata = 0
+        for folder, _, files in os.walk(self.store.folder):
+            parts = Path(folder).parts
+            if any(part.startswith("bucket-") for part in parts):
+                data += len(files)
+            elif "compaction" not in parts:
+                metadata += len(files)
+        return {"data": data, "metadata": metadata}
 
     def checkpoint_files(self) -> int:
         """The number of files in the checkpoint of the job that runs all the time."""
