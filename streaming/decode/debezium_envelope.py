@@ -44,7 +44,7 @@ from bucketline.streaming.decode.schema_needs import (
     need_of,
     part_of,
 )
-from bucketline.streaming.decode.texts.prefix_groups import group_by_prefix
+from bucketline.streaming.decode.texts.prefix_groups import PrefixGroup, group_by_prefix, rests_of
 
 _MOST_HEADS = 1000
 _MOST_LENGTHS = 100
@@ -251,32 +251,30 @@ def _unwrap(values: pa.Array, images: Images) -> tuple[list[Unwrapped], npt.NDAr
     """Enveloped records, grouped by the shape of their rows; and the positions of all other records."""
     heads = _heads_of(images)
     is_unwrapped = np.zeros(len(values), dtype=bool)
-    by_shape: dict[int, list[tuple[_Head, npt.NDArray[np.int64], pa.Array]]] = {}
+    by_shape: dict[int, list[tuple[_Head, PrefixGroup]]] = {}
     enveloped = np.flatnonzero(true_of(pc.match_substring_regex(values, _ENVELOPED)))
     for group in group_by_prefix(values, enveloped, lambda text: heads.prefix(text, images)):
         head = heads.known[group.prefix]
-        by_shape.setdefault(id(head.shape), []).append((head, group.positions, group.rests))
+        by_shape.setdefault(id(head.shape), []).append((head, group))
     unwrapped = []
     for parts in by_shape.values():
-        positions, rests = _in_order([positions for _, positions, _ in parts], [rests for _, _, rests in parts])
+        positions, lengths = _in_order([group for _, group in parts])
+        rests = rests_of(values, positions, lengths)
         closed = true_of(pc.equal(pc.binary_slice(rests, -1, 2**31 - 1), b"}"))
         is_unwrapped[positions[closed]] = True
         payloads = pc.binary_slice(rests, 0, -1)
         is_read = closed & ~_are_null(payloads)
-        sources = tuple(head.source for head, _, _ in parts)
+        sources = tuple(head.source for head, _ in parts)
         unwrapped.append(Unwrapped(sources, parts[0][0].shape, positions[is_read], chosen(payloads, is_read)))
     return unwrapped, np.flatnonzero(~is_unwrapped)
 
 
-def _in_order(
-    positions: Sequence[npt.NDArray[np.int64]], texts: Sequence[pa.Array]
-) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """The texts of all parts in the order of their positions, which are ascending in each part."""
-    if len(texts) == 1:
-        return positions[0], texts[0]
-    places = np.concatenate(positions)
+def _in_order(groups: Sequence[PrefixGroup]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The positions of the texts of all groups, ascending, and the length of the prefix of each."""
+    places = np.concatenate([group.positions for group in groups])
+    lengths = np.repeat([len(group.prefix) for group in groups], [len(group.positions) for group in groups])
     order = np.argsort(places, kind="stable")
-    return places[order], pa.concat_arrays(texts).take(pa.array(order))
+    return places[order], lengths[order]
 
 
 def _are_null(payloads: pa.Array) -> npt.NDArray[np.bool_]:

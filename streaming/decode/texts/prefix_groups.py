@@ -2,7 +2,8 @@
 
 A prefix is many times longer than the rest, and a block may have hundreds of prefixes that differ in a few bytes. So a
 group of texts is split at the first position where two of its texts differ, by the eight bytes there: the texts of a
-hundred tables are separated in a few steps, and each text is compared as a whole once.
+hundred tables are separated in a few steps, and each text is compared as a whole once. What costs the same for a small
+group as for a large one is kept out of the groups: the rests of all texts are cut together.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,17 +16,18 @@ import pyarrow.compute as pc
 
 _SAMPLES = 8
 _WORD_BYTES = 8
+_BLOCK_BYTES = 1 << 20
+"""The bytes of texts that are compared with a prefix at once; they stay in the processor's cache."""
 
 Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixGroup:
-    """The texts with a prefix: their positions, ascending, and the rest of each text."""
+    """The texts with a prefix: their positions, ascending."""
 
     prefix: bytes
     positions: Positions
-    rests: pa.Array
 
 
 def group_by_prefix(
@@ -52,16 +54,36 @@ def group_by_prefix(
         if differs is not None:
             pending.extend(bytes_of.split(group, differs))
             continue
-        own = texts if len(group) == len(texts) else texts.take(pa.array(group))
-        matches = pc.starts_with(own, pattern=prefix).to_numpy(zero_copy_only=False)
-        rests = pc.binary_slice(own, len(prefix), 2**31 - 1)
+        matches = _start_with(texts, bytes_of, group, prefix)
         if matches.all():
-            yield PrefixGroup(prefix, group, rests)
+            yield PrefixGroup(prefix, group)
             continue
-        yield PrefixGroup(prefix, group[matches], rests.filter(pa.array(matches)))
+        yield PrefixGroup(prefix, group[matches])
         others = group[~matches]
         differs = _mismatch(bytes_of.text(int(others[0])), prefix)
         pending.extend(bytes_of.split(others, differs))
+
+
+def rests_of(texts: pa.Array, positions: Positions, lengths: Positions) -> pa.Array:
+    """Returns the rests of the texts at the positions, which ascend, behind prefixes of these lengths."""
+    if not len(positions):
+        return pa.array([], pa.binary())
+    large = texts.cast(pa.large_binary())
+    _, offsets, data = large.buffers()
+    ends = np.frombuffer(offsets, np.int64, len(large) + 1, large.offset * 8)
+    # Each second text of this array is a rest; the texts between them are what is cut off.
+    borders = np.empty(2 * len(positions), np.int64)
+    borders[::2], borders[1::2] = ends[positions] + lengths, ends[positions + 1]
+    pieces = pa.Array.from_buffers(pa.large_binary(), len(borders) - 1, [None, pa.py_buffer(borders), data])
+    return pieces.take(pa.array(np.arange(0, len(borders), 2))).cast(pa.binary())
+
+
+def _start_with(texts: pa.Array, bytes_of: "_Bytes", group: Positions, prefix: bytes) -> npt.NDArray[np.bool_]:
+    """True for texts of the group that begin with the prefix."""
+    if len(group) < len(texts):
+        return bytes_of.start_with(group, prefix)
+    matches: npt.NDArray[np.bool_] = pc.starts_with(texts, pattern=prefix).to_numpy(zero_copy_only=False)
+    return matches
 
 
 def _first_difference(texts: "_Bytes", group: Positions, prefix: bytes) -> int | None:
@@ -89,6 +111,7 @@ class _Bytes:
     """The bytes of texts: those of text i are from starts[i] up to ends[i]."""
 
     data: npt.NDArray[np.uint8]
+    octets: memoryview
     starts: Positions
     ends: Positions
 
@@ -99,10 +122,27 @@ class _Bytes:
         ends = (
             np.frombuffer(offsets, np.int64, len(large) + 1, large.offset * 8) if len(large) else np.zeros(1, np.int64)
         )
-        return _Bytes(np.frombuffer(b"" if data is None else data, np.uint8), ends[:-1], ends[1:])
+        octets = memoryview(b"" if data is None else data)
+        return _Bytes(np.frombuffer(octets, np.uint8), octets, ends[:-1], ends[1:])
 
     def text(self, at: int) -> bytes:
-        return self.data[self.starts[at] : self.ends[at]].tobytes()
+        return self.octets[self.starts[at] : self.ends[at]].tobytes()
+
+    def start_with(self, group: Positions, prefix: bytes) -> npt.NDArray[np.bool_]:
+        """True for texts of the group that begin with the prefix."""
+        length, starts = len(prefix), self.starts[group]
+        matches = self.ends[group] - starts >= length
+        if not length or not matches.any():
+            return matches
+        starts = np.where(matches, starts, 0)
+        heads = np.ndarray(len(self.data) - length + 1, f"V{length}", self.data, strides=(1,))
+        wanted, at_once = np.frombuffer(prefix, np.uint8), max(1, _BLOCK_BYTES // length)
+        for first in range(0, len(group), at_once):
+            block = heads[starts[first : first + at_once]]
+            if block.tobytes() != prefix * len(block):
+                same = block.view(np.uint8).reshape(len(block), length) == wanted
+                matches[first : first + at_once] &= same.all(axis=1)
+        return matches
 
     def split(self, group: Positions, at: int) -> list[Positions]:
         """The group split by the bytes at that position; texts that end before it count as zeros there."""

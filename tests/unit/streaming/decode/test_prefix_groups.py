@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketline.streaming.decode.texts.prefix_groups import group_by_prefix
+from bucketline.streaming.decode.texts.prefix_groups import group_by_prefix, rests_of
 
 
 def prefix_of(text: bytes) -> bytes | None:
@@ -20,7 +20,8 @@ def grouped(texts: list[bytes], offset: int = 0) -> dict[bytes, list[tuple[int, 
     values = pa.array([b"skipped|"] * offset + texts, pa.binary()).slice(offset)
     found: dict[bytes, list[tuple[int, bytes]]] = {}
     for group in group_by_prefix(values, np.arange(len(texts)), prefix_of):
-        parts = zip(group.positions.tolist(), group.rests.to_pylist(), strict=True)
+        rests = rests_of(values, group.positions, np.full(len(group.positions), len(group.prefix)))
+        parts = zip(group.positions.tolist(), rests.to_pylist(), strict=True)
         found.setdefault(group.prefix, []).extend(parts)
     return {prefix: sorted(parts) for prefix, parts in found.items()}
 
