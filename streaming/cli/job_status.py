@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -78,22 +78,28 @@ class _Table:
     entry: Entry | None = None
 
 
-def show_job(conf_file: str, form: Format, *, watch: bool) -> None:
-    """Prints the tables of a job; with `watch` again and again, until the process is interrupted."""
+def show_job(conf_file: str, form: Format, *, watch: bool, pause: Callable[[float], object] = time.sleep) -> None:
+    """Prints the tables of a job; with `watch` again and again, until the process is interrupted. `pause` waits for a
+    number of seconds."""
     settings = read_settings_file(conf_file)
     program.keep_secret({key: setting.text for key, setting in settings.items()})
     job = resolve_jobs(settings)
     with closing(KafkaLag()) as ask:
-        while True:
-            rows, unknown = job_status(job, ask=ask)
-            if watch and form is Format.TABLE:
-                click.clear()
-            print_table(rows, form)
-            for line in unknown:
-                click.echo(f"note: {line}", err=True)
-            if not watch:
-                return
-            time.sleep(_EVERY_S)
+        _show(job, form, ask, watch=watch)
+        # An interrupt is the way to end a watch, so it is no error.
+        with suppress(KeyboardInterrupt):
+            while watch:
+                pause(_EVERY_S)
+                _show(job, form, ask, watch=True)
+
+
+def _show(job: JobConfig | RoutedJob, form: Format, ask: AskKafka, *, watch: bool) -> None:
+    rows, unknown = job_status(job, ask=ask)
+    if watch and form is Format.TABLE:
+        click.clear()
+    print_table(rows, form)
+    for line in unknown:
+        click.echo(f"note: {line}", err=True)
 
 
 def job_status(

@@ -1,6 +1,7 @@
 """The commands that need Spark: `ingest`, `quickstart`. This module is imported only when one of them runs."""
 
 import logging
+from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
 
@@ -94,6 +95,10 @@ def ingest(
     --conf-file F.yaml
     """
     program.debug = program.debug or debug
+    _refuse_together(
+        {"--print-config": print_config, "--dry-run": dry_run, "--unpark": unpark, "--forget": forget},
+        {"--reset-identity": reset_identity, "--allow-reprocess": allow_reprocess},
+    )
     layers = read_settings_file(conf_file), read_assignments(settings)
     for layer in layers:
         program.keep_secret({key: s.text for key, s in layer.items() if not has_reference(s.text)})
@@ -172,6 +177,15 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
     if not streamed.explains(rows):
         raise CorruptFileError(f"{streamed}, but the table holds different rows: {place}", path=table.path)
     click.echo(f"\n{streamed}, and the table holds exactly these.")
+
+
+def _refuse_together(alone: Mapping[str, object], of_a_run: Mapping[str, object]) -> None:
+    """Raises UsageError if an option that does something instead of running the job (`alone`) is given with another
+    one, or with an option that only a run uses (`of_a_run`)."""
+    given = [name for name, value in alone.items() if value]
+    others = [*given[1:], *(name for name, value in of_a_run.items() if value)]
+    if given and others:
+        raise click.UsageError(f"{given[0]} does not run the job and does nothing else: give it without {others[0]}")
 
 
 def _ask(config: JobConfig | RoutedJob, unpark: str | None, forget: str | None) -> None:

@@ -1,6 +1,7 @@
 """`ingest` and `job-file` as far as they go without Spark: settings, refusals, the script for spark-submit."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -261,6 +262,24 @@ def test_a_job_that_cannot_be_is_refused_before_spark_starts(
 ) -> None:
     found = _ingest(*(job if a == "JOB" else a for a in arguments))
     assert (found.exit_code, says in found.stderr) == (code, True), found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["--dry-run", "--unpark", "t"],
+            "--dry-run does not run the job.*: give it without --unpark",
+        ),
+        (["--print-config", "--forget", "t"], "--print-config .* without --forget"),
+        (["--unpark", "t", "--forget", "u"], "--unpark .* without --forget"),
+        (["--dry-run", "--reset-identity"], "--dry-run .* without --reset-identity"),
+        (["--forget", "t", "--allow-reprocess"], "--forget .* without --allow-reprocess"),
+    ],
+)
+def test_what_does_not_run_the_job_is_asked_for_alone(job: str, arguments: list[str], says: str) -> None:
+    result = CliRunner().invoke(program, ["ingest", "--conf-file", job, *arguments])
+    assert result.exit_code == 2 and re.search(says, result.output), result.output
 
 
 def test_the_script_for_spark_submit_runs_the_job_file(job: str) -> None:

@@ -14,7 +14,8 @@ from bucketline.conf.resolve import read_settings, resolve_job
 from bucketline.state.store.table.table import create_table
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.cli.commands import program
-from bucketline.streaming.cli.job_status import job_status
+from bucketline.streaming.cli.job_status import job_status, show_job
+from bucketline.streaming.cli.rows import Format
 from bucketline.streaming.job.many.lag import KafkaLag, KafkaNow, UnreadRecords
 from bucketline.streaming.many.ledger import FeedOffsets
 from tests.support.spark.many_shop import QUERY, Shop
@@ -124,6 +125,27 @@ table: {tmp_path}/t
         for _ in range(2):
             now = ask({"kafka.bootstrap.servers": "127.0.0.1:1"}, {("orders", 0): 7})
             assert now.partitions == {} and now.why is not None and now.why.startswith("the lag is not known: Failed")
+
+
+def test_a_watch_shows_the_tables_again_until_it_is_interrupted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"""
+source: {{format: kafka, options: {{kafka.bootstrap.servers: "127.0.0.1:1", subscribe: orders}}, decode: json}}
+checkpoint: {tmp_path}/checkpoint
+table: {tmp_path}/t
+"""
+    (tmp_path / "job.yaml").write_text(text)
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    show_job(str(tmp_path / "job.yaml"), Format.JSON, watch=True, pause=pause)
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["table"], row["state"]) for row in shown] == [(f"{tmp_path}/t", "no records yet")] * 3
 
 
 @pytest.mark.parametrize("arguments", [[], ["t", "--conf-file", "f.yaml"], ["t", "--watch"]])
