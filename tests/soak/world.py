@@ -45,7 +45,7 @@ _EXPIRY = {
     "num-sorted-run.compaction-trigger": "3",
 }
 MOST_PLANS = KEPT_PLANS + 2
-"""The most compaction plans of a table: the closed ones that are kept, one that is open and one that was just closed."""
+"""The most compaction plans of a table: closed ones that are kept, an open one, and one that was just closed."""
 ORPHANS_A_DEATH = 80
 """The most files that nothing names after a death of a process; a fault may leave one, too."""
 
