@@ -301,7 +301,7 @@ class DecodeStep:
         marks = None
         if self.leaves_out_values:
             marks, rows = one_array(rows[MARKS.name]), rows.drop_columns([MARKS.name])
-            marks, rows = marks_of_table(rows, marks, self.fields)
+            marks, rows = marks_of_table(rows, marks, self.fields, self.keeping.names)
         batch = pa.RecordBatch.from_arrays([one_array(c) for c in rows.columns], schema=rows.schema)
         keeps_old = self.update_before is UpdateBefore.EMIT
         chosen = rows_of_table(plan, batch, kinds, decoded.records, marks, keeps_old=keeps_old)

@@ -131,7 +131,7 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: WatchFor = WatchFor.N
         update_before=_update_before(schema, step.decode),
         watch=watch,
         fixed=(*schema.primary_keys, *schema.partition_keys, *(schema.settings.bucket.key or ())),
-        keeping=replace(_keeping(step, schema), asks=isinstance(step.moves, Asking)),
+        keeping=replace(_keeping(step, schema, whole), asks=isinstance(step.moves, Asking)),
     )
     computed = plan_columns(
         step.columns,
@@ -324,14 +324,17 @@ def _refuse_apply(why: str) -> NoReturn:
     )
 
 
-def _keeping(step: DecodeStep, schema: TableSchema) -> Keeping:
-    """Returns how the table keeps its old values where the source left values out. Raises OptionError if it cannot."""
+def _keeping(step: DecodeStep, schema: TableSchema, whole: TableSchema) -> Keeping:
+    """Returns how the table keeps its old values where the source left values out. Raises OptionError if it cannot.
+
+    `whole` is the schema with all columns, `schema` the one without the rescued-data column.
+    """
     if step.messages.unavailable is Unavailable.REJECT:
         return KEEPS_NOTHING
     settings = schema.settings
     engine = settings.merge.engine
     never = tuple(dict.fromkeys((*schema.primary_keys, *schema.partition_keys, *settings.merge.sequence_fields)))
-    names = tuple(f.name for f in schema.fields)
+    names = tuple(f.name for f in whole.fields)
     if merging_of(schema).null_keeps:
         for group in settings.columns.sequence_groups:
             for name in (*group.sequence, *group.columns):

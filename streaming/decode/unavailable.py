@@ -75,9 +75,11 @@ class Keeping:
         return replace(self, never=(*self.never, *(n for n in inputs if n not in missing)), names=tuple(inputs))
 
 
-def marks_of_table(rows: pa.Table, marks: pa.Array, fields: Sequence[DataField]) -> tuple[pa.Array, pa.Table]:
-    """Converts the marks of decoded rows to marks of the table's columns (`fields`). Returns them, and the rows with
-    zeros for missing values in NOT NULL columns.
+def marks_of_table(
+    rows: pa.Table, marks: pa.Array, fields: Sequence[DataField], names: Sequence[str]
+) -> tuple[pa.Array, pa.Table]:
+    """Converts the marks of decoded rows to marks of the table's columns (`names`). Returns them, and the rows with
+    zeros for missing values in those of the columns `fields` that are NOT NULL.
     """
     bits = unpack_left_out(marks, rows.num_columns)
     left_out = {name: bits[:, at] for at, name in enumerate(rows.column_names) if bits[:, at].any()}
@@ -86,7 +88,7 @@ def marks_of_table(rows: pa.Table, marks: pa.Array, fields: Sequence[DataField])
             column = one_array(rows[f.name])
             zeros = if_else(pa.array(left_out[f.name]), zero_of(column.type), column)
             rows = rows.set_column(rows.column_names.index(f.name), f.name, zeros)
-    return pack_left_out(left_out, [f.name for f in fields], rows.num_rows), rows
+    return pack_left_out(left_out, names, rows.num_rows), rows
 
 
 KEEPS_NOTHING = Keeping()

@@ -42,3 +42,11 @@ def test_modules_and_links_named_in_a_readme_exist(readme: Path) -> None:
         assert (here / name).is_file() or (ROOT / name).is_file(), f"{readme}: there is no {name}"
     for target in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (here / target).exists(), f"{readme}: there is no {target}"
+
+
+def test_the_tests_that_the_page_of_debeziums_cases_names_exist() -> None:
+    text = (ROOT / "docs" / "debezium-cases.md").read_text(encoding="utf-8")
+    folders = ("tests/unit/streaming/decode", "tests/unit/streaming", ".")
+    named = set(re.findall(r"`([\w/]*test_\w+\.py)`", text))
+    assert named
+    assert [name for name in sorted(named) if not any((ROOT / f / name).is_file() for f in folders)] == []

@@ -258,6 +258,19 @@ def test_a_row_that_somebody_changes_meanwhile_is_read_again(tmp_path: Path, mon
     assert job.rows() == {11: (2, "theirs", b"")}
 
 
+def test_a_column_for_rescued_values_may_stand_anywhere(tmp_path: Path) -> None:
+    columns = "id BIGINT NOT NULL, rest STRING, n INT, note STRING, a INT, b INT, c INT, d INT"
+    job = Job(tmp_path, {"bucket": "1"}, columns=columns, computed=ColumnOptions(rescued="rest"))
+    job.batch(*(event("c", None, {"id": key, "n": 1, "note": f"note {key}", "more": key}) for key in (1, 2)))
+    job.batch(
+        event("u", None, {"id": 1, "n": 2, "note": UNAVAILABLE, "more": 5}),
+        event("u", {"id": 2}, {"id": 12, "n": 3, "note": UNAVAILABLE}),
+    )
+    rows = job.rows()
+    assert {key: row[1:3] for key, row in rows.items()} == {1: (2, "note 1"), 12: (3, "note 2")}
+    assert json.loads(rows[1][0])["more"] == 5 and rows[12][0] is None
+
+
 class _Reference:
     """The table, row by row: `n` and `note` of each key."""
 
