@@ -28,6 +28,7 @@ FIGURES = (
     Figure("CPU of a read, s", lambda t: min(t["again"]["read_cpu"]), 2),
     Figure("memory, MiB", lambda t: max(t["peak_bytes"], t["again"]["peak_bytes"]) / 2**20, 0, in_plot=True),
     Figure("restart, s", lambda t: t["again"]["restart_seconds"], 1, in_plot=True),
+    Figure("CPU of a restart, s", lambda t: t["again"]["restart_cpu"], 1),
 )
 
 
