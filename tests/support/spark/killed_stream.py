@@ -145,9 +145,9 @@ class KilledStream:
         return statistics.median([b - a for a, b in pairwise(times)] or [1.0])
 
     def _wait(self, is_so: Callable[[], bool], what: str, is_ending: bool = False) -> None:
-        newest, end = -1, 0.0
+        newest, end = -2, 0.0
         while not is_so():
-            begun = max(self.batches(), default=0)
+            begun = max(self.batches(), default=-1)
             if begun > newest:
                 newest, end = begun, time.monotonic() + LONGEST_SECONDS
             ended = None if self._submitted is None or self._mode == "cluster" else self._submitted.poll()
