@@ -66,12 +66,12 @@ def find_values(answers: pa.Table, order: MovedOrder, read_stored: ReadStored) -
     `answers` are the rows that tasks have sent, those of each task in the order of arrival.
     """
     rows = _sorted(answers, order)
-    linked = _linked(rows)
+    group = np.cumsum(key_changes(rows, [f.name for f in order.key])) - 1 if len(rows) else np.zeros(0, np.int64)
+    linked = _linked(rows, group)
     wanting = linked.wanting
     bits = unpack_left_out(one_array(rows[UNAVAILABLE]), len(order.names))
     columns = [at for at in range(len(order.names)) if bits[wanting, at].any()]
     names = [order.names[at] for at in columns]
-    group = np.cumsum(key_changes(rows, [f.name for f in order.key])) - 1 if len(rows) else np.zeros(0, np.int64)
     keys = rows.take(pa.array(np.flatnonzero(np.diff(group, prepend=-1)))).select([f.name for f in order.key])
     stored = read_stored(keys, tuple(names))
     at_stored = pc.index_in(encoded(keys, order.key), value_set=encoded(stored, order.key))
@@ -111,8 +111,8 @@ def _sorted(answers: pa.Table, order: MovedOrder) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Linked:
-    """The rows that lack values (`wanting`), and the delete of the old key of each (`deletes`), -1 if there is none or
-    several could be it. `ties` says whether delete and row are of one record.
+    """The rows that lack values (`wanting`), and the delete of the old key of each (`deletes`), -1 if it is not known
+    which delete that is. `ties` says whether delete and row are of one record.
     """
 
     wanting: Longs
@@ -120,7 +120,7 @@ class _Linked:
     ties: Mask
 
 
-def _linked(rows: pa.Table) -> _Linked:
+def _linked(rows: pa.Table, group: Longs) -> _Linked:
     kinds = np.asarray(rows[ROW_KIND_COLUMN])
     is_delete = kinds == _DELETE
     is_moved = true_of(one_array(rows[MOVED]))
@@ -129,22 +129,27 @@ def _linked(rows: pa.Table) -> _Linked:
     is_pair &= true_of(pc.fill_null(pc.is_in(at, value_set=at.filter(pa.array(is_delete)).drop_null()), False))
     moved, pairs = np.flatnonzero(is_moved), np.flatnonzero(is_pair & ~is_moved)
     places = joined([one_array(rows[name]) for name in PLACE])
-    of_moved = _only(places, moved, np.flatnonzero(is_delete))
-    of_pairs = _only(at, pairs, np.flatnonzero(is_delete & true_of(at.is_valid())))
+    of_moved = _only(places, group, moved, np.flatnonzero(is_delete))
+    of_pairs = _only(at, group, pairs, np.flatnonzero(is_delete & true_of(at.is_valid())))
     ties = np.concatenate([np.ones(len(moved), bool), np.zeros(len(pairs), bool)])
     return _Linked(np.concatenate([moved, pairs]), np.concatenate([of_moved, of_pairs]), ties)
 
 
-def _only(names: pa.Array, rows: Longs, deletes: Longs) -> Longs:
-    """Returns for each row the only delete of the same name; -1 if there are several, or several such rows."""
+def _only(names: pa.Array, group: Longs, rows: Longs, deletes: Longs) -> Longs:
+    """Returns for each row the delete of the same name; -1 if deletes of several keys have the name, or rows of several
+    keys. Debezium sends records again after a crash, so a name may have several deletes of one key: the first counts.
+    """
     of_rows, of_deletes = names.take(pa.array(rows)), names.take(pa.array(deletes))
+    if not len(rows) or not len(deletes):
+        return np.full(len(rows), _NONE, dtype=np.int64)
     found = pc.index_in(of_rows, value_set=of_deletes).fill_null(_NONE).to_numpy(zero_copy_only=False)
-    result = np.where(found >= 0, deletes[np.maximum(found, 0)], _NONE) if len(deletes) else np.full(len(rows), _NONE)
-    for side in (of_rows, of_deletes):
-        counts = pc.value_counts(side)
+    result = np.where(found >= 0, deletes[np.maximum(found, 0)], _NONE).astype(np.int64)
+    for side, keys in ((of_rows, group[rows]), (of_deletes, group[deletes])):
+        distinct = pa.table({"name": side, "key": pa.array(keys)}).group_by(["name", "key"], use_threads=False)
+        counts = pc.value_counts(one_array(distinct.aggregate([])["name"]))
         often = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
         result[true_of(pc.is_in(of_rows, value_set=often))] = _NONE
-    return result.astype(np.int64)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

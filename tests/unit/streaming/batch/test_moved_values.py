@@ -205,6 +205,15 @@ def test_two_deletes_at_one_position_leave_it_open_whose_values_are_meant(tmp_pa
     assert [r["after"]["id"] for r in job.refused()] == [11]
 
 
+def test_records_that_debezium_sends_again_in_a_batch_change_nothing(tmp_path: Path) -> None:
+    job = Job(tmp_path, {"bucket": "2"})
+    job.batch(full(1), full(2))
+    sent = (*pair(1, 11, 2, lsn=70), *pair(11, 12, 3, lsn=71))
+    job.batch(*sent, *sent)
+    assert job.rows() == {2: (1, "note 2", b"\x01\x02"), 12: (3, "note 1", b"\x01\x02")}
+    assert job.refused() == []
+
+
 def test_flattened_rows_change_keys_too(tmp_path: Path) -> None:
     job = Job(tmp_path, {"bucket": "2"}, decode=RecordFormat.DEBEZIUM_FLAT_JSON)
     job.batch({"id": 1, "n": 1, "note": "x", "raw": "AQI=", "__op": "c", "__deleted": "false", "__lsn": 60})
