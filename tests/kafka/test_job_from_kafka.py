@@ -11,7 +11,8 @@ import pytest
 
 from bucketline.conf.job import JobConfig
 from bucketline.conf.metrics_options import MetricsOptions
-from bucketline.conf.resolve import read_assignments, resolve_job
+from bucketline.conf.resolve import read_assignments, read_settings, resolve_job, resolve_jobs
+from bucketline.conf.routes.routed_job import RoutedJob
 from bucketline.conf.sources.message_options import UNAVAILABLE
 from bucketline.conf.sources.source_options import source_options
 from bucketline.state.store.table.table import open_table
@@ -21,6 +22,8 @@ from bucketline.streaming.decode.rejects import RejectedRecordsError
 from bucketline.streaming.job.ending import process_ending
 from bucketline.streaming.job.kafka.kafka_admin import jvm_admin
 from bucketline.streaming.job.kafka.partition_lag import PartitionLag
+from bucketline.streaming.job.many.replay import replay_routed
+from bucketline.streaming.job.many.run import run_routed
 from bucketline.streaming.job.replay import replay_bad_records
 from bucketline.streaming.job.run import run_job
 from bucketline.streaming.job.stored_places import read_bad_records
@@ -194,23 +197,56 @@ def test_bad_records_are_kept_with_topic_partition_offset_and_reason(
     assert kept[1]["value"] == b"{broken" and kept[1]["reason"].startswith("no JSON: ")
 
 
-def test_bad_records_go_to_a_topic_as_they_were_with_the_reason_in_headers(
+def routed(root: Path, broker: KafkaBroker, topic: str, sources: str, select: str) -> RoutedJob:
+    """A job of one table for each table of the source, whose bad records go to a topic."""
+    text = f"""
+source: {{format: kafka, decode: debezium-json, options: {{
+  kafka.bootstrap.servers: "{broker.bootstrap_servers}", subscribe: {topic}.orders, startingOffsets: earliest}}}}
+checkpoint: {root}/checkpoint
+trigger: availableNow
+unmatched: bad-record
+create: {{schema: "id BIGINT NOT NULL, n BIGINT", primary-key: [id], options: {{bucket: "1"}}}}
+select: "{select}"
+bad-records: {{topic: {topic}.rejects, max: 3}}
+tables: [{{source-table: "regex:{sources}", table: "{root}/w/{{table}}"}}]
+"""
+    config = resolve_jobs(read_settings(text, name="job.yaml"))
+    assert isinstance(config, RoutedJob)
+    return config
+
+
+def test_bad_records_of_many_tables_go_to_a_topic_as_they_were_and_are_replayed_each_once(
     spark: Any, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
+    def inserted(database: str, table: str, text: str) -> KafkaRecord:
+        event = {"op": "c", "after": {"id": 1, "text": text}, "source": {"db": database, "table": table}}
+        return KafkaRecord(json.dumps(event).encode(), b'{"id": 1}', 0)
+
     kafka_broker.create_topic("sent.orders", partitions=2)
     kafka_broker.create_topic("sent.rejects", partitions=1)
     broken = KafkaRecord(b"{broken", b"\xff", 1, headers=(("h", b"\x00"), ("h", b""), ("bucketline.code", b"old")))
-    kafka_broker.produce("sent.orders", [change("c", 1, None, "a"), broken, change("t", 2)])
-    settings = ("bad-records.topic=sent.rejects", "bad-records.max=2")
-    run_job(job(tmp_path, kafka_broker, "sent.orders", *settings), spark)
+    events = [inserted("shop", "a", "x"), inserted("shop", "b", "7"), inserted("away", "c", "8")]
+    kafka_broker.produce("sent.orders", [*events, broken])
+    run_routed(routed(tmp_path, kafka_broker, "sent", "shop[.].*", "id, CAST(text AS BIGINT) AS n"), spark)
 
-    found = {record.value: record for record in kafka_broker.consume("sent.rejects", 2)}
+    found = {record.value: record for record in kafka_broker.consume("sent.rejects", 3)}
+    assert found.keys() == {b"{broken", events[0].value, events[2].value}
     sent = found[b"{broken"]
     assert sent.key == b"\xff" and sent.headers[:2] == (("h", b"\x00"), ("h", b""))
     told = dict(sent.headers[2:])
     assert told["bucketline.code"] == b"MESSAGE" and told["bucketline.reason"].startswith(b"no JSON: ")
     place = [told[f"bucketline.{name}"] for name in ("topic", "partition", "offset", "batch")]
-    assert place == [b"sent.orders", b"1", b"1", b"0"]
+    assert place == [b"sent.orders", b"1", b"0", b"0"]
+
+    mended = routed(tmp_path, kafka_broker, "sent", ".*", "id, coalesce(try_cast(text AS BIGINT), 0) AS n")
+    assert replay_routed(mended, process_ending(), spark) == Replayed(3, 1, 0)
+    tables = {name: open_table(f"{tmp_path}/w/{name}") for name in "abc"}
+    written = [table.snapshots().num_rows for table in tables.values()]
+    assert replay_routed(mended, process_ending(), spark) == Replayed(1, 1, 0)
+    assert {name: table.to_arrow().to_pylist() for name, table in tables.items()} == {
+        name: [{"id": 1, "n": n}] for name, n in (("a", 0), ("b", 7), ("c", 8))
+    }
+    assert [table.snapshots().num_rows for table in tables.values()] == written
 
 
 def test_bad_records_of_a_topic_are_shown_and_replayed_each_once(

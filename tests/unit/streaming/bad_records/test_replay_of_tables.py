@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.store.table.table import create_table, handle_of
 from bucketline.streaming.bad_records.replays import Replayed
 from bucketline.streaming.bad_records.stored import stored_in
 from bucketline.streaming.decode.rejects import RECORD_COLUMNS
@@ -16,7 +17,7 @@ from bucketline.streaming.job.many.pin import with_pinned
 from bucketline.streaming.job.many.replay import ReplayFiles, as_replayed, replay_job, replay_of
 from bucketline.streaming.job.many.sink import begun_otherwise
 from bucketline.streaming.job.many.table_opener import JobTableOpener
-from bucketline.streaming.job.replay import replayed_identity
+from bucketline.streaming.job.replay import replayed_identity, warn_of_order
 from bucketline.streaming.many.batch import Input, write_many
 from bucketline.streaming.many.job import ManyState
 from bucketline.streaming.many.ledger_files import Wish
@@ -192,3 +193,13 @@ def test_a_table_whose_commit_fails_has_no_bad_records_until_it_has_read_them_ag
 def test_a_job_without_a_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"names no place for bad records: set bad-records\.path"):
         as_replayed(Shop(tmp_path, text("")).routed)
+
+
+def test_a_replay_says_that_older_rows_win_where_no_column_orders_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, options in (("plain", {}), ("ordered", {"sequence.field": "n"})):
+        table = create_table(f"{tmp_path}/{name}", "id BIGINT NOT NULL, n BIGINT", ("id",), options=options)
+        warn_of_order(handle_of(table))
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"{tmp_path}/plain has no sequence.field: a record that is replayed wins over rows")

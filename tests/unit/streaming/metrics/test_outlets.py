@@ -6,6 +6,7 @@ import shutil
 import socket
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,13 @@ def test_a_batch_of_several_tables_is_shown_once_with_all_of_them(tmp_path: Path
         )
         for n in range(3)
     ]
+    reports[2] = replace(reports[2], unexpected_rows=(("positive", 5), ("small", 1)))
     measure_tables([(report, settings) for report in reports], "query", registry=registry)
     assert registry.asked == 1
     assert [json.loads(line)["table"] for line in lines.read_text().splitlines()] == ["t0", "t1", "t2"]
     assert [samples(prom.read_text(), f"t{n}")["bucketline_input_rows_total", ()] for n in range(3)] == [0, 1, 2]
+    unmet = samples(prom.read_text(), "t2")
+    found = {
+        name: unmet["bucketline_unexpected_rows_total", (("expectation", name),)] for name in ("positive", "small")
+    }
+    assert found == {"positive": 5, "small": 1}

@@ -84,7 +84,7 @@ def test_columns_are_computed_and_only_what_is_used_is_decoded() -> None:
     assert [f.name for f in step.decoding.fields] == ["id", "created", "email", "raw", "address"]
     found = run(
         step,
-        {**row(1), "created": "1970-01-02 03:04:05", "raw": "1.239"},
+        {**row(1), "created": "1970-01-02 03:04:05", "raw": "1.239", "amount": "no number", "city": {"a": "row"}},
         {**row(2), "created": "1970-01-03 00:00:00", "raw": "no"},
     )
     assert shown(found, "id", "email", "amount", "city", "dt") == [
