@@ -12,6 +12,7 @@ from bucketline.state.sql.compute.casts import cast_to
 from bucketline.state.sql.compute.moments import INSTANT, by_array, instants_of, stamps_of
 from bucketline.state.sql.compute.numbers import Value, common_numbers, is_number, to_number
 from bucketline.state.types.arrow import logical_type
+from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import DataType, TypeRoot
 from bucketline.state.types.recast import recast
 
@@ -33,7 +34,7 @@ def compared(sign: str, left: Value, right: Value, context: Context = LOCAL_CONT
         return pa.scalar(None, pa.bool_())
     if not context.has_instants:
         left, right = _read_as(left, right.type), _read_as(right, left.type)
-    left, right = _as_other(left, right.type, context), _as_other(right, left.type, context)
+    left, right = _as_other(left, right.type, context), _as_other(_needed(right, left), left.type, context)
     target = common_type([left.type, right.type], context)
     left, right = to_common(left, target, context), to_common(right, target, context)
     holds = _COMPARE[sign](left, right)
@@ -50,6 +51,17 @@ def compared(sign: str, left: Value, right: Value, context: Context = LOCAL_CONT
     if sign in ("<", "<="):
         holds = pc.or_kleene(holds, pc.and_kleene(nan_right, pc.invert(nan_left)))
     return holds
+
+
+def _needed(right: Value, left: Value) -> Value:
+    """Returns the texts on the right of a comparison, null where the left side is null: as in Spark, such a text is not
+    read, and is no error.
+    """
+    if not (isinstance(right, pa.Array) and isinstance(left, pa.Array) and pa.types.is_string(right.type)):
+        return right
+    if pa.types.is_string(left.type) or not left.null_count:
+        return right
+    return if_else(left.is_valid(), right, None)
 
 
 def _as_other(value: Value, other: pa.DataType, context: Context) -> Value:

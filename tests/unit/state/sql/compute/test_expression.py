@@ -228,3 +228,10 @@ def test_the_digits_of_a_local_time_are_counted_as_they_are() -> None:
     local = pa.array([datetime(2024, 2, 29, 18, 59, 59)], pa.timestamp("us"))
     context = Context("America/New_York", True)
     assert evaluate(SqlExpression("unix_timestamp(p)"), {"p": local}, 1, context).to_pylist() == [1_709_233_199]
+
+
+def test_a_text_that_is_compared_with_a_null_before_it_is_not_read() -> None:
+    columns = {"i": pa.array([None, 1], pa.int32()), "s": pa.array(["abc", "2"])}
+    assert evaluate(SqlExpression("i < s"), columns, 2, Context("UTC", has_instants=True)).to_pylist() == [None, True]
+    with pytest.raises(SchemaMismatchError, match="'abc' cannot be cast to BIGINT"):
+        evaluate(SqlExpression("s > i"), columns, 2, Context("UTC", has_instants=True))
