@@ -21,7 +21,7 @@ from tests.support.peers.drawn_expressions import drawn_expression, drawn_rows
 
 pytestmark = pytest.mark.spark
 ZONE = "America/New_York"
-COUNT = int(os.environ.get("DRAWN_EXPRESSIONS", "200"))
+COUNT = int(os.environ.get("DRAWN_EXPRESSIONS", "120"))
 SEED = int(os.environ.get("DRAWN_SEED", "7"))
 MOST_REFUSED = 0.05
 SETTINGS = {

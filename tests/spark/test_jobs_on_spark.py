@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 3.5 has no ANSI mode as a default"),
 ]
-COUNT = int(os.environ.get("DRAWN_JOBS", "8"))
+COUNT = int(os.environ.get("DRAWN_JOBS", "3"))
 SEED = int(os.environ.get("DRAWN_SEED", "7"))
 TOGETHER, EVENTS = 10, 14
 MOST_REFUSED = 0.05
