@@ -62,15 +62,17 @@ class Follower:
 
     def follow(self, records: pa.Table, rows: pa.Table, of_rows: pa.Array, moves: KeyMoves) -> Followed:
         """Decides about the rows of records. `of_rows` is the number of each row's record, ascending."""
-        if not moves and self.told is None:
+        if not moves and not isinstance(self.told, Asking):
             return Followed(rows)
         found = _Found(records, rows, np.asarray(of_rows), np.asarray(rows[ROW_KIND_COLUMN]), moves)
         if isinstance(self.told, Asking):
             answer = found.answer(from_ipc(self.told.asks), self.key) if found.has_places else None
             return Followed(rows.slice(0, 0), () if answer is None or not answer.num_rows else (to_ipc(answer),))
         if not found.has_places:
-            return Followed(rows, bad=self._bad(found.inserted) | self._lost(found.moved, self._reason_of_place))
-        bad = self._lost(found.without_old if self.judges_old else found.moved[:0], self.placeholder.reason_of_move)
+            return Followed(
+                rows, bad=self._bad(found.inserted) | _all_for(found.moved, self.placeholder.reason_of_place)
+            )
+        bad = _all_for(found.without_old if self.judges_old else found.moved[:0], self.placeholder.reason_of_move)
         if isinstance(self.told, FoundValues):
             followed = self._with_told(found, self.told.table())
             return Followed(followed.rows, bad={**bad, **followed.bad})
@@ -78,18 +80,11 @@ class Follower:
         bad |= self._bad(found.inserted[~found.has_position])
         return Followed(rows, (to_ipc(asks),) if asks.num_rows else (), bad)
 
-    @property
-    def _reason_of_place(self) -> str:
-        return self.placeholder.reason_of_place
-
-    def _lost(self, records: Longs, reason: str) -> dict[int, str]:
-        return dict.fromkeys(map(int, records), reason)
-
     def _bad(self, inserts: Longs) -> dict[int, str]:
         """Returns the inserts whose values come from no other key, if they are bad. The table may have a row with the
         key of the insert; but where a null says that a value was left out, nobody could tell whether it has one.
         """
-        return self._lost(inserts, self.placeholder.reason) if self.keeping.left_out is LeftOut.NULL else {}
+        return _all_for(inserts, self.placeholder.reason) if self.keeping.left_out is LeftOut.NULL else {}
 
     def _with_told(self, found: "_Found", values: pa.Table) -> Followed:
         asked = np.union1d(found.moved, found.inserted)
@@ -98,11 +93,16 @@ class Follower:
         at[asked] = pc.index_in(found.places(asked), value_set=told).fill_null(-1).to_numpy(zero_copy_only=False)
         known, unknown = asked[at[asked] >= 0], asked[at[asked] < 0]
         bad = self._bad(np.intersect1d(unknown, found.inserted))
-        bad |= self._lost(np.intersect1d(unknown, found.moved), self.placeholder.reason_of_move)
+        bad |= _all_for(np.intersect1d(unknown, found.moved), self.placeholder.reason_of_move)
         refused = true_of(one_array(values[REFUSED]).take(pa.array(at[known])))
-        bad |= self._lost(known[refused], self.placeholder.reason_of_move)
+        bad |= _all_for(known[refused], self.placeholder.reason_of_move)
         takes = np.flatnonzero((at[found.of_rows] >= 0) & np.isin(found.kinds, _NEW))
         return Followed(_with_values(found.rows, takes, at[found.of_rows[takes]], values, self.keeping.names), bad=bad)
+
+
+def _all_for(records: Longs, reason: str) -> dict[int, str]:
+    """Returns the records, all of them bad for one reason."""
+    return dict.fromkeys(map(int, records), reason)
 
 
 @dataclass(frozen=True, slots=True)
