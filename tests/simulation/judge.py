@@ -7,6 +7,7 @@ is known by its files, as a branch has it, holds what it held before. What the f
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -48,6 +49,8 @@ class Doing:
     code: str = ""
     ended: int | None = None
     published: "list[Published]" = field(default_factory=list)
+    target: int | None = None
+    """The id of the snapshot that a rollback makes the newest."""
 
     def __str__(self) -> str:
         return f"{self.actor}: {self.number} {self.operation} {self.table} [{self.result} {self.code}]"
@@ -312,17 +315,25 @@ class Judge:
         line = self.lines[root or self.path]
         return line.there[max(line.there)] if line.there else None
 
+    def shown(self) -> list[Published | None]:
+        """The snapshots of which readers see one now: the newest, or the targets of rollbacks that were interrupted."""
+        return [*self._targets_of_interrupted(self.lines[self.path], self.moment)] or [self.newest()]
+
     def known(self, number: int) -> Published | None:
         """A snapshot of the table whose rows are known."""
         found = self.lines[self.path].there.get(number)
         return None if found is None or found.state is None or found.ties else found
 
+    def tagged(self, name: str) -> int | None:
+        """The id of the snapshot that a tag names; None if there is no such tag."""
+        found = self.tags.get(f"{self.path}/tag/tag-{name}")
+        return None if found is None else found.snapshot.id
+
     def check_changes(self, doing: Doing, start: Published, changes: pa.Table) -> None:
         """Raises Judgement unless the changes that a reader saw lead from the snapshot where it began to one that was
         the newest while it read."""
         line = self.lines[self.path]
-        before = [p for at, p in line.newest if at <= doing.began]
-        seen = [p for p in (*before[-1:], *(p for at, p in line.newest if at > doing.began)) if p is not None]
+        seen = [p for p in self._newest_during(line, doing) if p is not None]
         end = max((p.snapshot.id for p in seen), default=0)
         between = [p for _, p in line.newest if p is not None and start.snapshot.id < p.snapshot.id <= end]
         is_unclear = any(p.state is None or p.ties or p.snapshot.commit_kind is CommitKind.OVERWRITE for p in between)
@@ -337,15 +348,36 @@ class Judge:
     def check_read(self, doing: Doing, held: State, root: str | None = None) -> None:
         """Raises Judgement unless a reader saw a state that was the newest at some moment while it read."""
         line = self.lines[root or self.path]
-        seen = [p for at, p in line.newest if at > doing.began]
-        before = [p for at, p in line.newest if at <= doing.began]
-        looked = before[-1:] + seen
+        looked = self._newest_during(line, doing)
         allowed = [({}, frozenset[object]()) if p is None else (p.state, p.ties) for p in looked]
         if self.kind.readers_wait or self.has_rolled_back(doing) or any(state is None for state, _ in allowed):
             return
         if not any(self.is_same(held, state or {}, ties) for state, ties in allowed or [({}, frozenset())]):
             more, less = _difference(held, allowed[-1][0] or {})
             raise Judgement(f"{doing} read what never was the newest: {more} too much, {less} missing")
+
+    def _newest_during(self, line: Line, doing: Doing) -> list[Published | None]:
+        """The snapshots that were the newest at some moment while the operation ran. If a rollback was interrupted
+        after it had removed a snapshot, readers see its target until a write has finished it."""
+        before: list[Published | None] = [*self._targets_of_interrupted(line, doing.began)]
+        before = before or [p for at, p in line.newest if at <= doing.began][-1:]
+        return [*before, *(p for at, p in line.newest if at > doing.began)]
+
+    def _targets_of_interrupted(self, line: Line, moment: int) -> list[Published]:
+        """The target of a rollback that was interrupted before this moment and that nobody has finished since, and
+        those of rollbacks that were interrupted after it."""
+        newest = [p for at, p in line.newest if at <= moment and p is not None]
+        for gone, left in reversed(list(pairwise(newest))):
+            by = gone.gone_by
+            if left.snapshot.id > gone.snapshot.id:
+                return []  # a write published it
+            if by is not None and by.target is not None and by.ended is not None and by.result != "done":
+                rollbacks = [
+                    d for d in self.doings if d.result != "done" and d.ended is not None and d.ended > by.began
+                ]
+                targets = [line.there.get(d.target) for d in rollbacks if d.target is not None]
+                return [t for t in targets if t is not None]
+        return []
 
     def has_rolled_back(self, doing: Doing) -> bool:
         """Whether history was taken back while the operation ran."""

@@ -187,7 +187,14 @@ def expire_branch(a: Act) -> None:
 
 def roll_back(a: Act) -> None:
     ids = a.ids
-    a.table.rollback_to(a.draw.choice(ids[-4:]) if ids else 1)
+    a.doing.target = a.draw.choice(ids[-4:]) if ids else 1
+    a.table.rollback_to(a.doing.target)
+
+
+def roll_back_to_tag(a: Act) -> None:
+    name = _some_tag(a)
+    a.doing.target = a.judge.tagged(name)
+    a.table.rollback_to(name)
 
 
 OPERATIONS: Mapping[str, Callable[[Act], object]] = {
@@ -219,7 +226,7 @@ OPERATIONS: Mapping[str, Callable[[Act], object]] = {
     "expire a branch": expire_branch,
     "fast-forward": lambda a: a.table.fast_forward(_some_branch(a)),
     "roll back": roll_back,
-    "roll back to a tag": lambda a: a.table.rollback_to(_some_tag(a)),
+    "roll back to a tag": roll_back_to_tag,
     "expire": lambda a: a.table.expire_snapshots(retain_min=1, retain_max=a.draw.choice((1, 2, 4))),
     "expire by the options": lambda a: a.table.expire_snapshots(),
     "remove orphans": lambda a: a.table.remove_orphan_files(dry_run=False),

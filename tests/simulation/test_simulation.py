@@ -1,13 +1,16 @@
 """Worlds of the first seeds; `.ci/run simulate` tries others. A failure prints its seed and a shorter script."""
 
 import os
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from tests.simulation.draw import MOST_OPERATIONS, draw_script
-from tests.simulation.faults import Fault, FaultKind, Trouble
+from tests.simulation.faults import Fault, FaultKind, Store, Trouble
 from tests.simulation.life import Life
 from tests.simulation.rows import DAYS, DELETE, INSERT, KINDS, followed, table_of
+from tests.simulation.script import Script, Step, TablePlan, Track
 from tests.simulation.shorten import failure_of, shortened
 
 SEEDS = int(os.environ.get("BUCKETLINE_SIMULATION_SEEDS", "200"))
@@ -85,3 +88,24 @@ def test_a_fault_with_a_mark_strikes_at_its_distance_from_that_mark() -> None:
         ("read", "/t/snapshot/snapshot-2"),
     )
     assert [trouble.call(*call) for call in calls] == [(lost,), (), (), (death,), ()]
+
+
+def test_readers_see_the_target_of_a_rollback_that_was_interrupted() -> None:
+    def steps(first: int, *names: str) -> tuple[Step, ...]:
+        return tuple(Step(first + n, "t0", name, n, 500) for n, name in enumerate(names))
+
+    cut = Fault(FaultKind.CUT, 1, 130_000, mark=1)
+    undone = [replace(s, gap_ms=20_000, faults=(cut,)) for s in steps(10, "roll back")]
+    late = [replace(s, gap_ms=40_000) for s in steps(20, "read")]
+    tracks = (
+        Track("writer", steps(0, "write", "write", "write")),
+        Track("undoing", tuple(undone)),
+        Track("reader", tuple(late)),
+    )
+    ends = Counter[tuple[str, str]]()
+    for seed in range(3):
+        history = Life(Script(f"interrupted {seed}", Store.POSIX, (TablePlan("t0", "fixed"),), tracks)).live()
+        assert history.failure is None, history.failure
+        ends += history.outcomes
+    assert ends["roll back", "STORAGE"] >= 2
+    assert ends["read", "done"] == 3
