@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 
 from tests.simulation.draw import draw_script
 from tests.simulation.life import Life
+from tests.simulation.shops import shop_world
 from tests.simulation.shorten import failure_of, shortened
+
+_SHOP_EVERY = 8
+"""After as many worlds of one store comes a world of a job of several tables."""
 
 
 @dataclass
@@ -42,5 +46,16 @@ def some_worlds(first: int, step: int, seconds: float) -> Tally:
             lines = [f"seed {number}: {history.failure}", *shorter.lines(), str(failure_of(shorter))]
             tally.failures.append("\n".join(lines))
             print(tally.failures[-1], flush=True)
+        if tally.seeds % _SHOP_EVERY == 1:
+            _add_shop(tally, number)
         number += step
     return tally
+
+
+def _add_shop(tally: Tally, number: int) -> None:
+    """Adds the result of the world of a job of several tables."""
+    shop = shop_world(str(number))
+    tally.operations += Counter({f"job of several tables: {name}": n for name, n in shop.operations.items()})
+    if shop.failure is not None:
+        tally.failures.append("\n".join([f"job of several tables, seed {number}: {shop.failure}", *shop.log]))
+        print(tally.failures[-1], flush=True)
