@@ -167,8 +167,6 @@ KNOWN_AT: Mapping[str, int] = {
     "last look of an orphan removal": 13,
     "expiry beside a rollback": 660,
     "rescale that was cut short": 724,
-    "rollback by two": 867,
-    "buckets of before": 613,
     "answer that was lost": 72,
 }
 """By hole: a seed that has shown it. It is tried first; if what a seed draws changes, the others are searched."""

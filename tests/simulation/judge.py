@@ -316,8 +316,8 @@ class Judge:
         return line.there[max(line.there)] if line.there else None
 
     def shown(self) -> list[Published | None]:
-        """The snapshots of which readers see one now: the newest, or the targets of rollbacks that were interrupted."""
-        return [*self._targets_of_interrupted(self.lines[self.path], self.moment)] or [self.newest()]
+        """The snapshots of which readers see one now: the newest, and targets of rollbacks that were interrupted."""
+        return [self.newest(), *self._targets_of_interrupted(self.lines[self.path], self.moment)]
 
     def known(self, number: int) -> Published | None:
         """A snapshot of the table whose rows are known."""
@@ -360,7 +360,7 @@ class Judge:
         """The snapshots that were the newest at some moment while the operation ran. If a rollback was interrupted
         after it had removed a snapshot, readers see its target until a write has finished it."""
         before: list[Published | None] = [*self._targets_of_interrupted(line, doing.began)]
-        before = before or [p for at, p in line.newest if at <= doing.began][-1:]
+        before += [p for at, p in line.newest if at <= doing.began][-1:]
         return [*before, *(p for at, p in line.newest if at > doing.began)]
 
     def _targets_of_interrupted(self, line: Line, moment: int) -> list[Published]:
