@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.shops import Change, changed, shop_world
 
-_SEEDS = int(os.environ.get("BUCKETLINE_SIMULATION_SHOPS", "3"))
+_SEEDS = int(os.environ.get("BUCKETLINE_SIMULATION_SHOPS", "2"))
 
 
 @pytest.mark.timeout(1800)
