@@ -18,12 +18,15 @@ _LEVELS: Mapping[str, str] = {
     "org.apache.spark.scheduler.TaskSetManager": "WARN",
     "org.apache.spark.scheduler.DAGScheduler": "ERROR",
     "org.apache.spark.sql.execution.python": "ERROR",
+    "org.apache.spark.sql.execution.python.ArrowPythonRunner": "OFF",
     "org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin": "ERROR",
     "org.apache.spark.sql.kafka010.KafkaOffsetReaderConsumer": "ERROR",
 }
 """Loggers that print the error of a task or of the query, with its traceback (their packages differ by Spark
 version). Some warn at every stop and every failed task: no job to cancel, interrupted tasks; or each time that Kafka
-did not answer a request for offsets."""
+did not answer a request for offsets. `ArrowPythonRunner` of Spark 3.5 prints two tracebacks when Spark cannot read the
+rows that a task needs.
+"""
 _REPORTED_BY_US = r"(?s)(.*\n\s+(at |File \").*|(\[.*\] )?Task \d+ in stage .* failed \d+ times; aborting job.*)"
 """Messages that contain a traceback of Java or Python: several loggers repeat the error of a task. Spark 4.3 puts the
 name of the query in front of a message. Messages about lost executors are kept.

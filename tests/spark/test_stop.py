@@ -148,7 +148,7 @@ def test_before_spark_is_up_a_signal_ends_the_start_with_128_and_its_number(
 ) -> None:
     with started(folder, folder.command()) as job:
         job.read_until("starting Spark")
-        job.read_until("incubator modules")  # the JVM has begun
+        job.await_java()
         below = job.processes()[1:]
         send(job)
         assert [p.name() for p in job.left_by_end(below)] == []

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ import pyspark
 from bucketline.state.store.table.table import Table, open_table
 
 _LONGEST_SECONDS = 400
+_LOOK_SECONDS = 0.05
+_MAIN_CLASS = "org.apache.spark.deploy.SparkSubmit"
 _DRIVERS = {"--conf-file", "quickstart"}
 _SPARK = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.driver.memory=512m")
 _COMMAND_LINE = [sys.executable, "-m", "bucketline.streaming", "ingest"]
@@ -95,6 +98,16 @@ class JobProcess:
                 return
         raise AssertionError(f"no line with {text!r} in:\n{self.output}")
 
+    def await_java(self) -> None:
+        """Returns when Spark's JVM has begun, whatever it prints; fails when it has not begun after a long while.
+
+        Spark's start script runs another Java before, which makes the command line of the JVM.
+        """
+        deadline = time.monotonic() + _LONGEST_SECONDS
+        while not any(_is_spark(p) for p in self.processes()):
+            assert time.monotonic() < deadline and self._process.poll() is None, self.output
+            time.sleep(_LOOK_SECONDS)
+
     def end(self) -> int:
         """Reads what is left, and returns the exit code."""
         assert self._process.stdout is not None
@@ -127,6 +140,13 @@ class JobProcess:
 
     def signal_group(self, number: signal.Signals) -> None:
         os.killpg(self._process.pid, number)
+
+
+def _is_spark(process: psutil.Process) -> bool:
+    """Whether a process is Spark's JVM; False if it has ended meanwhile."""
+    with suppress(psutil.Error):
+        return process.name() == "java" and _MAIN_CLASS in process.cmdline()
+    return False
 
 
 def _lives(process: psutil.Process) -> bool:
