@@ -4,12 +4,13 @@ Source: Paimon 2.0 FileSystemBranchManager.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.not_there import no_branch
 from bucketline.state.commit.pins import WHOLE_BRANCH
 from bucketline.state.determinism import SYSTEM_WORLD, World
-from bucketline.state.errors import MissingSnapshotError, RemovalUnderWayError, UnsupportedTableError
+from bucketline.state.errors import BranchNotFoundError, RemovalUnderWayError, UnsupportedTableError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.pin_json import Hold, Pin, Removal
 from bucketline.state.format.json_files.tag_json import Tag
@@ -233,11 +234,8 @@ class Branches:
         A branch that is being deleted, or whose deletion was interrupted, raises no error: its snapshots are removed
         before its schema.
         """
-        try:
+        with suppress(BranchNotFoundError):
             Snapshots(self._io, self.path(name)).check_complete()
-        except MissingSnapshotError:
-            if not self.is_going(name):
-                raise
 
     def is_going(self, name: str) -> bool:
         """Whether a branch is being deleted, or was deleted."""

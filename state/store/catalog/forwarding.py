@@ -14,28 +14,35 @@ from dataclasses import dataclass
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.not_there import no_branch
 from bucketline.state.determinism import SYSTEM_WORLD, World
-from bucketline.state.errors import CommitConflictError, CorruptFileError, MissingSnapshotError, RemovalUnderWayError
-from bucketline.state.format.entries import Snapshot
+from bucketline.state.errors import BranchNotFoundError, CommitConflictError, CorruptFileError, RemovalUnderWayError
+from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.format.json_files.pin_json import Hold, Pin
+from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.json_files.snapshot_json import encode_snapshot
 from bucketline.state.format.json_files.tag_json import Tag
+from bucketline.state.format.metadata_records import Encoding
 from bucketline.state.format.paths import history_of
 from bucketline.state.store.catalog.branches import Branches
-from bucketline.state.store.catalog.pins import pinned
+from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.pins import HeldPin, pinned
 from bucketline.state.store.catalog.rollback import newest_to_write, rollback_to
 from bucketline.state.store.catalog.schemas import Schemas
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.storage.file_io import FileIO
 
+_USER = "bucketline-fast-forward"
+"""The commit user of a snapshot without changes that a fast-forward adds."""
+
 _TRIES = 5
 """How often the snapshot of a writer that commits meanwhile is removed before giving up."""
 
 
 def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WORLD) -> Snapshot:
-    """Makes the branch the newest history of the table at `path`, and returns the newest snapshot, which is then
-    the same in both. Raises VersionNotFoundError for a branch that does not exist, OptionError for one that has
-    no snapshot, RemovalUnderWayError while snapshots of the table or the branch are being removed.
+    """Makes the branch the newest history of the table at `path`, and returns the newest snapshot of the branch. If the
+    table loses schemas, a snapshot without changes follows (`_take_next_id`). Raises VersionNotFoundError for a branch
+    that does not exist, OptionError for one that has no snapshot, RemovalUnderWayError while snapshots of the table or
+    the branch are being removed.
     """
     branches = Branches(io, path)
     names = branches.known()
@@ -44,7 +51,7 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
     io.require_publish()
     root = branches.path(branch)
     source, target = Snapshots(io, root), Snapshots(io, path)
-    newest = _newest_of(branches, branch, source, world)
+    newest = _newest_of(branch, source, world)
     if newest is None:
         raise OptionError(
             f"Cannot fast forward branch {branch}, because it does not have snapshot.", key="branch", value=branch
@@ -68,17 +75,16 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
                 f"{path}: branch '{branch}' or the table changed meanwhile; try again", path=path, branch=branch
             )
         pins.check()
-        _forward(io, path, copied, shared, None if own is None else own.id, world)
+        was_begun = _was_begun(pins, branch) or (own is not None and own.commit_user == _USER)
+        _forward(io, path, copied, shared, own, world, was_begun=was_begun)
     return newest
 
 
-def _newest_of(branches: Branches, name: str, source: Snapshots, world: World) -> Snapshot | None:
+def _newest_of(name: str, source: Snapshots, world: World) -> Snapshot | None:
     """Returns the newest snapshot of a branch. Raises RemovalUnderWayError if a deletion has removed it."""
     try:
         return newest_to_write(source, world)
-    except MissingSnapshotError as e:
-        if not branches.is_going(name):
-            raise
+    except BranchNotFoundError as e:
         raise RemovalUnderWayError(
             f"{source.root}: branch '{name}' is being deleted, or its deletion was interrupted; the table is not "
             f"changed. Finish that by `delete_branch('{name}')`; fast-forward to another branch",
@@ -87,21 +93,29 @@ def _newest_of(branches: Branches, name: str, source: Snapshots, world: World) -
         ) from e
 
 
+def _was_begun(own: HeldPin, branch: str) -> bool:
+    """Whether another process has begun to fast-forward the table to the branch, and may have died."""
+    pins = own.notebook.look(own.name).pins.values()
+    return any(pin is None or pin.forwards == branch for pin in pins)
+
+
 def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:
     """Returns the branches to which the table at `path` is being fast-forwarded, or was when the process died, by its
     pins.
 
-    The table's newest snapshot is not yet the newest snapshot of the branch.
+    The table does not have the newest snapshot of the branch yet.
     """
     branches = Branches(io, path)
     begun = {pin.forwards for pin in pins if pin is not None and pin.forwards}
-    return {name for name in begun & set(branches.names()) if not _same_newest(io, path, branches.path(name))}
+    return {name for name in begun & set(branches.names()) if not _has_newest(io, path, branches.path(name))}
 
 
-def _same_newest(io: FileIO, path: str, root: str) -> bool:
+def _has_newest(io: FileIO, path: str, root: str) -> bool:
+    """Whether the table at `path` has the newest snapshot of the branch at `root`."""
     try:
-        return Snapshots(io, path).latest() == Snapshots(io, root).latest()
-    except CorruptFileError:
+        newest = Snapshots(io, root).latest()
+        return newest is None or Snapshots(io, path).get(newest.id) == newest
+    except (BranchNotFoundError, CorruptFileError):
         return False
 
 
@@ -126,31 +140,83 @@ class _Copied:
         return cls(read, Tags(io, root).list(), files)
 
 
-def _forward(io: FileIO, path: str, copied: _Copied, shared: int | None, own: int | None, world: World) -> None:
+def _forward(
+    io: FileIO,
+    path: str,
+    copied: _Copied,
+    shared: int | None,
+    own: Snapshot | None,
+    world: World,
+    *,
+    was_begun: bool,
+) -> None:
     target, ids = Snapshots(io, path), list(copied.snapshots)
     if shared is None:
-        _replace(io, copied.snapshots, target, own, world)
-    elif own is not None and own > shared:
+        _replace(io, copied.snapshots, target, None if own is None else own.id, world)
+    elif own is not None and own.id > shared:
         rollback_to(io, path, shared, world=world)
     for tag in Tags(io, path).list():
         if tag.snapshot.id >= ids[0] and (shared is None or tag.snapshot.id > shared):
             Tags(io, path).delete(tag.name)
-    _copy_schemas(io, copied.schemas, path)
+    takes_schemas = _copy_schemas(io, copied.schemas, path)
     for snapshot in copied.snapshots.values():
         if shared is None or snapshot.id > shared:
             _publish(target, snapshot, world)
     target.write_latest_hint(ids[-1])
-    _drop_unrelated(target, ids[0], is_all=shared is None)
     schemas = Schemas(io, path)
-    for schema_id in reversed([i for i in schemas.ids() if i > max(copied.schemas)]):
+    manifests = _manifests(io, path, schemas.get(max(copied.schemas)), world)
+    _drop_unrelated(target, copied.snapshots[ids[0]], manifests, is_all=shared is None)
+    later = [i for i in schemas.ids() if i > max(copied.schemas)]
+    for schema_id in reversed(later):
         io.delete(schemas.path(schema_id))
     if target.exists(ids[-1] + 1):
         # A writer has committed this snapshot meanwhile. Its schema may just have been removed.
         rollback_to(io, path, ids[-1], world=world)
+    if takes_schemas or later or was_begun:
+        _take_next_id(target, copied.snapshots[ids[-1]], manifests, world)
     if target.earliest_id() is None:
         target.write_earliest_hint(ids[0])
     for tag in copied.tags:
         Tags(io, path).replace(tag)
+
+
+def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, world: World) -> None:
+    """Publishes a snapshot without changes after the newest one.
+
+    A writer that began under a schema that has been removed or replaced may still be about to publish its snapshot. If
+    that writer died right afterwards, the table could not be read. But the writer needs the id that this snapshot
+    takes, so it loses the race, and then sees that its schema has gone.
+    """
+    base_list, base_bytes = manifests.write_list(manifests.base_and_delta(newest))
+    delta_list, delta_bytes = manifests.write_list(())
+    empty = Snapshot(
+        id=newest.id + 1,
+        schema_id=newest.schema_id,
+        base_manifest_list=base_list,
+        base_manifest_list_size=base_bytes,
+        delta_manifest_list=delta_list,
+        delta_manifest_list_size=delta_bytes,
+        index_manifest=newest.index_manifest,
+        commit_user=_USER,
+        commit_identifier=BATCH_COMMIT_IDENTIFIER,
+        commit_kind=CommitKind.COMPACT,
+        time_ms=world.clock.now_ms(),
+        total_record_count=newest.total_record_count,
+        delta_record_count=0,
+        watermark=newest.watermark,
+        statistics=newest.statistics,
+        next_row_id=newest.next_row_id,
+        uuid=world.ids.new_uuid(),
+    )
+    _publish(target, empty, world)
+    target.write_latest_hint(empty.id)
+
+
+def _manifests(io: FileIO, path: str, schema: TableSchema, world: World) -> Manifests:
+    settings = schema.settings.commit
+    keys = [f.type for f in schema.select(schema.partition_keys)]
+    encoding = Encoding(settings.manifest_format, settings.manifest_codec)
+    return Manifests(io, path, keys, world=world, encoding=encoding)
 
 
 def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | None:
@@ -196,13 +262,24 @@ def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newe
         rollback_to(io, target.root, max(source), world=world)
 
 
-def _drop_unrelated(target: Snapshots, first: int, *, is_all: bool) -> None:
-    """Removes the table's snapshots that are older than those of the branch and do not belong to its history: all of
-    them if `is_all`, else only if an interrupted run has left a gap between them and the branch's first.
+def _drop_unrelated(target: Snapshots, first: Snapshot, manifests: Manifests, *, is_all: bool) -> None:
+    """Removes the table's snapshots that are older than `first`, the first one of the branch, and do not belong to its
+    history: all of them if `is_all`, else only those that an interrupted run has left. There is a gap between these and
+    `first`, or `first` was not made from the last one of them.
     """
-    older = [i for i in target.ids() if i < first]
-    if older and (is_all or older[-1] < first - 1):
+    older = [i for i in target.ids() if i < first.id]
+    if older and (is_all or not _follows(target.get(older[-1]), first, manifests)):
         _drop_oldest(target, older)
+
+
+def _follows(before: Snapshot | None, after: Snapshot, manifests: Manifests) -> bool:
+    """Whether one snapshot was made from the other. Reads all their manifests if the later commit has merged some."""
+    if before is None or before.id != after.id - 1:
+        return False
+    old, new = manifests.base_and_delta(before), manifests.read_list(after.base_manifest_list)
+    if {m.file_name for m in old} == {m.file_name for m in new}:
+        return True
+    return {e.identity for e in manifests.live_in(old)} == {e.identity for e in manifests.live_in(new)}
 
 
 def _drop_oldest(target: Snapshots, ids: Sequence[int]) -> None:
@@ -215,9 +292,12 @@ def _drop_oldest(target: Snapshots, ids: Sequence[int]) -> None:
         target.write_earliest_hint(min(target.ids(), default=ids[-1] + 1))
 
 
-def _copy_schemas(io: FileIO, schemas: Mapping[int, bytes], path: str) -> None:
-    """Gives the table the schemas of the branch."""
-    target = Schemas(io, path)
+def _copy_schemas(io: FileIO, schemas: Mapping[int, bytes], path: str) -> bool:
+    """Gives the table the schemas of the branch. Returns whether schemas of the table were replaced."""
+    target, has_replaced = Schemas(io, path), False
     for schema_id, wanted in schemas.items():
-        if io.read_optional(target.path(schema_id)) != wanted:
+        known = io.read_optional(target.path(schema_id))
+        if known != wanted:
             io.overwrite(target.path(schema_id), wanted)
+            has_replaced |= known is not None
+    return has_replaced

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from bucketline.state.commit.newest import CutShort, History, NewestId, Reference, Vanished, newest_of
-from bucketline.state.errors import CorruptFileError, MissingSnapshotError, StorageError
+from bucketline.state.errors import BranchNotFoundError, CorruptFileError, MissingSnapshotError, StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.snapshot_json import decode_snapshot
 from bucketline.state.format.paths import (
@@ -21,12 +21,15 @@ from bucketline.state.format.paths import (
     MANIFEST_DIR,
     SNAPSHOT_DIR,
     TAG_DIR,
+    branch_at,
     changelog_name,
+    history_of,
     parse_changelog_id,
     parse_snapshot_id,
     parse_tag,
     snapshot_name,
 )
+from bucketline.state.store.catalog.pins import Notebook
 from bucketline.state.store.catalog.snapshot_file import decoded_snapshot, read_hint, read_snapshot
 from bucketline.state.store.storage.file_io import FileIO
 
@@ -50,7 +53,8 @@ class Newest:
 def find_newest(io: FileIO, root: str) -> Newest:
     """Returns the newest snapshot of the metadata folder `root`, whatever its hints say.
 
-    Raises MissingSnapshotError if snapshots were published whose files are missing, CorruptFileError, StorageError.
+    Raises MissingSnapshotError if snapshots were published whose files are missing, BranchNotFoundError if they are
+    missing because the branch is being deleted; CorruptFileError, StorageError.
     """
     before: CutShort | Vanished | None = None
     for _ in range(_LOOKS):
@@ -58,11 +62,14 @@ def find_newest(io: FileIO, root: str) -> Newest:
         verdict = newest_of(history)
         if isinstance(verdict, NewestId):
             snapshot = None if verdict.snapshot_id == 0 else read_snapshot(io, root, verdict.snapshot_id)
+            if snapshot is None and verdict.snapshot_id == 0:
+                _check_not_going(io, root)
             if snapshot is not None or verdict.snapshot_id == 0:
                 _warn_of_leftovers(io, root, snapshot)
                 return Newest(snapshot)
         elif verdict == before:
             if isinstance(verdict, Vanished):
+                _check_not_going(io, root)
                 raise missing_snapshot(root, verdict, history.references)
             snapshot = _target(io, root, verdict)
             if snapshot is not None:
@@ -78,6 +85,21 @@ def find_newest(io: FileIO, root: str) -> Newest:
         retryable=True,
         missing=False,
     )
+
+
+def _check_not_going(io: FileIO, root: str) -> None:
+    """Checks that a history without its snapshots is no branch that is being deleted. Costs a listing for a branch, and
+    nothing for the table itself. Raises BranchNotFoundError.
+    """
+    table, history = history_of(root)
+    if table != root and history in Notebook(io, table).deleted():
+        name = branch_at(table, root)
+        raise BranchNotFoundError(
+            f"{table}: branch '{name}' is being deleted, or its deletion was interrupted, and its snapshots are gone. "
+            f"Finish the deletion by `delete_branch('{name}')`; use another branch",
+            path=table,
+            branch=name,
+        )
 
 
 def read_history(io: FileIO, root: str, *, all_references: bool = False) -> History:

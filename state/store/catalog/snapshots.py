@@ -171,6 +171,23 @@ class Snapshots:
         """Removes the snapshot's own file, and none of the files that it names; a missing file is ignored."""
         self.io.delete(self.path(snapshot_id))
 
+    def withdraw(self, snapshot: Snapshot) -> bool:
+        """Takes back a snapshot that this process has published. Returns False if another snapshot builds on it; then
+        it stays.
+        """
+        if self.exists(snapshot.id + 1):
+            return False
+        if self.exists(snapshot.id - 1):
+            # As before a rollback: other writers that have seen the snapshot ask the hint whether it may be gone.
+            self.write_latest_hint(snapshot.id - 1)
+        self.delete(snapshot.id)
+        if not self.exists(snapshot.id + 1):
+            return True
+        # Another commit has just built on this snapshot. A commit that notices the removal takes itself back, but this
+        # one may not have noticed it. So the snapshot is put back.
+        self.publish(snapshot)
+        return False
+
     def path(self, snapshot_id: int) -> str:
         return f"{self._directory}/{snapshot_name(snapshot_id)}"
 

@@ -181,26 +181,6 @@ def _of_index(root: str, schema: TableSchema, entry: IndexManifestEntry) -> Brou
     return BroughtFile(located(root, index_path(schema, entry)), entry.file_size)
 
 
-def check_branch(snapshots: Snapshots, published: Snapshot) -> None:
-    """Checks that the branch to which a snapshot was published still exists; one request, none for the table itself.
-
-    Raises BranchNotFoundError if it was deleted meanwhile, after the snapshot was taken back; StorageError.
-    """
-    io, root = snapshots.io, snapshots.root
-    table = history_of(root)[0]
-    if table == root or snapshots.owner is not None or io.exists(Schemas(io, root).path(published.schema_id)):
-        return
-    if published.is_same_as(snapshots.get(published.id)):
-        snapshots.delete(published.id)
-    name = branch_at(table, root)
-    raise BranchNotFoundError(
-        f"{table}: branch '{name}' was deleted while this was written to it; nothing was committed. Create the branch "
-        "again and write again, or write to another one",
-        path=table,
-        branch=name,
-    )
-
-
 def check_own_schema(snapshots: Snapshots, schema: TableSchema) -> None:
     """Checks that the schema under which files were written is still the table's; one request, none for the first
     schema.
@@ -215,29 +195,30 @@ def check_own_schema(snapshots: Snapshots, schema: TableSchema) -> None:
         raise _schema_gone(snapshots, schema.id, stored)
 
 
-def check_published_schema(snapshots: Snapshots, published: Snapshot, schema: TableSchema) -> None:
-    """Checks, after a snapshot was published, that the table still has the schema of its files and the schema that the
-    snapshot names. If one is missing, the snapshot is taken back.
+def check_published(snapshots: Snapshots, published: Snapshot, schema: TableSchema) -> None:
+    """Checks, after a snapshot was published, that the history still has the schema of its files and the schema that
+    the snapshot names. If one is missing, the snapshot is taken back. Costs one request if both are the same schema;
+    none if that is the first schema of the table itself.
 
-    Raises CorruptFileError if another snapshot builds on it; then it stays.
+    Raises BranchNotFoundError if the branch was deleted meanwhile, SchemaMismatchError if a fast-forward took the
+    schema away, CorruptFileError if another snapshot builds on this one, which stays then; StorageError.
     """
     if snapshots.owner is not None:
         return
     named = published.schema_id
+    table = history_of(snapshots.root)[0]
     try:
         check_own_schema(snapshots, schema)
-        if named not in (0, schema.id) and not snapshots.io.exists(Schemas(snapshots.io, snapshots.root).path(named)):
+        is_known = named == schema.id != 0 or (named == 0 and table == snapshots.root)
+        if not is_known and not _has_schema(snapshots, named):
             raise _schema_gone(snapshots, named, None)
     except SchemaMismatchError as gone:
-        if not published.is_same_as(snapshots.get(published.id)):
-            raise  # the fast-forward has removed it
-        if snapshots.exists(published.id - 1):
-            # As before a rollback: a LATEST that is too high would be trusted.
-            snapshots.write_latest_hint(published.id - 1)
-        snapshots.delete(published.id)
-        if not snapshots.exists(published.id + 1):
-            raise
-        snapshots.publish(published)
+        is_there = published.is_same_as(snapshots.get(published.id))
+        is_base = is_there and not snapshots.withdraw(published)
+        if table != snapshots.root and not _has_schema(snapshots, named):
+            raise _branch_gone(table, snapshots.root) from gone
+        if not is_base:
+            raise  # nothing builds on the snapshot; if it was not there, the fast-forward has removed it
         raise CorruptFileError(
             f"{snapshots.root}: schema {schema.id}, under which snapshot {published.id} was written, was removed or "
             f"replaced meanwhile, as a fast-forward does, and snapshot {published.id + 1} builds on it; roll the table "
@@ -245,6 +226,20 @@ def check_published_schema(snapshots: Snapshots, published: Snapshot, schema: Ta
             path=snapshots.path(published.id),
             snapshot=published.id,
         ) from gone
+
+
+def _branch_gone(table: str, root: str) -> BranchNotFoundError:
+    name = branch_at(table, root)
+    return BranchNotFoundError(
+        f"{table}: branch '{name}' was deleted while this was written to it; nothing was committed. Create the branch "
+        "again and write again, or write to another one",
+        path=table,
+        branch=name,
+    )
+
+
+def _has_schema(snapshots: Snapshots, schema_id: int) -> bool:
+    return snapshots.io.exists(Schemas(snapshots.io, snapshots.root).path(schema_id))
 
 
 def _stored(snapshots: Snapshots, schema_id: int) -> TableSchema | None:

@@ -140,16 +140,9 @@ class _Publishing:
         # Looked for after its follower, so that the follower cannot have been there and have expired.
         if snapshots.get(snapshot.id) != snapshot:
             return PublishOutcome.UNKNOWN
-        if not is_base and has_before:
-            # As before a rollback: other writers that have seen the snapshot ask the hint whether it may be gone.
-            snapshots.write_latest_hint(snapshot.id - 1)
         while not is_base:
-            snapshots.delete(snapshot.id)
-            if not snapshots.exists(snapshot.id + 1):
+            if snapshots.withdraw(snapshot):
                 return PublishOutcome.UNKNOWN if max(snapshots.ids(), default=0) > snapshot.id else PublishOutcome.LOST
-            # Another commit has just built on this snapshot. A commit that notices the removal takes itself back, but
-            # this one may not have noticed it. So the snapshot is put back.
-            snapshots.publish(snapshot)
             is_base = not self.retries.wait() or snapshots.exists(snapshot.id + 1)
         while self.retries.wait():
             # Expiry removes the files of a snapshot first, and then the snapshot.
@@ -168,7 +161,8 @@ class _Publishing:
         If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
         no newer snapshot builds on it then. Then the published snapshot is taken back. It is also taken back if its
         predecessor was removed by its writer or by a rollback, because the published snapshot would undo that removal.
-        A predecessor that has expired was the oldest snapshot.
+        A predecessor that has expired was the oldest snapshot. Raises CorruptFileError if such a snapshot cannot be
+        taken back, because another one builds on it.
         """
         snapshots, snapshot, before = self.snapshots, self.snapshot, self.before
         base = None if before is None else snapshots.get(before.id)
@@ -191,7 +185,10 @@ class _Publishing:
             return PublishOutcome.UNKNOWN
         if not holds:
             snapshots.delete(snapshot.id)
-        return PublishOutcome.WON if holds else PublishOutcome.LOST
+            return PublishOutcome.LOST
+        if before is not None and (base is not None or any(i < before.id for i in ids)):
+            raise _misplaced(snapshots, snapshot, before.id if base is not None else before.id - 1)
+        return PublishOutcome.WON
 
     def _has_trace(self) -> bool:
         """Whether the newest snapshot still holds files of the published snapshot. If not, these files may have
@@ -201,6 +198,16 @@ class _Publishing:
         if newest is None:
             return False
         return bool(_holds(self.manifests, self.manifests.base_and_delta(newest), self.proof))
+
+
+def _misplaced(snapshots: Snapshots, snapshot: Snapshot, newest_right: int) -> CorruptFileError:
+    return CorruptFileError(
+        f"{snapshots.root}: snapshot {snapshot.id} was made from a snapshot {snapshot.id - 1} that was taken back or "
+        f"rolled back while this writer was stopped, and snapshot {snapshot.id + 1} builds on it; roll the table back "
+        f"to snapshot {newest_right} and write the rows again",
+        path=snapshots.path(snapshot.id),
+        snapshot=snapshot.id,
+    )
 
 
 def _broken(snapshot: Snapshot, gone: str, why: str) -> CorruptFileError:

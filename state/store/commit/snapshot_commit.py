@@ -32,9 +32,8 @@ from bucketline.state.store.commit.commit_check import CommitChecks, Fit, Snapsh
 from bucketline.state.store.commit.commit_proof import (
     FilesProof,
     brought_files,
-    check_branch,
     check_own_schema,
-    check_published_schema,
+    check_published,
     files_gone,
 )
 from bucketline.state.store.commit.commit_retry import Retries, RetrySettings
@@ -243,12 +242,12 @@ class SnapshotCommit:
         return newest_id
 
     def _checked(self, snapshot: Snapshot) -> Snapshot | Unknown:
-        """Checks that the branch of a published snapshot still exists. Returns the snapshot, or Unknown if storage does
-        not answer. Raises BranchNotFoundError, after the files of the commit were deleted.
+        """Checks that a published snapshot still has its branch and its schema. Returns the snapshot, or Unknown if
+        storage does not answer. Raises BranchNotFoundError or SchemaMismatchError, after the files of the commit were
+        deleted.
         """
         try:
-            check_branch(self.table.snapshots, snapshot)
-            check_published_schema(self.table.snapshots, snapshot, self.table.schema)
+            check_published(self.table.snapshots, snapshot, self.table.schema)
         except (BranchNotFoundError, SchemaMismatchError):
             self._discard_try()
             self._discard_kept()

@@ -4,6 +4,7 @@ Importable, so that `forking` can start them.
 """
 
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.errors import CommitConflictError, CommitOutcomeUnknownError, StorageError
+from bucketline.state.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    CorruptFileError,
+    StorageError,
+)
 from bucketline.state.store.table.table import open_table
 from tests.support.processes.own_rows_worker import rows
 from tests.support.storage.stopped import HOUR_MS, let_storage_age
@@ -22,12 +28,13 @@ from tests.support.storage.stopped import HOUR_MS, let_storage_age
 @dataclass
 class Written:
     """The ids that a writer has written, those that it may have written, those it was refused and why, and errors that
-    say neither."""
+    say neither. `told` are the snapshots to which the writer was told to roll the table back."""
 
     ids: list[int] = field(default_factory=list)
     unclear: list[int] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
 
 
 def write_rows(path: str, writer: int, writers: int, start: Any, enough: Any, told: Any) -> None:
@@ -45,6 +52,12 @@ def write_rows(path: str, writer: int, writers: int, start: Any, enough: Any, to
             written.unclear.append(new)
         except (CommitConflictError, StorageError) as e:
             written.refused.append((new, f"{type(e).__name__}: {e}"))
+        except CorruptFileError as e:
+            way_on = re.search(r"roll the table back to snapshot (\d+)", e.message)
+            if way_on is None:
+                written.wrong.append(f"id {new}: {e}")
+            else:
+                written.told.append(int(way_on[1]))
         except BucketlineError as e:
             written.wrong.append(f"id {new}: {type(e).__name__}: {e}")
     told.put((writer, written))

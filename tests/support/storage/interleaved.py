@@ -31,10 +31,12 @@ class NoPause:
 
 @dataclass
 class Stopped:
-    """A process at call number `at` to storage (None: none): there `meanwhile` happens; without one it dies."""
+    """A process at call number `at` to storage (None: none): there `meanwhile` happens; without one it dies. With
+    `lasts` it dies after `meanwhile` too, at the call that comes so many calls later."""
 
     at: int | None
     meanwhile: Callable[[], object] | None = None
+    lasts: int | None = None
     calls: int = 0
     where: str = ""
     """What was about to be called, and on which file."""
@@ -59,15 +61,17 @@ class Stopped:
                     self.meanwhile()
                 finally:
                     self._is_stopped = False
-                self.at = None
+                self.at, self.meanwhile = None if self.lasts is None else self.calls + self.lasts, None
         if self.is_dead:
             raise DeadError(f"{name} {path}")
 
 
 @contextmanager
-def stopped_at(at: int | None, meanwhile: Callable[[], object] | None = None) -> Iterator[Stopped]:
+def stopped_at(
+    at: int | None, meanwhile: Callable[[], object] | None = None, *, lasts: int | None = None
+) -> Iterator[Stopped]:
     """Inside, calls to local storage are counted; see `Stopped`. Nobody waits for anybody."""
-    stopped = Stopped(at, meanwhile)
+    stopped = Stopped(at, meanwhile, lasts)
     originals = {name: getattr(LocalIO, name) for name in _CALLS}
 
     def watched(name: str) -> Callable[..., Any]:

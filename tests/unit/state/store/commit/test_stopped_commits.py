@@ -172,6 +172,32 @@ def test_other_writers_go_on_after_a_snapshot_that_they_have_seen_is_taken_back(
     assert found is not None and found.id == 1
 
 
+def test_a_commit_on_a_snapshot_that_was_replaced_is_told_if_another_builds_on_it() -> None:
+    """The process is stopped before its publication, while its base is taken back and written anew, and right after it,
+    while another process commits. The rows of the new base would be lost without a word."""
+    table = CommitTable().create()
+    storage = table.storage
+    assert isinstance(storage, MemoryIO)
+    _append(table, 1)
+    _append(table, 2)
+    message = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-new.parquet"),))
+    table.put_files([message])
+
+    def stop(name: str, path: str) -> None:
+        if (name, path) == ("publish", table.snapshots.path(3)):
+            based_on = table.snapshots.get(2)
+            assert based_on is not None and table.snapshots.withdraw(based_on)
+            _append(table, 3)
+        elif storage.exists(table.snapshots.path(3)):
+            io.before_call = None
+            _append(table, 4)
+
+    io = FaultyIO(storage, before_call=stop)
+    with pytest.raises(CorruptFileError, match=r"taken back or rolled back.* roll the table back to snapshot 2 and"):
+        table.committer(io).commit([message], user="me", identifier=1)
+    assert table.snapshots.ids() == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("expiry_is_ours", [True, False])
 def test_snapshots_do_not_expire_for_one_that_is_taken_back(expiry_is_ours: bool) -> None:
     """The one before it, and the files that it has deleted, are all that is left then.

@@ -227,3 +227,33 @@ def test_a_fast_forward_that_died_is_told_with_the_way_on(table: Table, caplog: 
     open_table(table.path).fast_forward("b")
     assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {9}
     assert open_table(table.path).doctor(rows=True) == []
+
+
+@pytest.mark.parametrize("left", ["tag/tag-old", "schema/schema-0"])
+def test_a_branch_that_is_being_deleted_is_neither_read_nor_written(table: Table, left: str) -> None:
+    branch = open_table(table.path, options={"branch": "b"})
+    with stopped_at(None) as counted:
+        table.delete_branch("b")
+    table.create_branch("b", "old")
+    gone = [n for n, call in enumerate(counted.log, 1) if call.startswith("delete ") and call.endswith(left)]
+    with stopped_at(gone[0]) as dead:
+        table.delete_branch("b")
+    assert dead.is_dead and (_folder(table) / left).exists()
+    said = r"branch 'b' is being deleted, .* Finish the deletion by `delete_branch\('b'\)`"
+    with pytest.raises(BranchNotFoundError, match=said):
+        branch.to_arrow()
+    with pytest.raises(BranchNotFoundError, match=said):
+        _write_to_branch(table)
+    _care(table)
+    assert not _folder(table).exists()
+    table.create_branch("b", "old")
+    assert set(open_table(table.path, options={"branch": "b"}).to_arrow()["v"].to_pylist()) == {1}
+
+
+def test_a_commit_to_a_branch_asks_once_for_its_schema_after_it_was_published(table: Table) -> None:
+    open_table(table.path, options={"branch": "b"}).add_column("more", "INT")
+    branch = open_table(table.path, options={"branch": "b"})
+    with stopped_at(None) as counted:
+        branch.write(pa.table({"id": [5], "v": [5], "more": pa.array([5], pa.int32())}))
+    published = next(n for n, c in enumerate(counted.log) if c.startswith("publish ") and "/snapshot-" in c)
+    assert sum("/branch-b/schema/schema-1" in call for call in counted.log[published:]) == 1
