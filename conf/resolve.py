@@ -218,7 +218,7 @@ def _nearest_of_job(key: str) -> str:
 
 
 def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | None) -> dict[str, Setting]:
-    """Every option of sink and table that has a value, by key, with where the value comes from; sorted by key.
+    """Every option of sink and table that has a value, by key and sorted by key. Each value comes with its origin.
 
     The origin of an option that has no effect also says why it has none.
     `job` are the settings of a JobConfig; `table` holds the table's options; None means that they are not known. Raises

@@ -1,7 +1,8 @@
-"""The names of options that a source may have, to find options that are mistyped.
+"""The names of options that a source may have. With these names mistyped options are found.
 
-Spark ignores an option that it does not know without a word, and Kafka's client only logs one. Source: Spark 3.5 to
-4.2 KafkaSourceProvider, FileStreamOptions; Kafka 3.4 to 4.1 ConsumerConfig, ProducerConfig, AdminClientConfig.
+Spark ignores an option that it does not know, and says nothing about it. Kafka's client logs an unknown option, and
+then ignores it. Source: Spark 3.5 to 4.2 KafkaSourceProvider, FileStreamOptions; Kafka 3.4 to 4.1 ConsumerConfig,
+ProducerConfig, AdminClientConfig.
 """
 
 from collections.abc import Iterable, Mapping
@@ -88,10 +89,11 @@ _CLIENT_NAMES: Final = frozenset(
 
 
 def refuse_mistyped_kafka(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Advice about options that Spark's Kafka source does not know and ignores, one sentence each.
+    """Returns one sentence of advice for each option that Spark's Kafka source does not know and ignores.
 
-    Raises OptionError for an option that is nearly a known one, of Spark or of Kafka's client. The case of letters
-    matters only for Kafka's client, whose names have no capitals; Spark passes them on in small letters.
+    Raises OptionError for an option whose name is nearly the name of an option of Spark or of Kafka's client: it is
+    probably mistyped. Capital letters make no difference, because Spark does not distinguish them, and passes the names
+    of Kafka's client on in small letters.
     """
     spark_names = {name.lower(): name for name in KAFKA_OPTIONS}
     advice = []
@@ -111,9 +113,10 @@ def refuse_mistyped_kafka(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def refuse_mistyped_listing(options: Mapping[str, str], others: Iterable[str] = ()) -> None:
-    """Raises OptionError for an option of a source of files that is nearly one of those that select files.
+    """Raises OptionError for an option of a source of files whose name is nearly the name of an option that selects
+    files.
 
-    `others` are known options too. Options of formats are not checked.
+    `others` are the names of further options that are known. Options of the files' format are not checked.
     """
     known = {name.lower(): name for name in (*LISTING_OPTIONS, *others)}
     for key in options:

@@ -223,8 +223,9 @@ def _kafka(options: Mapping[str, str]) -> SourceOptions:
 
 
 def _mistyped(options: Mapping[str, str], missing: Sequence[str]) -> str:
-    """The end of a message about missing options: a given option that looks like one of them, with the name of that
-    one; an empty text if there is none.
+    """Returns the end of a message about missing options. It names a given option that is spelled like one of the
+    missing options, and the missing option that was probably meant. Returns an empty text if no given option is spelled
+    so.
     """
     names = {name.lower(): name for name in missing}
     known = {name.lower() for name in KAFKA_OPTIONS}

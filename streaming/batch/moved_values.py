@@ -1,8 +1,10 @@
-"""The driver's part in finding values of rows whose key changed: it asks tasks, reads stored rows, and tells tasks.
+"""The driver's part in finding values of rows whose key changed: the driver asks the tasks for rows, reads stored rows
+from the table, and sends the values to the tasks.
 
-A batch in which such rows lack values is read again with questions, and then once more with the values. The stored rows
-are those of the snapshot on which the batch is planned. The batch deletes the old keys, so the commit fails if another
-writer has written them since (`AppendCheck.ROWS_READ`).
+If such rows of a batch lack values, the tasks read the batch again and answer the driver's questions. Then they read
+the batch once more and put in the values. The stored rows are those of the snapshot on which the batch is planned. The
+batch deletes the rows of the old keys, so the commit fails if another writer has written these rows since that snapshot
+(`AppendCheck.ROWS_READ`).
 """
 
 from collections.abc import Sequence
@@ -27,16 +29,20 @@ from bucketline.streaming.decode.moves.follow_moves import AT, TOPIC, encoded
 from bucketline.streaming.decode.moves.key_moves import Asking, FoundValues, from_ipc, to_ipc
 
 _MOST_BYTES = 256 << 20
-"""The most bytes of rows of old keys that the driver takes, and of values that it sends."""
+"""The most bytes of rows of old keys that the driver receives or reads from the table, and the most bytes of values
+that it sends.
+"""
 
 
 def next_moves(
     at: TableAt, step: DecodeStep, said: Sequence[bytes], *, is_emptied: bool = False
 ) -> Asking | FoundValues | None:
-    """Returns what the batch must be read with next; None if there is nothing to ask.
+    """Returns the question or the values with which the tasks must read the batch next. Returns the values of `step` if
+    it has values already, and None if there is nothing to ask.
 
-    `step` is the one with which tasks have read the batch, and `said` is what they say. With `is_emptied` the batch
-    replaces all rows of the table, so no stored row counts.
+    `step` is the decode step with which the tasks have read the batch, and `said` is what they have sent to the driver.
+    If `is_emptied` is true, the batch replaces all rows of the table, so no values come from stored rows. Raises
+    OptionError if the rows or values have more bytes than the driver takes.
     """
     if isinstance(step.moves, FoundValues):
         return step.moves
@@ -72,7 +78,7 @@ def _order_of(at: TableAt, step: DecodeStep) -> MovedOrder:
 
 
 def _stored_rows(at: TableAt, key: Sequence[DataField], keys: pa.Table, columns: tuple[str, ...]) -> pa.Table:
-    """Returns the table's rows with one of the keys. Memory: these rows."""
+    """Returns the rows of the table that have one of the keys, with the key columns and `columns`. Memory: these rows."""
     names = list(dict.fromkeys((*(f.name for f in key), *columns)))
     found = [pa.Table.from_batches([], arrow_schema(at.plan.schema.fields)).select(names)]
     wanted = encoded(keys, key)
@@ -96,7 +102,7 @@ def _distinct(asks: pa.Table) -> pa.Table:
 
 
 def _check_size(size: int) -> None:
-    """Raises OptionError for more bytes than the driver takes."""
+    """Raises OptionError if `size` is more bytes than the driver takes."""
     if size > _MOST_BYTES:
         raise OptionError(
             "updates of one batch changed the primary keys of many rows and left out values of them: the rows with the "

@@ -27,8 +27,8 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def compared(sign: str, left: Value, right: Value, context: Context = LOCAL_CONTEXT) -> Value:
-    """Computes the comparison `left sign right`. Text that is one value for all rows is read as a date or time where
-    the other side is one.
+    """Returns the result of the comparison `left sign right`. If one side is the same text for all rows, and the other
+    side is a date or a time, the text is read as a date or a time.
     """
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         return pa.scalar(None, pa.bool_())
@@ -54,8 +54,8 @@ def compared(sign: str, left: Value, right: Value, context: Context = LOCAL_CONT
 
 
 def _needed(right: Value, left: Value) -> Value:
-    """Returns the texts on the right of a comparison, null where the left side is null: as in Spark, such a text is not
-    read, and is no error.
+    """Returns the texts on the right of a comparison, with null for the rows whose left side is null. As in Spark, the
+    text of such a row is not converted, so it may be invalid.
     """
     if not (isinstance(right, pa.Array) and isinstance(left, pa.Array) and pa.types.is_string(right.type)):
         return right
@@ -65,8 +65,8 @@ def _needed(right: Value, left: Value) -> Value:
 
 
 def _as_other(value: Value, other: pa.DataType, context: Context) -> Value:
-    """Returns a text as a value of the type that it is compared with; as BIGINT or DOUBLE if that is a type of numbers.
-    Any other value is returned as it is.
+    """Returns a text as a value of the type `other`, with which the text is compared. If `other` is a type of numbers,
+    the text is returned as BIGINT or DOUBLE. A value that is not a text is returned unchanged.
     """
     if not pa.types.is_string(value.type) or pa.types.is_string(other):
         return value

@@ -104,7 +104,9 @@ class Branches:
             Tags(self._io, root).create(tag)
 
     def delete(self, name: str, *, world: World = SYSTEM_WORLD) -> bool:
-        """Removes a branch's metadata; False when there is none. Files that only this branch used are orphans then."""
+        """Removes the metadata of a branch. Returns False if there is no such branch. Afterwards, files that only this
+        branch used are orphan files.
+        """
         if name not in self.known():
             return False
         if self._owner is not None:
@@ -145,8 +147,8 @@ class Branches:
         self.delete(name, world=world)
 
     def finish_removals(self, notes: Notes, world: World) -> None:
-        """Completes announced removals of branches and drops their announcements; also removes files that late
-        processes have left of deleted branches.
+        """Completes the removals of branches that a note announces, and removes these notes. Also removes the files
+        that late processes have written into the folders of deleted branches.
         """
         notebook = Notebook(self._io, self._path)
         for note, removal in notes.removals.items():
@@ -209,7 +211,7 @@ class Branches:
         self._io.delete_folder(root)
 
     def _of_whole(self, removal: Removal | None) -> str | None:
-        """Returns the name of the branch if the removal takes away a whole branch; None for other removals."""
+        """Returns the name of the branch if the removal is the removal of a whole branch; None for other removals."""
         if removal is None or removal.end < WHOLE_BRANCH:
             return None
         return branch_at(self._path, f"{self._path}/{removal.history}")
@@ -242,8 +244,8 @@ class Branches:
         return self._history(name) in Notebook(self._io, self._path).deleted()
 
     def states_of_others(self, root: str) -> list[tuple[str, Snapshot]]:
-        """Returns snapshots that together have all files that other histories share with the history at `root`; each
-        snapshot has a name for messages.
+        """Returns snapshots, each with a name for messages. Together they have all files that other histories share
+        with the history at `root`.
 
         `root` is the metadata folder of the table or of a branch; other histories are the other branches and the table
         itself. Raises the errors of `states`.
@@ -261,8 +263,8 @@ class Branches:
         return states
 
     def states_of(self, name: str) -> list[tuple[str, Snapshot]]:
-        """Returns snapshots that together have all files that a branch shares with the table; each snapshot has a name
-        for messages.
+        """Returns snapshots, each with a name for messages. Together they have all files that a branch shares with the
+        table.
 
         These are the oldest snapshot of the branch, which has all files from before the branch was made that later
         snapshots still have; the tags of the branch, which may be older; and, if the table was fast-forwarded to the
@@ -292,8 +294,9 @@ class Branches:
     def _forwarded(self, branch: Snapshots, ids: list[int], root: str) -> list[int]:
         """Returns the snapshots of a branch, ascending, that the history at `root` has or had too.
 
-        They are the first ones of the branch, so bisection finds their end. Of the snapshots older than all at `root`,
-        which may have expired there, the last counts as shared, so that its files are kept.
+        The shared snapshots are the first snapshots of the branch, so bisection finds the last of them. Snapshots of
+        the branch that are older than every snapshot at `root` may have expired at `root`. The last of these snapshots
+        counts as shared, so that its files are kept.
         """
         main = Snapshots(self._io, root)
         earliest = main.earliest_id()

@@ -121,8 +121,8 @@ def _has_newest(io: FileIO, path: str, root: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    """Everything that the table gets from a branch: snapshots by id, ascending, tags, and schema files by id,
-    ascending.
+    """Everything that the table gets from a branch: the snapshots by id, the tags, and the schema files by id. The ids
+    ascend.
     """
 
     snapshots: Mapping[int, Snapshot]
@@ -183,9 +183,10 @@ def _forward(
 def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, world: World) -> None:
     """Publishes a snapshot without changes after the newest one.
 
-    A writer that began under a schema that has been removed or replaced may still be about to publish its snapshot. If
-    that writer died right afterwards, the table could not be read. But the writer needs the id that this snapshot
-    takes, so it loses the race, and then sees that its schema has gone.
+    A writer may have begun under a schema that has been removed or replaced, and may still be about to publish its
+    snapshot. If the writer published the snapshot and then died, the table could not be read. The snapshot without
+    changes prevents this: it takes the id that the writer needs, so the writer loses the race, and then sees that its
+    schema no longer exists.
     """
     base_list, base_bytes = manifests.write_list(manifests.base_and_delta(newest))
     delta_list, delta_bytes = manifests.write_list(())
@@ -220,7 +221,9 @@ def _manifests(io: FileIO, path: str, schema: TableSchema, world: World) -> Mani
 
 
 def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | None:
-    """Returns the newest snapshot that both histories have; the shared ones are the first of the branch."""
+    """Returns the id of the newest snapshot that both histories have; None if they share no snapshot. The shared
+    snapshots are the first snapshots of the branch.
+    """
     last = None
     for snapshot_id, snapshot in source.items():
         if target.get(snapshot_id) != snapshot:
@@ -273,7 +276,9 @@ def _drop_unrelated(target: Snapshots, first: Snapshot, manifests: Manifests, *,
 
 
 def _follows(before: Snapshot | None, after: Snapshot, manifests: Manifests) -> bool:
-    """Whether one snapshot was made from the other. Reads all their manifests if the later commit has merged some."""
+    """Whether the snapshot `after` was made from the snapshot `before`. Reads all manifests of both if the commit of
+    `after` has merged manifests.
+    """
     if before is None or before.id != after.id - 1:
         return False
     old, new = manifests.base_and_delta(before), manifests.read_list(after.base_manifest_list)

@@ -1,4 +1,5 @@
-"""Finds the newest snapshot if the hint LATEST does not tell it: from listings, tags, changelogs and hints.
+"""Finds the newest snapshot if the hint LATEST does not name the newest snapshot: from listings, tags, changelogs and
+hints.
 
 Other writers may be active, so no table is refused after one check: a hint may be read before it is written, and a
 listing may be older than a tag.
@@ -88,8 +89,8 @@ def find_newest(io: FileIO, root: str) -> Newest:
 
 
 def _check_not_going(io: FileIO, root: str) -> None:
-    """Checks that a history without its snapshots is no branch that is being deleted. Costs a listing for a branch, and
-    nothing for the table itself. Raises BranchNotFoundError.
+    """Raises BranchNotFoundError if `root` is the folder of a branch that is being deleted. Called for a history whose
+    snapshots are missing. Costs a listing for a branch, and no request for the table itself.
     """
     table, history = history_of(root)
     if table != root and history in Notebook(io, table).deleted():
@@ -104,7 +105,7 @@ def _check_not_going(io: FileIO, root: str) -> None:
 
 def read_history(io: FileIO, root: str, *, all_references: bool = False) -> History:
     """Returns the snapshots of the folder `root`. Tags and changelogs are read only if LATEST does not name the newest
-    file, or with `all_references`. Unreadable tags are skipped.
+    file, or if `all_references` is true. Unreadable tags are skipped.
     """
     directory = f"{root}/{SNAPSHOT_DIR}"
     latest, earliest = read_hint(io, directory, LATEST), read_hint(io, directory, EARLIEST)

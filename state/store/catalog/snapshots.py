@@ -82,8 +82,8 @@ class Snapshots:
             self.latest_id()
 
     def without_file(self) -> Snapshot | None:
-        """Returns the newest snapshot if the catalog names it and there is no file for it. This is so in a branch that
-        begins at a snapshot of its table.
+        """Returns the newest snapshot if the catalog names this snapshot and there is no file for it; else None. In a
+        branch that begins at a snapshot of its table, the first snapshot has no file.
         """
         try:
             newest = None if self.owner is None else self.owner.newest()
@@ -99,7 +99,7 @@ class Snapshots:
         return min(self._listed_ids(), default=None)
 
     def get(self, snapshot_id: int) -> Snapshot | None:
-        """Returns the snapshot of that id; None when its file does not exist. Raises CorruptFileError."""
+        """Returns the snapshot with that id; None if its file does not exist. Raises CorruptFileError."""
         return read_snapshot(self.io, self.root, snapshot_id)
 
     def ids(self) -> list[int]:
@@ -107,8 +107,8 @@ class Snapshots:
         return sorted(self._listed_ids())
 
     def newest_first(self, start: int | Snapshot, stop: int = 0) -> Iterator[Snapshot]:
-        """Yields snapshots from `start`, an id or a snapshot that was read already, down to id `stop` + 1. Each is read
-        when needed; the iteration ends early at a missing one.
+        """Yields the snapshots from `start` down to id `stop` + 1. `start` is an id, or a snapshot that was read
+        already. Each snapshot is read when it is needed. The iteration ends early at a snapshot that is missing.
         """
         start_id = start.id if isinstance(start, Snapshot) else start
         for snapshot_id in range(start_id, stop, -1):
@@ -135,21 +135,23 @@ class Snapshots:
         return self.get(snapshot_id)
 
     def write_latest_hint(self, snapshot_id: int) -> None:
-        """Writes the hint to the newest snapshot, after it is published; a catalog does that itself."""
+        """Writes the hint to the newest snapshot, after the snapshot was published. Does nothing for a table of a
+        catalog, because the catalog does this itself.
+        """
         if self.owner is not None:
             return
         self.io.overwrite(f"{self._directory}/{LATEST}", str(snapshot_id).encode())
 
     def write_earliest_hint(self, snapshot_id: int) -> None:
-        """Writes the hint to the oldest snapshot, after the older ones are removed."""
+        """Writes the hint to the oldest snapshot, after the older snapshots were removed."""
         self.io.overwrite(f"{self._directory}/{EARLIEST}", str(snapshot_id).encode())
 
     def exists(self, snapshot_id: int) -> bool:
         return self.io.exists(self.path(snapshot_id))
 
     def is_gone(self, snapshot: Snapshot, error: StorageError) -> bool:
-        """Whether an error is about files that were removed with their snapshot, which has expired or was taken
-        back.
+        """Whether an error is about files that were removed with their snapshot, because the snapshot has expired or
+        was taken back.
         """
         return error.missing and not snapshot.is_same_as(self.get(snapshot.id))
 
@@ -168,12 +170,12 @@ class Snapshots:
         return newest
 
     def delete(self, snapshot_id: int) -> None:
-        """Removes the snapshot's own file, and none of the files that it names; a missing file is ignored."""
+        """Removes the file of the snapshot, and keeps the files that the snapshot names. A missing file is ignored."""
         self.io.delete(self.path(snapshot_id))
 
     def withdraw(self, snapshot: Snapshot) -> bool:
-        """Takes back a snapshot that this process has published. Returns False if another snapshot builds on it; then
-        it stays.
+        """Takes back a snapshot that this process has published. If another snapshot builds on the snapshot, it stays,
+        and False is returned.
         """
         if self.exists(snapshot.id + 1):
             return False
@@ -192,7 +194,9 @@ class Snapshots:
         return f"{self._directory}/{snapshot_name(snapshot_id)}"
 
     def _unless_followed(self, snapshot_id: int) -> Snapshot | None:
-        """Returns the snapshot with that id; None if there is a newer snapshot, or none with that id."""
+        """Returns the snapshot with that id; None if there is no snapshot with that id, or if there is a newer
+        snapshot.
+        """
         if not answers_late(self.io):
             return None if self.exists(snapshot_id + 1) else self.get(snapshot_id)
         asked: list[Callable[[], Snapshot | bool | None]] = [

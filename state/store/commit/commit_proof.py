@@ -1,16 +1,17 @@
 """Checks right before a snapshot is published that its new files still exist, and right after that its branch and its
 schema do.
 
-Orphan removal takes files that nothing names once they are a day old, and the files of a writer are named only by its
-commit. A young batch is protected by its age and needs no check. The age counts from the moment the work was planned,
-by the clock of the process that planned it and commits it, so clocks and time zones of tasks do not matter. After
-`QUICK_MS` the storage is asked for its time too, with two requests: a machine's clock may have been set, and removal
-goes by the clock of the storage. After half a day each file is looked for, with one request each, before and after the
-snapshot is published. On a local disk each file is always looked for.
+Orphan removal removes files that nothing names once they are a day old, and the new files of a writer are not named
+before its commit. A young batch is protected by its age and needs no check. The age counts from the moment the work was
+planned, by the clock of the process that planned it and commits it, so clocks and time zones of tasks do not matter.
+After `QUICK_MS` the storage is asked for its time too, with two requests: the clock of this machine may have been
+changed meanwhile, and orphan removal compares the storage's time. After half a day each file is looked for, with one
+request each, before and after the snapshot is published. On a local disk each file is always looked for.
 
 A schema is removed with a deleted branch, or by a fast-forward. A writer publishes and then looks for the schema; a
-process that deletes a branch removes its schema last, and then lists what is left; a fast-forward does so too. So one
-of the two sees what was published (`docs/care-beside-history.md`).
+process that deletes a branch removes the branch's schema last, and then lists what is left; a fast-forward does the
+same. So either the writer sees that the schema is gone, or the other process sees the published snapshot
+(`docs/care-beside-history.md`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -86,8 +87,9 @@ class FilesProof:
     def first_gone(self, newest_path: str | None = None) -> str | None:
         """Returns a file that is missing or incomplete; None if all exist, or are too young to be removed.
 
-        A file that a removal has put aside, and not removed yet, is brought back. `newest_path` is a file that was
-        written just now, which shows the storage's time; None: the newest manifest. Raises StorageError.
+        If orphan removal has put a file aside and has not removed it yet, the file is brought back. `newest_path` is a
+        file that was written just now, and shows the storage's time; if it is None, the newest manifest shows this
+        time. Raises StorageError.
         """
         self._asked_ms = self._world.clock.now_ms()
         newest_path = newest_path or self._newest_path
@@ -116,10 +118,10 @@ class FilesProof:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the files were so young just now that none can have been removed since.
+        """Whether the files were so young at the last check that no removal can have taken one of them since.
 
-        Other files are checked once more after the publication, because a removal that began before does not know of
-        it.
+        Older files are checked once more after the publication, because a removal that began before the publication
+        does not know of the published snapshot.
         """
         return self.is_recent and not self._was_old and not self._is_free
 
@@ -182,10 +184,10 @@ def _of_index(root: str, schema: TableSchema, entry: IndexManifestEntry) -> Brou
 
 
 def check_own_schema(snapshots: Snapshots, schema: TableSchema) -> None:
-    """Checks that the schema under which files were written is still the table's; one request, none for the first
+    """Checks that the table still has the schema under which files were written. Costs one request; none for the first
     schema.
 
-    Raises SchemaMismatchError if a fast-forward has removed or replaced it, because no read would succeed.
+    Raises SchemaMismatchError if a fast-forward has removed or replaced the schema, because no read would succeed;
     StorageError.
     """
     if schema.id == 0:

@@ -34,8 +34,8 @@ def publish_snapshot(
 ) -> Publication:
     """Publishes the snapshot under its id, as the successor of `before` (None: of the empty table).
 
-    LOST with an error means that the storage refused, and that trying again does not help. `proof` has just checked the
-    snapshot's files; it checks them again after each pause.
+    Returns the outcome. LOST with an error means that the storage has refused the publication, and that another attempt
+    would not help. `proof` has just checked the snapshot's files, and checks them again after each pause.
     """
     if snapshots.owner is not None:
         return publish_by_owner(snapshots.owner, snapshots, snapshot, retries, proof, before)
@@ -46,8 +46,8 @@ def publish_snapshot(
 class _Publishing:
     """The attempts to publish one snapshot.
 
-    `error` is the error of the last attempt without an answer, `refusal` that of the last attempt that the storage says
-    it did not carry out.
+    `error` is the error of the last attempt without an answer. `refusal` is the error of the last attempt for which the
+    storage says that it was not carried out.
     """
 
     snapshots: Snapshots
@@ -156,7 +156,8 @@ class _Publishing:
         raise _broken(snapshot, gone, f"{rest} and write the rows again")
 
     def _place(self) -> PublishOutcome:
-        """Whether a published snapshot is part of the table's history; UNKNOWN if it no longer exists.
+        """Returns whether a published snapshot is part of the table's history; UNKNOWN if the snapshot no longer
+        exists.
 
         If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
         no newer snapshot builds on it then. Then the published snapshot is taken back. It is also taken back if its
@@ -219,10 +220,10 @@ def _broken(snapshot: Snapshot, gone: str, why: str) -> CorruptFileError:
 
 
 def _holds(manifests: Manifests, named: Sequence[ManifestFileMeta], proof: FilesProof) -> bool | None:
-    """Whether a state with these manifests holds a manifest or a data file of the proof.
+    """Whether a state of the table with these manifests has a manifest or a data file of the proof.
 
-    None: the proof has no data file, and its manifests may have been merged. Reads all manifests if none is the proof's
-    own.
+    None means that this is not known: the proof has no data file, and its manifests may have been merged. Reads all
+    manifests if none of them is a manifest of the proof.
     """
     if any(m.file_name in proof.manifest_names for m in named):
         return True

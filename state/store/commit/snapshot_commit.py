@@ -53,8 +53,9 @@ published it.
 
 @dataclass(frozen=True, slots=True)
 class TableStores:
-    """The metadata files of the table that is committed to, how often commits are tried, and where time, names and
-    chance come from."""
+    """The metadata files of the table to which a commit writes, the number of tries of a commit, and the `world` from
+    which time, names and random numbers come.
+    """
 
     io: FileIO
     path: str
@@ -108,8 +109,8 @@ class CommitWork:
 
 
 class SnapshotCommit:
-    """The commit of one snapshot, which makes the changes `wanted`. `own` is the commit's other snapshot, if that came
-    first.
+    """The commit of one snapshot, which makes the changes `wanted`. `own` is the first snapshot of the same commit, if
+    this is the second one.
     """
 
     def __init__(
@@ -180,7 +181,9 @@ class SnapshotCommit:
         return self._lost(snapshot, publication)
 
     def _plan(self, base: CommitBase) -> SnapshotPlan | Committed | Conflict:
-        """Returns the next snapshot, checked by the rules."""
+        """Returns the plan of the next snapshot, after the rules have been checked. Returns the result of the commit
+        instead if there is nothing to publish, or the conflict if a rule refuses the snapshot.
+        """
         wanted, table, based_on, author = self._wanted, self.table, self.work.based_on, self.work.author
         if self._last_base is not None:
             self._seen = self._checks.looked_at(self._last_base.latest, base.latest, based_on)
@@ -290,7 +293,7 @@ class SnapshotCommit:
         return plan.snapshot(base=base_list, delta=delta_list, changelog=changelog, index_manifest=index)
 
     def _lost(self, snapshot: Snapshot, publication: Publication) -> Conflict | None:
-        """Returns why there is no next try; None after the pause before the next try."""
+        """Waits before the next try and returns None; or returns the conflict if there is no next try."""
         self._discard_try()
         if publication.gone is None and publication.error is None and self._retries.wait():
             return None

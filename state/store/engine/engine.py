@@ -37,7 +37,7 @@ class SourcePart(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A source whose parts are read by any tasks, in any order; without parts there are no rows."""
+    """A source that consists of parts. Any task may read any part, in any order. A source without parts has no rows."""
 
     parts: Sequence[SourcePart] = ()
 
@@ -108,12 +108,12 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> Workers:
-        """Returns how many tasks can do the work."""
+        """Returns the workers: how many tasks can work at the same time."""
         ...
 
     def run(self, work: Stages[Parts] | Jobs) -> Outcome:
-        """Reads, places and writes as stages say, then compacts idle buckets; or does jobs, all of them or none. The
-        messages are in the order of the jobs.
+        """Reads rows, gives them their buckets and writes them as the stages say, and then compacts idle buckets; or
+        does jobs, either all of them or none. Returns the outcome; its messages are in the order of the jobs.
 
         Raises the errors of stages and jobs; then no written file is left behind, except for files of a task that was
         killed.

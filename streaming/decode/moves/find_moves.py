@@ -1,4 +1,4 @@
-"""Finds the records that change the key of a row and leave out values of it."""
+"""Finds the records that change the key of a row and leave out values of that row."""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,11 @@ from bucketline.streaming.decode.source_metadata import source_positions
 def key_moves(
     lacking: Longs, inserts: Longs, events: pa.Array, records: Longs, moved: npt.NDArray[np.bool_], *, asks: bool
 ) -> KeyMoves:
-    """Finds the records of events that matter.
+    """Returns the records that matter for values of rows whose key changed.
 
-    `lacking` are the records that leave out values, `inserts` those among them that insert a row. `records` is the
-    record of each event, `moved` is true for updates that change the key. With `asks`, deletes are found too.
+    `lacking` are the records that leave out values, and `inserts` are those of them that insert a row. `records` has
+    the number of each event's record, and `moved` is true for events that are updates and change the key. If `asks` is
+    true, deletes are returned too.
     """
     if not asks and not len(lacking):
         return NO_MOVES

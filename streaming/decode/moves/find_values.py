@@ -1,10 +1,11 @@
 """Finds the values that rows with a changed key take over from the rows of their old keys.
 
-A row gets its values from the row of the old key just before the delete that belongs to the change: in the order of the
-table's sequence fields, and then in the order of arrival. If that row leaves out a value too, the value comes from the
-row before it; if that row has changed its own key, the value comes from the row of the key before; at the beginning of
-the batch the value comes from the table's stored row. Nothing is found behind a delete. A record without all values is
-bad, so its rows count for no other record.
+A change of a key deletes the row of the old key and inserts the row of the new key. The new row takes the values that
+its record leaves out from the last row of the old key before that delete. Rows of one key are ordered by the table's
+sequence fields, and then by arrival. If the row of the old key leaves out a value too, the value comes from an earlier
+row of that key. If the row of the old key has itself come from another key, the value comes from the row of that other
+key. If the batch has no earlier row, the value comes from the row that the table has stored. A row before another
+delete gives no values. A record for which a value is not found is bad, and its rows give no values to other records.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,9 +36,11 @@ ReadStored = Callable[[pa.Table, tuple[str, ...]], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class MovedOrder:
-    """What is true of the rows of the table: their columns, the columns of the key, and the order of rows of one key.
+    """The facts about the table that decide which row a value comes from: the table's columns, the columns of the key,
+    and the order of the rows of one key.
 
-    With `null_keeps` a null is no value, with `keeps_deleted` deletes are ignored.
+    If `null_keeps` is true, a null in a row counts as a value that the row leaves out. If `keeps_deleted` is true, the
+    table ignores deletes, so a delete ends no search.
     """
 
     names: tuple[str, ...]
@@ -48,7 +51,7 @@ class MovedOrder:
 
 
 def no_values() -> pa.Table:
-    """Returns what `find_values` returns if no row is known."""
+    """Returns the result of `find_values` for no rows: an empty table with the columns that every result has."""
     return pa.table(
         {
             **dict(
@@ -61,9 +64,11 @@ def no_values() -> pa.Table:
 
 
 def find_values(answers: pa.Table, order: MovedOrder, read_stored: ReadStored) -> pa.Table:
-    """Returns the places of the records that lack values, their values, and which of the records are refused.
+    """Returns a table with a row for each record that lacks values: the topic, partition and offset of the record
+    (`PLACE`), whether the record is refused (`REFUSED`), which columns get values (`FILLED`), and these values.
 
-    `answers` are the rows that tasks have sent, those of each task in the order of arrival.
+    `answers` are the rows that tasks have sent; the rows of each task are in the order of arrival. `read_stored` reads
+    the rows of the old keys that the table has stored.
     """
     rows = _sorted(answers, order)
     group = np.cumsum(key_changes(rows, [f.name for f in order.key])) - 1 if len(rows) else np.zeros(0, np.int64)
@@ -93,7 +98,9 @@ def find_values(answers: pa.Table, order: MovedOrder, read_stored: ReadStored) -
 
 
 def _is_null(column: pa.ChunkedArray, wanting: Longs, order: MovedOrder) -> Mask:
-    """True for nulls that are no values; the rows that lack values themselves say which values they lack."""
+    """Returns a mask that is true where a null means that the row leaves out the value. It is false for the `wanting`
+    rows, because these rows say themselves which values they lack.
+    """
     if not order.null_keeps:
         return np.zeros(len(column), dtype=bool)
     mask = true_of(one_array(column).is_null())
@@ -102,7 +109,7 @@ def _is_null(column: pa.ChunkedArray, wanting: Longs, order: MovedOrder) -> Mask
 
 
 def _sorted(answers: pa.Table, order: MovedOrder) -> pa.Table:
-    """Returns the rows in the order of keys, sequence fields and arrival."""
+    """Returns the rows sorted by key, then by the sequence fields, and then by arrival."""
     arrived = answers.append_column("\0row", pa.array(np.arange(len(answers))))
     arrived = arrived.sort_by([(name, "ascending") for name in (*PLACE, "\0row")]).drop_columns(["\0row"])
     keyed = sort_indices(arrived, [f.name for f in order.key], then=order.sequence)
@@ -111,8 +118,11 @@ def _sorted(answers: pa.Table, order: MovedOrder) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Linked:
-    """The rows that lack values (`wanting`), and the delete of the old key of each (`deletes`), -1 if it is not known
-    which delete that is. `ties` says whether delete and row are of one record.
+    """The rows that lack values, and the deletes of their old keys.
+
+    `wanting` are the positions of the rows that lack values. `deletes` has for each of these rows the position of the
+    delete of its old key, or -1 if this delete is not known. `ties` says for each of these rows whether the row and the
+    delete come from the same record.
     """
 
     wanting: Longs
@@ -136,8 +146,9 @@ def _linked(rows: pa.Table, group: Longs) -> _Linked:
 
 
 def _only(names: pa.Array, group: Longs, rows: Longs, deletes: Longs) -> Longs:
-    """Returns for each row the delete of the same name; -1 if deletes of several keys have the name, or rows of several
-    keys. Debezium sends records again after a crash, so a name may have several deletes of one key: the first counts.
+    """Returns for each of the `rows` the delete with the same name. Returns -1 for a row if no delete has its name, or
+    if rows of several keys or deletes of several keys have the name. Debezium sends records again after a crash, so
+    several deletes of one key may have a name: then the first of these deletes counts.
     """
     of_rows, of_deletes = names.take(pa.array(rows)), names.take(pa.array(deletes))
     if not len(rows) or not len(deletes):
@@ -154,10 +165,14 @@ def _only(names: pa.Array, group: Longs, rows: Longs, deletes: Longs) -> Longs:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The rows of the old keys, sorted, in which values are searched.
+    """The sorted rows of the old keys, and the search for values in them.
 
-    `is_delete` and `group` are of each row; a group has the rows of one key, and `at_stored` has its stored row, -1 for
-    none. Numbers up to the count of rows stand for rows, the next one for nothing, and those after it for groups.
+    `is_delete` says for each row whether it is a delete. `group` has the number of the group of each row; a group
+    consists of the rows of one key. `at_stored` has for each group the position of the key's row among the rows that
+    the table has stored, or -1 if the table has no such row.
+    The methods use one range of numbers for the ends of a search. A number below the count of rows stands for that row.
+    The number equal to the count stands for a search that has found nothing. A larger number stands for a group, and
+    means that the search goes on in the stored row of the group.
     """
 
     linked: _Linked
@@ -171,11 +186,12 @@ class _Search:
         return len(self.group)
 
     def run(self, lacks: dict[str, Mask], asked: dict[str, Mask]) -> tuple[Mask, dict[str, Longs]]:
-        """Returns which rows are refused, and the number of each row's value, by column.
+        """Returns a mask of the rows that are refused, and for each column the numbers of the rows from which the rows
+        get their values.
 
-        `lacks` is true for rows that have no value, `asked` for those values that are wanted. A record is decided when
-        the search of none of its values meets a record that is not. Each round decides some; where none is decided, the
-        order of the rows goes in a circle, and all that are left are refused.
+        `lacks` says by column which rows have no value, and `asked` says by column for which rows a value is wanted.
+        Each round decides the records whose searches end at rows of decided records. If a round decides no record, the
+        undecided records wait for each other in a circle, and all of them are refused.
         """
         count, wanting, deletes = self._count, self.linked.wanting, self.linked.deletes
         alive, refused = np.ones(count, dtype=bool), np.zeros(count, dtype=bool)
@@ -209,13 +225,17 @@ class _Search:
         return refused, sources
 
     def _refuse(self, at: Longs, alive: Mask, refused: Mask) -> None:
-        """Marks rows as refused; with them goes the delete of the same record."""
+        """Marks the rows at these positions of `wanting` as refused. If a row and its delete come from the same record,
+        the delete no longer counts either.
+        """
         rows, deletes = self.linked.wanting[at], self.linked.deletes[at]
         refused[rows], alive[rows] = True, False
         alive[deletes[self.linked.ties[at] & (deletes >= 0)]] = False
 
     def _before(self, alive: Mask) -> Longs:
-        """Returns the row before each row, among the rows of its key that are alive; its group for the first one."""
+        """Returns for each row the number of the row before it, among the rows of its key that still count (`alive`).
+        For the first row of a key the number of its group is returned.
+        """
         before = self._count + 1 + self.group
         latest = np.maximum.accumulate(np.where(alive, np.arange(self._count), _NONE))
         earlier = np.concatenate([[_NONE], latest[:-1]]) if self._count else latest
@@ -223,7 +243,7 @@ class _Search:
         return np.where(same, earlier, before)
 
     def _ends(self, before: Longs, lacking: Mask, sources: Longs, undecided: Mask) -> Longs:
-        """Returns for each number where the search for a value ends that begins there."""
+        """Returns for each number the number at which a search ends if it begins there."""
         count = self._count
         after = np.arange(count + 1 + len(self.at_stored), dtype=np.int64)
         after[:count] = np.where(lacking, before, after[:count])
@@ -243,7 +263,9 @@ class _Search:
 
 
 def old_keys(answers: pa.Table, asked: pa.Table, key: Sequence[DataField]) -> pa.Table:
-    """Returns the keys of deletes at the asked positions that have not been asked for."""
+    """Returns the keys of deletes that the driver has to ask for next. These deletes are at positions for which the
+    driver has asked, and the driver has not asked for their keys yet.
+    """
     is_there = pc.and_(pc.equal(answers[ROW_KIND_COLUMN], _DELETE), answers[AT].is_valid())
     there = answers.filter(is_there)
     places = joined([one_array(asked[TOPIC]), one_array(asked[AT])]).drop_null()

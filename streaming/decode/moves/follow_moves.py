@@ -1,5 +1,5 @@
-"""What a task does with records that change the key of a row and leave out values of it: it asks for the values, sends
-rows of the old keys to the driver, or puts in the values that the driver has found.
+"""What a task does with records that change the key of a row and leave out values of that row: the task asks for the
+values, sends rows of the old keys to the driver, or puts in the values that the driver has found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,14 @@ from bucketline.streaming.decode.unavailable import Keeping, LeftOut, Placeholde
 
 TOPIC, PARTITION, OFFSET = "\0topic", "\0partition", "\0offset"
 AT, MOVED = "\0at", "\0moved"
-"""Columns of rows on their way to the driver: the place of the row's record; the record's position in the source's log,
-if the record is a delete, or an insert that leaves out values; and whether the row is the new one of an update that
-changes the key and leaves out values."""
+"""Columns of the rows that a task sends to the driver. Three columns are the topic, the partition and the offset of the
+row's record (`PLACE`). AT is the record's position in the source's log; it is null unless the driver has asked for that
+position. MOVED says whether the row is the new row of an update that changes the key and leaves out values.
+"""
 REFUSED, FILLED = "\0refused", "\0filled"
-"""Columns of what the driver tells: whether the record is bad because no row has its values, and which columns get
-values, as UNAVAILABLE says it."""
+"""Columns of the table of values that the driver sends to tasks. REFUSED says whether the record is bad because its
+values were not found. FILLED says which columns get values, in the form of the column UNAVAILABLE.
+"""
 PLACE = (TOPIC, PARTITION, OFFSET)
 
 _SOURCE_PLACE = ("topic", "partition", "offset")
@@ -39,7 +41,9 @@ _DELETE = int(RowKind.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The rows, what the task says to the driver, and the bad records with reasons."""
+    """The result of following changes of keys: the rows, what the task sends to the driver (`said`), and the reasons
+    against bad records, by the number of the record.
+    """
 
     rows: pa.Table
     said: tuple[bytes, ...] = ()
@@ -48,10 +52,11 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """How a step follows changes of keys.
+    """How a decode step follows changes of keys.
 
-    `key` are the columns that identify a row. `told` is what the driver asks or tells; None if the driver has not been
-    asked yet. With `judges_old`, the old row of an update is left out if it is not in the table.
+    `key` are the columns that identify a row. `told` is the question that the driver asks, or the values that the
+    driver has found; None if no task has asked for values yet. If `judges_old` is true, a condition of the job may
+    leave out the old row of an update.
     """
 
     keeping: Keeping
@@ -61,7 +66,10 @@ class Follower:
     judges_old: bool = False
 
     def follow(self, records: pa.Table, rows: pa.Table, of_rows: pa.Array, moves: KeyMoves) -> Followed:
-        """Decides about the rows of records. `of_rows` is the number of each row's record, ascending."""
+        """Returns the rows with the values that the driver has found, or with questions or answers for the driver.
+        Returns no rows if this reading of the batch only answers the driver. `of_rows` has the number of each row's
+        record, ascending.
+        """
         if not moves and not isinstance(self.told, Asking):
             return Followed(rows)
         found = _Found(records, rows, np.asarray(of_rows), np.asarray(rows[ROW_KIND_COLUMN]), moves)
@@ -81,8 +89,9 @@ class Follower:
         return Followed(rows, (to_ipc(asks),) if asks.num_rows else (), bad)
 
     def _bad(self, inserts: Longs) -> dict[int, str]:
-        """Returns the inserts whose values come from no other key, if they are bad. The table may have a row with the
-        key of the insert; but where a null says that a value was left out, nobody could tell whether it has one.
+        """Returns the reasons against inserts whose values come from no other key; empty if such inserts are not bad.
+        They are bad only in a table in which a null stands for a value that was left out, because nobody could tell
+        this null from an old value of a row with the same key.
         """
         return _all_for(inserts, self.placeholder.reason) if self.keeping.left_out is LeftOut.NULL else {}
 
@@ -101,13 +110,15 @@ class Follower:
 
 
 def _all_for(records: Longs, reason: str) -> dict[int, str]:
-    """Returns the records, all of them bad for one reason."""
+    """Returns the same reason for each of these records, by the number of the record."""
     return dict.fromkeys(map(int, records), reason)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Records, their rows with the number of each row's record and its row kind, and the records that matter."""
+    """The records of one call, and their rows. `of_rows` has the number of each row's record, and `kinds` the kind of
+    each row. `moves` are the records that matter for values of rows whose key changed.
+    """
 
     records: pa.Table
     rows: pa.Table
@@ -117,15 +128,16 @@ class _Found:
 
     @property
     def moved(self) -> Longs:
-        """Returns the moved records that give a new row and delete the old one. The key of a row of the table may be
-        computed, and be the same for both; then the record is an update like others.
+        """Returns the moved records that give a new row and a delete of the old row. A table may compute its key from
+        the key of the source, and both rows may get the same key. Then the record has no delete, and is an update like
+        others.
         """
         new = np.intersect1d(self.moves.moved, self.of_rows[np.isin(self.kinds, _NEW)])
         return np.intersect1d(new, self.of_rows[self.kinds == _DELETE])
 
     @property
     def without_old(self) -> Longs:
-        """Returns the moved records that give a new row only."""
+        """Returns the moved records that give a new row, and no delete of an old row."""
         new = np.intersect1d(self.moves.moved, self.of_rows[np.isin(self.kinds, _NEW)])
         return np.setdiff1d(new, self.of_rows[~np.isin(self.kinds, _NEW)])
 
@@ -140,22 +152,22 @@ class _Found:
 
     @property
     def has_position(self) -> npt.NDArray[np.bool_]:
-        """Returns which of the inserts have a position in the source's log."""
+        """Returns a mask of the records in `inserted` that have a position in the source's log."""
         return true_of(self.moves.inserted_at.is_valid())[self._gives_row]
 
     @property
     def has_places(self) -> bool:
-        """Whether the source says where its records are."""
+        """Whether every record has a topic, a partition and an offset."""
         known = all(name in self.records.column_names for name in _SOURCE_PLACE)
         return known and not any(self.records[name].null_count for name in _SOURCE_PLACE)
 
     def places(self, records: Longs) -> pa.Array:
-        """Returns the places of records as texts."""
+        """Returns the topic, partition and offset of each of these records, joined into one text."""
         return joined([one_array(self.records[name]).take(pa.array(records)) for name in _SOURCE_PLACE])
 
     def asks(self, key: Sequence[DataField]) -> pa.Table:
-        """Returns the old keys of the moved records, and the positions of the inserts that have one, in rows of a
-        question.
+        """Returns the question of this task to the driver. Each row of the result has either the old key of a moved
+        record, or the topic and the position of an insert that has a position in the source's log.
         """
         rows = pa.array(np.flatnonzero((self.kinds == _DELETE) & np.isin(self.of_rows, self.moved)))
         topics = one_array(self.records["topic"]).take(pa.array(self.inserted[self.has_position]))
@@ -169,8 +181,9 @@ class _Found:
         return pa.table(columns)
 
     def answer(self, asked: pa.Table, key: Sequence[DataField]) -> pa.Table:
-        """Returns the rows with one of the keys, those of the records at one of the positions, and the rows that lack
-        values, with the columns for the driver.
+        """Returns the rows that the driver needs, with the columns that are added for the driver. These are the rows
+        that have one of the asked keys, the rows whose record is at one of the asked positions, and the rows that lack
+        values.
         """
         of_rows = self.of_rows
         is_key = asked[AT].is_null()
@@ -191,7 +204,9 @@ class _Found:
         return rows.append_column(AT, at).append_column(MOVED, pa.array(is_moved[takes]))
 
     def _positions(self) -> pa.Array:
-        """Returns the position in the source's log of each record, null for records that do not matter."""
+        """Returns the position of each record in the source's log; null for a record that is neither a delete nor an
+        insert that leaves out values.
+        """
         moves = self.moves
         at = np.concatenate([moves.deleted, moves.inserted])
         known = pa.concat_arrays([moves.deleted_at, moves.inserted_at])
@@ -201,7 +216,9 @@ class _Found:
 
 
 def _with_values(rows: pa.Table, takes: Longs, sources: Longs, values: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Returns the rows with values in the rows `takes`; `sources` are the rows of `values` that have them."""
+    """Returns the rows, in which the rows at the positions `takes` have got their values. `sources` are the positions
+    of the rows of `values` that have these values.
+    """
     bits = unpack_left_out(one_array(values[FILLED]), len(names))
     for at, name in enumerate(names):
         gets = bits[sources, at]
@@ -222,7 +239,9 @@ def _with_values(rows: pa.Table, takes: Longs, sources: Longs, values: pa.Table,
 
 
 def joined(columns: Sequence[pa.Array]) -> pa.Array:
-    """Returns texts that are equal where all columns are equal; null where one is null. Topics have no slash."""
+    """Returns a text for each row, which joins the values of the columns by slashes; null if one of the values is null.
+    Topics contain no slash, so rows have equal texts only if all columns are equal.
+    """
     return pc.binary_join_element_wise(*(column.cast(pa.string()) for column in columns), "/")
 
 

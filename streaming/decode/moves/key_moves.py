@@ -1,4 +1,5 @@
-"""Values about records that change the key of a row and leave out values of it.
+"""Classes for records that change the key of a row and leave out values of that row, and for the messages about these
+records between tasks and driver.
 
 Debezium sends such a change in one of two ways. Where the key of the source stays the same, and only the wider key of
 the table changes, the change is one update with both keys. Otherwise the change is a delete of the old key and an
@@ -16,7 +17,7 @@ Longs = npt.NDArray[np.int64]
 
 
 def no_records() -> Longs:
-    """Returns no numbers of records."""
+    """Returns an empty list of record numbers."""
     return np.zeros(0, np.int64)
 
 
@@ -44,9 +45,11 @@ NO_MOVES = KeyMoves(no_records(), no_records(), pa.array([], pa.string()), no_re
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What the driver wants to know of a batch: the rows of these keys, and the keys of deletes at these positions.
+    """A question of the driver to the tasks that read a batch again: which rows have these keys, and which keys have
+    the deletes at these positions in the source's log?
 
-    `asks` is a table in Arrow's IPC format. A row of it has either a key, or a position in a topic.
+    `asks` is a table in Arrow's IPC format. Each row of this table has either a key, or a topic and a position in the
+    source's log.
     """
 
     asks: bytes
@@ -54,9 +57,9 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class FoundValues:
-    """What the driver tells the tasks: the values that records take over from rows with another key.
+    """The answer of the driver to the tasks: the values that records take over from rows with another key.
 
-    `values` is a table in Arrow's IPC format, with a row for each record that has asked.
+    `values` is a table in Arrow's IPC format, with a row for each record that lacks values.
     """
 
     values: bytes
