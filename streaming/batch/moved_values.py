@@ -78,7 +78,9 @@ def _order_of(at: TableAt, step: DecodeStep) -> MovedOrder:
 
 
 def _stored_rows(at: TableAt, key: Sequence[DataField], keys: pa.Table, columns: tuple[str, ...]) -> pa.Table:
-    """Returns the rows of the table that have one of the keys, with the key columns and `columns`. Memory: these rows."""
+    """Returns the rows of the table that have one of the keys, with the key columns and `columns`. Memory: the returned
+    rows.
+    """
     names = list(dict.fromkeys((*(f.name for f in key), *columns)))
     found = [pa.Table.from_batches([], arrow_schema(at.plan.schema.fields)).select(names)]
     wanted = encoded(keys, key)

@@ -76,11 +76,13 @@ class SkipBatch:
 class UserHistory:
     """What the table knows of one commit user.
 
-    `commits`: its visible snapshots, newest first. `marker`: the snapshot that its tag keeps, if there is one.
-    `complete`: no snapshot after the marker has expired (without a marker: after the table's first snapshot). `since`:
-    the batches of other queries after those commits; if some of them have expired (`since_is_whole` is false), only the
-    newest of each query. `is_running`: this process has looked at the table before.
-    `others`: the newest snapshot of each other bucketline query; empty if the batch cannot read their records again.
+    `commits` are the visible snapshots of the user, newest first. `marker` is the snapshot that the user's tag keeps,
+    if there is one. `complete` is true if no snapshot after the marker has expired; without a marker, if no snapshot at
+    all has expired. `since` are the batches of other queries that were committed after `commits`. If some of these
+    batches have expired, `since_is_whole` is false, and `since` has only the newest batch of each query. `is_running`
+    is true if this process has looked at the table before.
+    `others` has the newest snapshot of each other bucketline query. It is empty if the batch cannot read the records of
+    these queries again.
     """
 
     commits: tuple[Snapshot, ...]
@@ -105,11 +107,11 @@ class UserHistory:
 def decide(
     batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool, at_least: int | None = None
 ) -> WriteBatch | SkipBatch:
-    """Whether the batch must be written or skipped.
+    """Returns the decision whether the batch must be written or skipped.
 
-    The table has to show batch `at_least` or a later one. If `at_least` is None that is the batch before; below 0 the
-    table need not show any. Raises CheckpointMismatchError if the table is ahead of the checkpoint, holds the batch
-    with other input, or can no longer tell.
+    The table has to show batch `at_least`, or a later batch. If `at_least` is None, the table has to show the batch
+    before this batch. If it is below 0, the table need not show any batch. Raises CheckpointMismatchError if the table
+    is ahead of the checkpoint, holds the batch with other input, or can no longer tell.
     """
     known = sorted(history.known, key=lambda s: s.id, reverse=True)
     same = [s for s in known if s.commit_identifier == batch.batch_id]
@@ -162,13 +164,15 @@ def topic_created_again(topic: str, was: str, now: str) -> TopicCreatedAgainErro
 
 
 def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is_new: bool) -> None:
-    """Refuses records that a query begins to read, if another query has put them into the table already.
+    """Raises CheckpointMismatchError if a query begins to read records that another query has put into the table
+    already.
 
-    A new query begins with everything that it reads, a later batch with the partitions that are new to the query. For
-    each partition the newest snapshot of other queries counts. Other sinks of this query write the same batch and do
-    not count. A query that is further on in a partition that this query reads already, or that knows the topic by
-    another id, has read an earlier topic of that name. A new query that begins where such a query has ended was given
-    its offsets.
+    A new query (`is_new`) begins to read all of its partitions. A later batch begins to read only the partitions that
+    are new to the query. For each partition the newest snapshot of other queries counts. Other sinks of this query
+    write the same batch, and do not count. Another query has read an earlier topic of the same name if it knows the
+    topic by another id, or if it is further on in a partition that this query reads already: its records are other
+    records. If this query begins in such a topic exactly at the offset at which the other query has ended, it was given
+    an offset of the earlier topic: then TopicCreatedAgainError is raised.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
     unchecked = set(ends if is_new else new_partitions(batch))
@@ -209,10 +213,11 @@ def _said_of(topic: str, other: Snapshot, *, is_new: bool) -> str:
 
 
 def _refuse_read_by_others(batch: BatchIdentity, last: Snapshot, history: UserHistory) -> None:
-    """Refuses a batch if another query has written its records meanwhile, or those of the `last` batch of this run.
+    """Raises CheckpointMismatchError if another query has meanwhile written the records of this batch, or the records
+    of the batch before (`last`) if this process has written that batch.
 
-    Both queries may have written the last batch at the same time. The check needs to be certain that both read one
-    cluster: jobs name it, and jobs take all records of the topics that they read.
+    Both queries may have written the last batch at the same time. The check is made only if it is certain that both
+    queries read the same cluster and all records of their topics. This is certain only for jobs.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
     if history.is_running:
@@ -289,9 +294,10 @@ def _recognise(batch: BatchIdentity, same: list[Snapshot], *, allow_reprocess: b
 
 
 def check_same_input(batch: BatchIdentity, replayed: Snapshot) -> None:
-    """Checks that the snapshot of another run with this batch's number holds the same input. The batch is done then.
+    """Checks that a snapshot with this batch's number, which another run has written, holds the same input. If it does,
+    the batch is done.
 
-    Raises CheckpointMismatchError if not: two runs share a query's id, and have read different records.
+    Raises CheckpointMismatchError if the input differs: two runs of one query have read different records.
     """
     if replayed.properties.get(DIGEST) != batch.digest:
         raise CheckpointMismatchError(

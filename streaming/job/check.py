@@ -94,7 +94,7 @@ def _check_source(config: JobConfig) -> None:
 
 
 def _check_file_reader(config: JobConfig) -> None:
-    """Raises OptionError if tasks are to read files themselves although Spark has to compute columns."""
+    """Raises OptionError if the job asks for tasks that read files themselves, but Spark has to compute columns."""
     is_asked = config.source.reader is ReaderChoice.NATIVE and config.source.decode is RecordFormat.NONE
     if is_asked and config.columns != NO_COLUMN_OPTIONS:
         raise OptionError(
@@ -187,7 +187,7 @@ def sink_options_of(config: JobConfig) -> dict[str, str]:
 
 
 def _check_key_order(config: JobConfig) -> None:
-    """Raises OptionError if a job sets `key-order` and reads no Kafka topic."""
+    """Raises OptionError if a job sets `key-order` although it reads no Kafka topic."""
     if config.key_order is not None and config.source.format != KAFKA:
         raise OptionError(
             f"{KEY_ORDER.key} needs a Kafka source, and source.format is {config.source.format}; remove it",

@@ -39,8 +39,8 @@ raises OptionError if tasks must read and cannot.
 class JobSink(TableSink):
     """The sink of a job that has created the stream itself.
 
-    So tasks may read the records of the stream with another split. `joins_partitions`, `topics`, `most_records` and
-    `bad_records` are as in `Job`.
+    Nobody else can have changed the stream, so tasks may divide its records in another way than Spark does.
+    `joins_partitions`, `topics`, `most_records` and `bad_records` are as in `Job`.
     """
 
     kafka: ChosenReader | None = None
@@ -57,7 +57,9 @@ class JobSink(TableSink):
             self.topics.ask.close()
 
     def _parquet_reader(self, table: LiveTable) -> ParquetReader | None:
-        """How tasks read the files of the job's source. The job has chosen it before, so no DataFrame is checked."""
+        """How tasks read the files of the job's source. The job has chosen this before, so the DataFrame of the batch
+        is not checked.
+        """
         return self.parquet
 
     def _job(self) -> Job:
@@ -79,8 +81,8 @@ def splits(options: Mapping[str, str]) -> bool:
 def choose_reader(
     spark: Any, source: SourceConfig, options: Mapping[str, str], in_thread: InThread
 ) -> ChosenReader | None:
-    """How tasks read Kafka themselves, for the first batch to ask; None if Spark reads. Workers are started in both
-    cases.
+    """Returns a function that tells the first batch how tasks read Kafka themselves; None if Spark reads. Workers are
+    started in both cases.
 
     Raises OptionError if `native` is asked for and is known to be impossible.
     """
@@ -130,8 +132,8 @@ class _Tried:
 
 
 def _settle(source: SourceConfig, *why: str) -> None:
-    """Logs who reads the source: Spark if there are reasons (`why`), else the tasks. Raises OptionError if tasks must
-    read and cannot.
+    """Logs who reads the source: Spark if there are reasons (`why`), else the tasks. Raises OptionError if the job asks
+    for tasks that read, and there are reasons against it.
     """
     source_name = "Kafka" if source.format == KAFKA else "the files"
     if not why:

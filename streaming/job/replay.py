@@ -115,7 +115,9 @@ def check_places(places: Sequence[BadRecords]) -> None:
 
 
 def check_notes(place: BadRecordsPlace, checkpoint: str, *, has_replayed: bool) -> None:
-    """Raises OptionError if records of a topic were replayed (`has_replayed`), and no note says which."""
+    """Raises OptionError if records of a topic were replayed before (`has_replayed`), but no note in the folder beside
+    the checkpoint says which records these were.
+    """
     if isinstance(place, Topic) and place.notes is not None and has_replayed and not place.notes.taken():
         raise OptionError(
             f"records of {place.name} were replayed into the table, and {checkpoint.rstrip('/')}{BESIDE} does not say "

@@ -34,9 +34,9 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class QuerySink:
-    """The sink of a query. `write` is its function for `foreachBatch`. `finish` does the compactions that are still due
-    after the query with the given id has ended, and returns the number of rows that readers still do not see. `stop`
-    frees what the sink holds.
+    """The sink of a query. `write` is the function that the query calls with each batch (`foreachBatch`). `finish` does
+    the compactions that are still due after the query with the given id has ended, and returns the number of rows that
+    readers still do not see. `stop` frees what the sink holds.
     """
 
     write: Any

@@ -49,10 +49,13 @@ _MERGE_BYTES = 256 << 20
 
 
 class Attempt:
-    """One attempt to write a batch into the tables that have records in it. Tables in `aside` are left out; if `only`
-    is given, only that table is written.
+    """One attempt to write a batch into the tables that have records in the batch.
 
-    `span` are the offsets that are read. For a table that catches up they cover more than the batch.
+    Tables in `aside` are left out. If `only` names a table, only this table is written. `span` are the offsets that are
+    read; for a table that catches up they cover more than the batch.
+
+    The attributes belong together because a table may fail in any step: each step changes which tables are still
+    written and which have failed, and the next step needs both.
     """
 
     def __init__(
@@ -78,7 +81,8 @@ class Attempt:
         self._started = self._planned = self._ran = time.monotonic()
 
     def write(self) -> TaskNotes:
-        """Decides for each table whether it lacks the batch, and writes its files. Nothing is committed.
+        """Decides for each table whether it lacks the batch, and writes the files of the tables that do. Commits
+        nothing. Returns the notes of the tasks that have read.
 
         Raises the error of a check that fails.
         """
@@ -105,7 +109,9 @@ class Attempt:
         return changed
 
     def _read_and_write(self) -> TaskNotes:
-        """Reads until the tasks know the newest state of all tables, and writes."""
+        """Reads the records until the tasks have read with the newest state of all tables. Then writes the files, and
+        returns the notes of the tasks that have read.
+        """
         for _ in range(_MOST_READS):
             reading = self._reading()
             with self._engine.read(reading, self._source) as ahead:
@@ -172,8 +178,8 @@ class Attempt:
             )
 
     def _open(self, notes: TaskNotes) -> bool:
-        """Opens the tables that the tasks did not know, or creates them if the job says so. Returns whether there were
-        such tables.
+        """Opens the tables that the tasks did not know, or creates these tables if the job says so. Returns whether
+        there were such tables.
         """
         tables = self._state.tables
         names = [n for n in notes.new if n not in self.failed and self._only in (None, n)]
@@ -244,7 +250,7 @@ class Attempt:
                     self._note_failure(turn, e)
 
     def _settle(self, notes: TaskNotes) -> None:
-        """Makes every check that may fail a table, and stores bad records, before the first commit."""
+        """Makes every check that a table may fail, and then stores the bad records. Called before the first commit."""
         try:
             self._check_topics()
             aside: dict[BadRecords, list[tuple[BatchName, pa.Table]]] = {}
@@ -283,8 +289,9 @@ class Attempt:
         blobs: Sequence[bytes],
         name: str,
     ) -> int:
-        """The number of bad records of a table, which are added to `aside`. Raises RejectedRecordsError if there are
-        too many."""
+        """Adds the bad records of a table to `aside`, and returns their number. Raises RejectedRecordsError if there
+        are too many.
+        """
         batch, user = self._identity, self._state.tables.user
         place = self._job.places(bad_records)
         rejects = allowed_rejects(place, bad_records.max_count, blobs, batch.batch_id)
@@ -312,7 +319,7 @@ class Attempt:
                 _LOG.warning("batch %d: %s", self._identity.batch_id, done.line())
 
     def commit(self) -> list[BatchReport]:
-        """Commits all tables, and returns when every commit has ended."""
+        """Commits all tables. Waits until every commit has ended, and returns the reports of the batch."""
         turns = [turn for _, turn in sorted(self._turns.items())]
         times = self._started, self._planned, self._ran
         works = [partial(commit_turn, turn, self._engine.engine, times) for turn in turns]
@@ -346,7 +353,7 @@ class Attempt:
 
 
 def _is_of_table(error: Exception) -> bool:
-    """Whether an error concerns one table, would happen again, and has certainly left the batch out of that table."""
+    """Whether an error concerns only one table and would happen again, and the batch is certainly not in that table."""
     if not isinstance(error, BucketlineError) or isinstance(error, CommitOutcomeUnknownError):
         return False
     return not (isinstance(error, CommitConflictError) and may_repeat(error))

@@ -1,6 +1,6 @@
 """The steps of a batch of many tables: ledger → attempt → pin → commits → what parked tables have missed → ledger.
 
-The ledger of a batch is made when all tables have it, and before Spark hears that the batch is done.
+The ledger of a batch is written when all tables have the batch, and before Spark is told that the batch is done.
 """
 
 import logging
@@ -107,8 +107,9 @@ def _written(
 
 
 def _open_recent(state: ManyState, entries: Mapping[str, Entry], batch: int) -> None:
-    """Opens the tables that had records lately, so that the first batch of a process is not read twice for them. If a
-    table cannot be opened, the batch that has records for it tries again."""
+    """Opens the tables that had records in recent batches, so that the first batch of a process need not be read twice.
+    A table that cannot be opened now is opened by the first batch that has records for it.
+    """
     recent = [(n, e) for n, e in entries.items() if e.takes_part and (e.last_batch or 0) >= batch - _RECENT]
     works = [partial(state.tables.found, name, entry) for name, entry in recent if state.tables.get(name) is None]
     for opened in side_by_side(works, state.tables.opener.at_once):
@@ -122,7 +123,7 @@ def _open_recent(state: ManyState, entries: Mapping[str, Entry], batch: int) -> 
 def _as_asked(
     entries: Mapping[str, Entry], requests: tuple[TableRequest, ...], state: ManyState, batch: int
 ) -> dict[str, Entry]:
-    """Does the requests to the job (unpark, forget), and returns the changed ledger entries."""
+    """Carries out the requests to the job (unpark a table, forget a table), and returns the changed ledger entries."""
     asked = dict(entries)
     for request in requests:
         entry = asked.get(request.table)
@@ -142,8 +143,9 @@ def _as_asked(
 
 
 def _found_in_table(name: str, entry: Entry, state: ManyState, batch: int) -> Entry:
-    """The entry of a parked table, corrected if the table does hold the batch that it was parked for. Raises as
-    `found_further`."""
+    """The entry of a parked table. It is corrected if the table does hold the batch in which it failed. Raises as
+    `found_further`.
+    """
     known = state.tables.get(name)
     if known is None:
         known = state.tables.reopened(name, entry)

@@ -48,8 +48,8 @@ def identity_for(
 
 
 def at_least(entry: Entry | None) -> int:
-    """Returns the newest batch that a table must hold before the batch that is written now; below 0 if it need not hold
-    any batch.
+    """Returns the number of the newest batch that a table must hold before the current batch is written; below 0 if the
+    table need not hold any batch.
 
     A table that the ledger does not know may come from a job of one table: its own snapshots are checked.
     """
@@ -59,7 +59,7 @@ def at_least(entry: Entry | None) -> int:
 def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> None:
     """Checks that the table is the one that the ledger knows, and lacks no records before the batch.
 
-    Raises CheckpointMismatchError if it is another table, or lacks records.
+    Raises CheckpointMismatchError if the table is not that table, or lacks records.
     """
     if entry is None:
         return
@@ -100,8 +100,8 @@ def next_ledger(
     changed: Mapping[str, Entry],
     routes: Resolver,
 ) -> Ledger:
-    """Returns the ledger after a batch that changed these entries. If no route sends records to a table any more, its
-    entry keeps the offsets up to which the table has its records.
+    """Returns the ledger after a batch that has changed the entries in `changed`. If no route sends records to a table
+    any more, the entry of the table keeps the offsets up to which the table has its records.
     """
     tables = {} if before is None else dict(before.tables)
     for name, entry in tables.items():
@@ -137,8 +137,8 @@ def route_of(name: str, entry: Entry, resolve: Callable[[Origin], Resolved | Lef
 
 
 def after_batch(entry: Entry | None, birth: str, batch: int, note: TableNote, now_ms: int, *, wrote: bool) -> Entry:
-    """Returns the ledger entry of a table after a batch with records for it; `wrote` if the table has a commit of the
-    batch.
+    """Returns the ledger entry of a table after a batch with records for the table. `wrote` says whether the table has
+    a commit of the batch.
     """
     entry = Entry(birth) if entry is None else entry
     fed, origins = entry.fed | note.spans.keys(), entry.origins | note.origins
@@ -191,16 +191,18 @@ def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[Bat
 
 
 def caught_up(entry: Entry, end: FeedOffsets, *, is_all: bool) -> Entry:
-    """Returns the ledger entry of a table that has caught up to `end`; `is_all` if it lacks no records."""
+    """Returns the ledger entry of a table that has caught up to `end`. `is_all` says that the table lacks no records
+    any more.
+    """
     lacks_since_ms = None if is_all else entry.lacks_since_ms
     return replace(entry, catching_up=not is_all, cutoff=None if is_all else end, lacks_since_ms=lacks_since_ms)
 
 
 def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> Entry:
     """Returns the entry of a parked table, corrected if the table does hold the batch in which it failed. `newest` is
-    the newest batch in the table, `batch` the one that is written now, which an earlier attempt may have written.
+    the newest batch in the table. `batch` is the current batch, which an earlier attempt may have written.
 
-    Raises CheckpointMismatchError where the table holds a batch that the ledger knows nothing of.
+    Raises CheckpointMismatchError if the table holds a batch that the ledger does not know.
     """
     parked = entry.parked
     if parked is None or newest is None or newest in (entry.last_batch, batch):

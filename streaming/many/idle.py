@@ -3,7 +3,7 @@ snapshot.
 
 If a table had no records for longer than its tag is kept, it would look as if it had been rolled back. So its tag is
 renewed in time. The new tag records up to which offsets the table has its records now. A query that begins again from
-the table alone begins there, and not at the table's last records.
+the table alone begins at these offsets, and not at the table's last records.
 """
 
 import logging

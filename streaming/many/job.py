@@ -19,13 +19,13 @@ from bucketline.streaming.tasks.many.split import Resolver
 
 @dataclass(frozen=True, slots=True)
 class ManyJob:
-    """The settings of a job that hold for all batches. `settings` is the text of the settings that affect rows, `pin`
-    its hash.
+    """The settings of a job that hold for all batches. `settings` is the text of the settings that affect rows, and
+    `pin` is the hash of this text.
 
-    `nameless` decodes records that belong to no table, and `bad_records` are the settings for bad records among these.
-    `places` returns the place that settings for bad records name; None if they name no place. `one` has the settings
-    that a job of one table has too. A table that was parked catches up by at most `most_missed` records with each
-    batch. `metrics` says where metrics are shown, unless a table says otherwise.
+    `nameless` decodes records that belong to no table, and `bad_records` are the settings for bad records among them.
+    `places` returns the place for bad records that such settings name; None if they name no place. `one` has the
+    settings that a job of one table has too. A table that was parked catches up by at most `most_missed` records with
+    each batch. `metrics` says where metrics are shown, unless a table says otherwise.
     """
 
     routes: Resolver

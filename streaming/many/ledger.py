@@ -40,12 +40,13 @@ class Parked:
 class Entry:
     """What the job knows of a table.
 
-    `birth` names its first schema: a table that is dropped and created again has another. `last_batch` is the newest
-    batch that brought it rows, `commits` how many did. `fed` are the partitions that have brought it records, `origins`
-    the source's tables and topics. All records before `cutoff` are in the table; None stands for the end of the
-    ledger's batch, as for each table that takes part. A table that is `catching_up` was parked, and reads the records
-    that it has missed. `lacks_since_ms` is when the first record that it has missed was written; None if not known.
-    `marked_ms` is when its newest batch was tagged.
+    `birth` is the hash of the table's first schema: a table that was dropped and created again has another hash.
+    `last_batch` is the newest batch that brought the table rows, and `commits` is the number of batches that did. `fed`
+    are the partitions that have brought the table records, `origins` are the source tables and topics from which these
+    records came. All records before `cutoff` are in the table. A `cutoff` of None stands for the end of the ledger's
+    batch; each table that takes part in batches has None. A table that is `catching_up` was parked, and reads the
+    records that it has missed. `lacks_since_ms` is when the first record that it has missed was written; None if not
+    known. `marked_ms` is the time at which the table's newest batch was tagged.
     """
 
     birth: str
@@ -61,7 +62,7 @@ class Entry:
 
     @property
     def takes_part(self) -> bool:
-        """Whether batches write the table with the others."""
+        """Whether batches write this table together with the other tables: it is neither parked nor catching up."""
         return self.parked is None and not self.catching_up
 
 
@@ -84,7 +85,7 @@ class Ledger:
         return self.end if entry is None or entry.cutoff is None else entry.cutoff
 
     def encode(self) -> bytes:
-        """The text of the file; the same ledger is the same text."""
+        """The text of the ledger's file. Equal ledgers have equal texts."""
         said = {
             "format": FORMAT,
             "query": self.query,

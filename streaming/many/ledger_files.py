@@ -69,7 +69,7 @@ class Wish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """A request about a table. It is a file in the checkpoint until the job has done it."""
+    """A request about a table. The request is a file in the checkpoint until the job has carried it out."""
 
     wish: Wish
     table: str
@@ -147,7 +147,9 @@ class LedgerFiles:
         return None if data is None else decode_pin(data, path)
 
     def put_pin(self, pin: BatchPin) -> None:
-        """Pins a batch. An existing pin is replaced: callers that must keep it check first."""
+        """Writes the pin of a batch, and replaces an existing pin of the batch. A caller that must keep the existing
+        pin has to look for it first.
+        """
         self.io.overwrite(f"{self.root}/pins/{pin.batch}", pin.encode())
 
     def requests(self) -> tuple[TableRequest, ...]:
@@ -194,8 +196,9 @@ def ledger_files(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The ledger that a batch continues; None if the job has none yet. `is_done` is true if the ledger is already that
-    of the batch itself."""
+    """The ledger that a batch continues; None if the job has no ledger yet. `is_done` is true if the ledger is the
+    ledger of this very batch, which is then done.
+    """
 
     ledger: Ledger | None
     is_done: bool = False

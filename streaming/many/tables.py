@@ -1,4 +1,4 @@
-"""The open tables of a job in this process: their numbers, and how tasks read the records of each.
+"""The open tables of a job in this process: the number of each table, and how tasks read the table's records.
 
 A table gets its number when it is opened, and keeps it as long as the process lives. The values with which tasks read a
 table are packed when the table is opened, and again when its schema or settings change. So a batch costs nothing for a
@@ -220,7 +220,9 @@ class Tables:
         return known
 
     def fit(self, known: Known, stages: Stages[Records]) -> bool:
-        """Stores how tasks must read the table's records for these stages. Returns whether that has changed."""
+        """Stores how tasks must read the table's records for these stages. Returns whether this differs from what was
+        stored before.
+        """
         reading = known.reading_of(stages)
         if reading == known.reading:
             return False
@@ -230,7 +232,7 @@ class Tables:
         return True
 
     def forget(self, name: str) -> None:
-        """Closes a table: its next batch opens it again."""
+        """Closes a table. The next batch with records for the table opens it again."""
         known = self._known.pop(name, None)
         if known is not None:
             del self._by_number[known.number], self._packed[known.number]
@@ -241,7 +243,9 @@ class Tables:
             self.forget(name)
 
     def told(self, parked: frozenset[str]) -> KnownTables:
-        """The facts about the tables that tasks must know. The same object is returned until a fact changes."""
+        """The facts about the tables that tasks must know. `parked` are the tables whose records tasks leave out. The
+        same object is returned until a fact changes.
+        """
         if self._told is None or self._told.parked != parked:
             numbers = {name: known.number for name, known in self._known.items()}
             self._told = KnownTables(numbers, dict(self._packed), parked)

@@ -1,4 +1,6 @@
-"""One table in a batch that brings it records: decide, plan, check, commit, each as in a job of one table."""
+"""The steps of one table in a batch that has records for the table: decide, plan, check, commit. Each step is as in a
+job of one table.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -42,9 +44,10 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 @dataclass(slots=True)
 class Turn:
-    """A table in a batch. `note` says what tasks have read for it, `entry` is its ledger entry, `identity` the batch's
-    identity for this table. `is_new` says whether the table lacks the batch, once that is `decided`. `moves` is what
-    tasks are asked or told about rows whose key changed.
+    """A table in a batch. `note` says what tasks have read for the table, `entry` is the ledger entry of the table, and
+    `identity` is the identity of the batch for this table. `decided` says whether it is decided that the table lacks
+    the batch or has it; `is_new` is this decision: it is true if the table lacks the batch. `moves` is what tasks are
+    asked or told about rows whose key changed.
     """
 
     known: Known
@@ -81,8 +84,8 @@ class Turn:
 def decide_turn(
     turn: Turn, job: ManyJob, state: ManyState, batch: BatchIdentity, span: BatchSpan, engine: Engine
 ) -> None:
-    """Decides whether the table lacks the batch. Nothing is changed, but buckets with too many runs are compacted
-    first.
+    """Decides whether the table lacks the batch, and notes the decision in the turn. The table is not changed, except
+    that buckets with too many sorted runs are compacted first.
 
     Raises CheckpointMismatchError where table, ledger and checkpoint disagree, and CompactionFailedError if the table's
     asynchronous compaction has failed.

@@ -57,7 +57,7 @@ def bytes_job(
     """Runs `count` tasks without input, then the tasks of each further stage, which get what is routed to them.
 
     `after` gives the number of tasks and the task of each further stage. Returns the results of the last stage, by the
-    number of the task. Raises Py4JNetworkError if Spark's JVM ends before it has passed on all of them.
+    number of the task. Raises Py4JNetworkError if Spark's JVM ends before it has passed on all results.
     """
     return rdd_job(spark, nothing(spark, count), count, WithoutInput(first), after)
 
@@ -101,7 +101,9 @@ def results_of(said: Sequence[bytes], task_count: int) -> list[TaskResult]:
 
 
 def is_simplified(spark: Any) -> bool:
-    """Whether the session asks for short tracebacks; workers of its queries have that setting."""
+    """Whether the session asks for short tracebacks. Spark's queries pass this setting to their workers, and jobs of
+    RDDs have to pass it themselves.
+    """
     return parse_bool(spark.conf.get(SIMPLE_TRACEBACKS, "true"))
 
 
@@ -118,8 +120,9 @@ class WithoutInput:
 
 @dataclass(frozen=True, slots=True)
 class FirstStep:
-    """A task of the first stage as the function that a worker calls. The items that Spark gives it are read to the end,
-    even if the task does not use them: otherwise Spark would not use the worker again."""
+    """A task of the first stage as the function that a worker calls. The items that Spark passes to the task are read
+    to the end, even if the task does not use them: otherwise Spark would not use the worker again.
+    """
 
     task: FirstOfBytes
     sends: bool
@@ -146,8 +149,8 @@ _Step = FirstStep | NextStep
 
 
 def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
-    """What a task yields, as bytes. If it `sends` messages to other tasks, each has the number of its receiver in
-    front.
+    """Yields as bytes what a task yields. If the task `sends` messages to other tasks, the number of the receiver comes
+    before each message.
     """
     if not sends:
         yield from map(pack_result, said)
@@ -220,9 +223,7 @@ class JobTask:
     jobs: tuple[bytes, ...]
 
     def __call__(self) -> Iterator[TaskResult]:
-        """The message of the job, as one result; or a result that says that the work was given back, as in
-        `WriteTask`.
-        """
+        """Yields one result: the commit message of the job, or, as in `WriteTask`, that the work was given back."""
         job: TaskJob = pickle.loads(self.jobs[task_number()])
         try:
             result = TaskResult(MESSAGES, encode_messages([job.message()]))

@@ -23,7 +23,7 @@ _PARALLELISM, _FEW = "spark.default.parallelism", 8
 def try_tasks(spark: Any, settings: Mapping[str, str]) -> str:
     """Why tasks of this application cannot read with these settings of librdkafka; empty if they can.
 
-    As many tasks as run at a time try it, if Spark tells that number.
+    There are as many of these tasks as run at a time, if Spark tells that number.
     """
     return max(why.decode() for why in _said(spark, _Trial(settings)))
 

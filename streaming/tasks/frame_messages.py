@@ -1,8 +1,8 @@
 """The rows of a DataFrame as Arrow messages in an RDD of bytes, for a job whose first task reads few rows.
 
 A query that passes rows to a Python function is analysed, planned and compiled for each batch, which costs a small
-batch more than its rows. Spark limits the size of these messages only by rows, and not by bytes as in queries: so a
-message has few rows, to fit into memory, and that is expensive for many rows.
+batch more than its rows. Spark limits these messages only by their number of rows; in queries it also limits their
+bytes. To fit into memory, a message must therefore have few rows, so this way is expensive for many rows.
 Source: Spark 4.0 to 4.3 Dataset.toArrowBatchRdd, ArrowConverters.ArrowBatchIterator, CoalesceExec.
 """
 

@@ -41,7 +41,7 @@ class StoredSideTask:
 
 @dataclass(frozen=True, slots=True)
 class GivenSideTask:
-    """Reads its part of the caller's rows."""
+    """Reads one part of the caller's rows."""
 
     decode: Decoder | None
     share_of: ShareOf

@@ -32,9 +32,10 @@ _KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, REPORT, GIVEN_BACK, UNFIT, SEEN
 def read_outcome(
     results: Iterable[TaskResult], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()
 ) -> Outcome:
-    """The outcome in the results of tasks; `retired` are commit messages that are added to theirs.
+    """Returns the outcome that the results of tasks describe. `retired` are commit messages that are added to the
+    messages of the tasks.
 
-    Raises GivenBack and UnfitFileError if a task reports it; the files of the other tasks are then removed.
+    Raises GivenBack or UnfitFileError if a task reports this error; then the files of the other tasks are removed.
     """
     by_kind: dict[str, list[bytes]] = {kind: [] for kind in _KINDS}
     for result in results:

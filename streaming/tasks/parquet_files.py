@@ -32,10 +32,10 @@ class FilePart:
 class ParquetFiles:
     """A source: the rows of Parquet files. Each task reads one of the `shares`.
 
-    `declared` are the columns that the job reads from the files, and `columns` those that tasks hand over. For each of
-    these `declared_of` says which declared column it is; a column that it does not name is null. `decode` turns records
-    into rows (None: they are rows already). A task reports about `reject_limit` bad records; with None the first bad
-    row raises SchemaMismatchError.
+    `declared` are the columns that the job reads from the files, and `columns` those that tasks hand over.
+    `declared_of` maps each handed-over column to a declared column; a column that `declared_of` does not name is null.
+    `decode` turns records into rows; it is None if the records are rows already. A task reports about `reject_limit`
+    bad records; if the limit is None, the first bad row raises SchemaMismatchError.
     """
 
     shares: tuple[tuple[FilePart, ...], ...]

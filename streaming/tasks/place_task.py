@@ -37,7 +37,7 @@ class PlaceTask:
     local_directory: str | None
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[Routed]:
-        """Runs of key shares in, runs of buckets out."""
+        """Takes sealed runs of key shares, and yields sealed runs of buckets."""
         with RunBuffer(budget_bytes=self.buffer_bytes, directory=self.local_directory) as buffer:
             for kind, run in sent:
                 if kind in (RUN, RUNS):

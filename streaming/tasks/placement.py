@@ -18,7 +18,7 @@ _SEED = np.uint32(42)
 
 
 def spark_hash(values: np.ndarray) -> np.ndarray:
-    """Spark's `hash` of one int column. Shapes: n int32 in, n int32 out."""
+    """Returns Spark's `hash` of each value of one int column, as int32."""
     with np.errstate(over="ignore"):
         k = values.astype(np.int32).view(np.uint32) * np.uint32(0xCC9E2D51)
         k = (k << np.uint32(15) | k >> np.uint32(17)) * np.uint32(0x1B873593)
@@ -53,7 +53,8 @@ def task_keys(task_count: int) -> tuple[int, ...]:
 class Destination:
     """The tasks of the next stage, and which of them gets which bucket.
 
-    `first` is the task at which counting begins; of many small tables each begins with another task.
+    `first` is the number of the task that gets the first bucket. Small tables of one job begin at different tasks, so
+    that not all of them send their rows to the same task.
     """
 
     task_count: int

@@ -51,9 +51,10 @@ class Frame:
     """A source: the records of a Spark DataFrame. `decode` turns them into rows; without `decode` they are rows
     already.
 
-    A task reports about `reject_limit` bad records with reasons: if that is more than the job allows, more would change
-    nothing. With None the first bad row raises SchemaMismatchError. `is_alone` is true if there are so few records that
-    one task reads all of them. `feeds` says which partition of a topic each record came from, if that matters.
+    A task reports at most about `reject_limit` bad records with their reasons; the limit is so large that more bad
+    records would stop the job anyway. If the limit is None, the first bad row raises SchemaMismatchError. `is_alone` is
+    true if there are so few records that one task reads all of them. `feeds` says which partition of a topic each
+    record came from, if that matters.
     """
 
     frame: Any
@@ -77,7 +78,8 @@ class ReadPlan:
     """How one task turns rows or records into sealed runs; only plain values, so that it can be sent to tasks.
 
     `decode`, `reject_limit` and `feeds` are those of the source (see `Frame`). If a record needs a column that the
-    table lacks, the task sends no more runs and only finds out what else its records need: the batch will be run again.
+    table lacks, the batch will be read again. So the task sends no more sealed runs, and only finds out what else its
+    records need.
     """
 
     seal: SealPlan
@@ -112,7 +114,7 @@ class Sealing:
         return self._sealer.pending_bytes
 
     def add(self, rows: pa.Table) -> Iterator[Routed]:
-        """Takes the next rows; yields runs that are ready to be sent."""
+        """Adds the next rows, and yields the sealed runs that are ready to be sent."""
         reading, origin = self._reading, self._origin
         limit = reading.reject_limit or 0
         feeds = None
@@ -147,12 +149,12 @@ class Sealing:
             yield Routed(run.owner, RUNS, run)
 
     def flush(self) -> Iterator[Routed]:
-        """Seals the rows that are not sealed yet, and yields their runs. They use no memory afterwards."""
+        """Seals the rows that are not sealed yet, and yields the sealed runs. Afterwards the rows use no memory."""
         for run in self._sealer.finish() if not self._needs else ():
             yield Routed(run.owner, RUNS, run)
 
     def finish(self) -> Iterator[Routed]:
-        """Yields the remaining runs and notes, once all records have come."""
+        """Yields the remaining sealed runs and the notes. Called when all records have been added."""
         if self._seen:
             yield routed_note(SEEN, origin=self._origin, row_count=0, blob=self._seen.encode())
         yield from self.flush()
@@ -200,9 +202,9 @@ class ReadKafkaTask:
 class ReadParquetTask:
     """Reads its share of Parquet files; only plain values, so that it can be sent to tasks.
 
-    The task ends at the first file that only Spark can read, and tells each task to which it sends: the batch will be
-    run again. Each of them is told, because some may have ended if this task runs a second time after its output was
-    lost.
+    The task ends at the first file that only Spark can read, because the batch will then be read again by Spark. It
+    sends a note about this to every task of the next stage, not only to one: if this task runs a second time because
+    its output was lost, some of these tasks have ended already.
     """
 
     reading: ReadPlan
@@ -232,8 +234,8 @@ class ReadPartsTask:
 
 
 def leaves_out_values(decode: Decoder) -> bool:
-    """Whether the decoder adds the column UNAVAILABLE, which marks values that the source left out. Without it such
-    values would be null.
+    """Whether the decoder adds the column UNAVAILABLE, which marks values that the source left out. Without this column
+    such values would look like nulls of the source.
     """
     return isinstance(decode, DecodeStep) and decode.leaves_out_values
 
@@ -244,14 +246,18 @@ def to_each(note: Routed, to: Destination) -> Iterator[Routed]:
 
 
 def routed(result: SealedRun | PartReport, to: Destination) -> Routed:
-    """Returns a run of a part, addressed to its task; or the report of the part, which any task passes on."""
+    """Returns a sealed run of a part, addressed to its task of the next stage. If `result` is the report of a part,
+    returns it as a note, which any task passes on.
+    """
     if isinstance(result, PartReport):
         return routed_note(REPORT, origin=task_number(), row_count=0, blob=result.payload)
     return routed_run(result, to)
 
 
 def routed_run(run: SealedRun, to: Destination) -> Routed:
-    """Returns a run, addressed to the task that places or writes its bucket."""
+    """Returns a sealed run, addressed to the task of the next stage that gives the rows their buckets or writes the
+    bucket of the run.
+    """
     return Routed(to.task(run.partition, run.bucket), RUN, run)
 
 

@@ -24,8 +24,8 @@ def held_setting(spark: Any, key: str, value: str, default: str | None = None) -
     """Sets the setting to `value` inside of the block. When the last block that holds it ends, the former value is
     restored.
 
-    All blocks that hold a key at a time must want the same value. `default` is the value if the session has no such
-    setting.
+    All blocks that set a key at the same time must set it to the same value. `default` is the value if the session has
+    no such setting.
     """
     place = spark._jsparkSession, key
     with _lock:

@@ -95,7 +95,9 @@ class SparkEngine:
         write: WriteTask | None,
         *after: tuple[int, Next],
     ) -> list[TaskResult]:
-        """The results of the tasks; `write` is done by the tasks that read, `after` by other tasks, stage by stage."""
+        """The results of the tasks of the last stage. The tasks that read also do `write`, if it is given; `after` are
+        the further stages.
+        """
         source, to = stages.source, read_destination(stages)
         if isinstance(source, Joined):
             frame, join = join_stage(self._tasks, source, stages.seal, to, 2 * self.workers.parallelism)
@@ -122,7 +124,9 @@ class SparkEngine:
 
 
 def read_destination(stages: Stages[Any]) -> Destination:
-    """The tasks to which the reading tasks send rows: those that place rows if there are any, else those that write."""
+    """The tasks to which the reading tasks send rows: the tasks that give rows their buckets, if there are any; else
+    the tasks that write.
+    """
     count = stages.tasks.write or 1 if stages.place is None else stages.tasks.place
     return Destination(count, stages.assigners)
 
@@ -135,7 +139,7 @@ def _reads_alone(source: Parts | Joined | Records) -> bool:
 
 
 def _after_reading(stages: Stages[Any], write: int) -> list[tuple[int, Next]]:
-    """The stages after reading: one that places rows, if they need it, and one that writes."""
+    """The stages after reading: a stage that gives rows their buckets, if the rows need it, and a stage that writes."""
     among = Destination(write, stages.assigners)
     writing: tuple[int, Next] = (write, owning(stages, among))
     if stages.place is None:

@@ -60,10 +60,11 @@ _ALIGNED = 16
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """A sealed run on its way to a task of the next stage: of one bucket (RUN), or of everything that the task owns
-    (RUNS).
+    """A sealed run that is sent to a task of the next stage. It has rows of one bucket (kind RUN), or of all buckets
+    that the task owns (kind RUNS).
 
-    With another kind it is a note whose blob any task passes on, or that the writer of a bucket has to know.
+    A message of another kind is a note: any task passes its blob on to the driver, or the task that writes a bucket has
+    to know it.
     """
 
     task: int
@@ -116,7 +117,7 @@ def _no_run(partition: bytes, bucket: int, origin: int, row_count: int, blob: by
 
 
 def pack(routed: Routed) -> bytes:
-    """A message as bytes, without the number of its task; the blob is copied once."""
+    """Returns a message as bytes, without the number of the task that receives the message. The blob is copied once."""
     head = _head(routed)
     return b"".join((head, bytes(-len(head) % _ALIGNED), memoryview(routed.run.blob)))
 

@@ -3,10 +3,10 @@
 After each task a worker collects garbage among all its objects: with Arrow, pandas and bucketline's modules loaded
 these are a hundred thousand, which takes longer than many a task. Loaded modules stay as long as the worker, so they
 need not be searched. Before each task a worker makes Python's import system forget its caches. Up to Python 3.12 the
-importer of an archive then reads the archive's table of contents again: for the archives that Spark puts on the path
-that takes a tenth of a second for each task, which is more than a task of a small batch works. An importer that is not
-cached is not asked; the next import of a new module makes another importer, from the table of contents that was read
-before.
+importer of an archive then reads the archive's table of contents again. For the archives that Spark puts on the path
+this takes a tenth of a second for each task, which is longer than a task of a small batch takes. An importer that is
+not in Python's cache of importers reads nothing again. The next import of a new module makes another importer from the
+table of contents that was read before.
 """
 
 import gc
@@ -65,7 +65,7 @@ def spare_what_is_loaded() -> None:
     """Excludes the existing objects from garbage collection, in the first tasks of a process, when most modules are
     loaded.
 
-    Garbage is collected before, so that it is not kept.
+    Garbage is collected before, because excluded garbage would never be freed.
     """
     if next(_begun) < _LOADING_TASKS:
         gc.collect()

@@ -46,11 +46,11 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """Writes what it is sent, then compacts those of its idle buckets that got no rows.
+    """Writes the sealed runs that are sent to this task, and then compacts those of its idle buckets that got no rows.
 
-    With `owned`, the task takes its buckets from `owned` and not from `stage`. Without `owned`, runs are not sent by
-    bucket, and the task owns no bucket. With `packs_spills`, runs arrive uncompressed from the same task, and are
-    compressed when they go to disk.
+    `owned` are the buckets of the task, which are then not taken from `stage`. If `owned` is None, sealed runs are not
+    sent by bucket, and the task owns no bucket. If `packs_spills` is true, sealed runs come uncompressed from the same
+    task, and are compressed when they go to disk.
     """
 
     stage: WriteStage
@@ -58,9 +58,9 @@ class WriteTask:
     packs_spills: bool = False
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
-        """Runs and notes in, results out: one of messages and one of statistics a task. After an error no new files are
-        left. If the work was given back the result says so: an error would make Spark end the other tasks before they
-        have removed their files.
+        """Takes sealed runs and notes, and yields the results of the task: its commit messages, its statistics, and
+        what other tasks have told it for the driver. After an error no new files are left. If the work was given back,
+        a result says this; an error would make Spark end the other tasks before they have removed their files.
         """
         try:
             yield from self._results(sent)

@@ -138,7 +138,8 @@ class JvmAdmin:
         return {t: [str(p) for p in numbers if source.reads_partition(t, p)] for t, numbers in partitions.items()}
 
     def offsets(self, *, of_first: bool) -> dict[str, dict[str, int]]:
-        """The offset of the first record, or the one after the last, of each partition that the source reads.
+        """The offset of the first record in each partition that the source reads, or, without `of_first`, the offset
+        after the last record.
 
         Raises Py4JError if the brokers do not tell.
         """

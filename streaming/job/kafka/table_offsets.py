@@ -29,7 +29,7 @@ class WriterOffsets:
 
 
 def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffsets]:
-    """The newest offsets of each writer, newest first; only of `user` if given.
+    """Yields the newest offsets of each writer, newest first; only the offsets of `user` if a user is given.
 
     A writer is the same under every `commit.user-prefix`.
     Snapshots are walked from the newest back to the first with offsets; other users are known by their tags. Then

@@ -32,8 +32,8 @@ class Message(Protocol):
 
 
 class Consumer(Protocol):
-    """The used methods of a consumer of confluent-kafka. Errors that belong to no partition are collected in
-    `complaints`.
+    """The methods of a consumer of confluent-kafka that bucketline uses. Errors that belong to no partition are
+    collected in `complaints`.
     """
 
     complaints: list[Any]

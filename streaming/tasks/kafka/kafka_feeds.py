@@ -23,8 +23,8 @@ TopicPartition = tuple[str, int]
 class KafkaFeeds:
     """The topics and partitions that a batch reads, ascending; the number of a feed is its position among them.
 
-    `topic` and `partition` name the columns with each record's topic and partition. Columns in `origin` exist only for
-    this, and are no columns of the table.
+    `topic` and `partition` name the columns with each record's topic and partition. The columns in `origin` were read
+    only to find the feed, and the table does not have them.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -33,7 +33,7 @@ class KafkaFeeds:
     origin: tuple[str, ...] = ()
 
     def numbers(self, records: pa.Table) -> NDArray[Any]:
-        """The feed of each record. Shapes: n records in, n integers out, of the smallest possible type.
+        """The number of the feed of each record, as integers of the smallest possible type.
 
         Raises SchemaMismatchError for a record of a topic or partition that the batch does not read.
         """
@@ -89,7 +89,7 @@ class KafkaFeeds:
 def _numbered(partitions: Sequence[TopicPartition]) -> tuple[list[str], NDArray[Any]]:
     """The topics, and a table of numbers by position of the topic and by partition.
 
-    It has -1 for a missing partition, and in its last line, which stands for an unknown topic.
+    The table has -1 for a missing partition. Its last line stands for an unknown topic, and has only -1.
     """
     topics = sorted({topic for topic, _ in partitions})
     width = max((p for _, p in partitions), default=0) + 1

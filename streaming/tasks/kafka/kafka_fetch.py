@@ -136,8 +136,8 @@ class RangeFetch:
         raise KafkaReaderError(f"{wanted}, at {at}: {error.str()}", code=error.name())
 
     def _after_silence(self, wanted: OffsetRange, at: int) -> int:
-        """The position after a wait that was too long. Either the records no longer exist, or the broker does not
-        answer.
+        """The position at which reading goes on after a wait that was too long, if the records no longer exist. Raises
+        an error if the broker does not answer.
         """
         low, high = self._offsets(wanted)
         if low <= at < high:
@@ -162,8 +162,9 @@ class RangeFetch:
         return at
 
     def _after_loss(self, wanted: OffsetRange, at: int, low: int, high: int) -> int:
-        """The position after missing records, if the partition has offsets from `low` up to `high`: the first existing
-        record of the range; or an error.
+        """The position at which reading goes on after missing records: the first record of the range that still exists.
+        The partition has the offsets from `low` up to `high`. Raises KafkaDataLostError if no option lets the job go on
+        without the missing records.
         """
         if self.reading.fails_on_data_loss:
             gone = OffsetRange(wanted.topic, wanted.partition, at, wanted.end)

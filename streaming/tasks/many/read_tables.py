@@ -1,5 +1,5 @@
-"""First stage of a job that writes many tables, on an executor: records → sealed runs of each table, and notes on what
-was read.
+"""The first stage of a job that writes many tables, on an executor: turns records into sealed runs of each table, and
+makes notes on what was read.
 
 Records are split by table, and wait until many of one table can be decoded together: a call of a decoder costs as much
 as hundreds of records. Rows and records of all tables share the memory that a job of one table has. An error in one
@@ -51,8 +51,9 @@ _UNNAMED = "the message names no table, and no route is for its topic"
 
 @dataclass(frozen=True, slots=True)
 class TableReading:
-    """How the records of one table become sealed runs. `first` is the task at which its buckets begin, `assigners` is
-    as in `Stages`; `looks` says whether each record's topic partition is kept, because the order of rows matters.
+    """How the records of one table become sealed runs. `first` is the number of the task that gets the table's first
+    bucket, and `assigners` is as in `Stages`. `looks` says whether the feed of each record is noted, because the order
+    of rows matters.
     """
 
     seal: SealPlan
@@ -63,11 +64,13 @@ class TableReading:
     looks: bool = False
 
     def among(self, tasks: int) -> Destination:
-        """Which task gets which rows, among this number of tasks that write."""
+        """The tasks to which rows are sent, if this number of tasks write."""
         return Destination(tasks, self.assigners, self.first % tasks)
 
     def sealing(self, tasks: int, feeds: KafkaFeeds | None, now_us: int | None) -> Sealing:
-        """A new reading of the table in this task; `now_us` is the time of the batch, in microseconds since 1970."""
+        """An object that turns the table's records into sealed runs in this task. `now_us` is the time of the batch, in
+        microseconds since 1970.
+        """
         of_rows, decode = feeds if self.looks else None, self.decode
         if decode.computed is not None and decode.computed.tells_time:
             computed = replace(decode.computed, context=replace(decode.computed.context, now_us=now_us))
@@ -81,7 +84,7 @@ class KnownTables:
     packed by itself, so that a task unpacks only those that it reads. Records of `parked` targets are counted and left
     out.
 
-    It is sent to each worker once, and again when it changes.
+    This value is sent to each worker once, and again when it changes.
     """
 
     numbers: Mapping[str, int]
@@ -134,7 +137,11 @@ class ReadTables:
 
 
 class _Reading:
-    """Reads records in one task: splits them by table, decodes and seals them, and makes the notes."""
+    """Reads records in one task: splits them by table, decodes and seals them, and makes the notes.
+
+    The attributes belong together because all tables of the task share one budget of memory: what waits to be decoded,
+    what waits to be sealed, and what has been counted for each table.
+    """
 
     def __init__(self, plan: ReadTables) -> None:
         self._plan, self._known, self._origin = plan, plan.known.value, task_number()
@@ -181,8 +188,9 @@ class _Reading:
             yield from self._wait(part, number, target)
 
     def _leave(self, part: Part, why: Left) -> Iterator[Routed]:
-        """Counts records that go to no table. They become bad records if the job says so; those that name no table are
-        decoded first."""
+        """Counts records that go to no table, and yields them as bad records if the job says so. Records that name no
+        table are decoded first.
+        """
         if why is Left.UNMATCHED and part.origin.name is None and self._plan.decode.names_tables:
             yield from self._nameless(part)
             return
@@ -193,8 +201,8 @@ class _Reading:
             yield from self._refuse(part.records, [reason] * part.records.num_rows)
 
     def _nameless(self, part: Part) -> Iterator[Routed]:
-        """Counts tombstones, heartbeats and similar messages. A broken message, or a change of a row that names no
-        table, is a bad record.
+        """Counts tombstones, heartbeats and similar messages. Yields as bad records the broken messages, and the
+        changes of rows that name no table.
         """
         made = self._plan.nameless(part.records)
         self._seen = joined_seen((self._seen, made.seen))
@@ -226,7 +234,9 @@ class _Reading:
         self._new[to.table] = NewTable(before.route, note, (*before.sample, *more))
 
     def _wait(self, part: Part, number: int, table: str) -> Iterator[Routed]:
-        """Keeps records until enough of their table have come."""
+        """Keeps the records of a table until there are enough to decode them together, and then yields their sealed
+        runs.
+        """
         note = self._notes.get(number, TableNote())
         records = not_before(part.records, self._plan.since.get(table, {}))
         if note.error is not None or not records.num_rows:
@@ -278,7 +288,7 @@ class _Reading:
         return self._known.reading(number).sealing(self._plan.notes_to, self._plan.feeds, self._plan.now_us)
 
     def _noted(self, routed: Routed, number: int) -> Routed:
-        """A note on its way to the task for notes, with the number of its table."""
+        """A note, addressed to the task that gets the notes; the number of the note's table comes before it."""
         assert not isinstance(routed.run, OwnerRun), "notes are no runs"
         return replace(routed, task=self._plan.notes_to, run=replace(routed.run, bucket=number))
 

@@ -1,4 +1,5 @@
-"""The tasks of a batch of many tables: they read and send records once, and write when the driver has decided.
+"""The tasks of a batch of many tables: they read all records once and send them to the tasks that write. These tasks
+write when the driver has decided what is written.
 
 `Ahead` is a batch that was read and is not written yet. `SparkTables` is the engine of Spark's tasks; tests without
 Spark use another engine with the same methods.
@@ -40,7 +41,7 @@ class Ahead(Protocol):
         ...
 
     def write(self, tables: WriteTables) -> TableResults:
-        """Writes the tables, and returns the results. To be called once."""
+        """Writes the tables, and returns the results by the number of the table. May be called only once."""
         ...
 
 
@@ -62,15 +63,17 @@ class TablesEngine(Protocol):
         ...
 
     def read(self, reading: ReadTables, source: Any) -> AbstractContextManager[Ahead]:
-        """The records of a source, kept until the block ends. `notes_to` of the reading is the number of tasks that
-        write."""
+        """Reads the records of a source. What was read is kept until the block ends. `reading.notes_to` is the number
+        of tasks that write.
+        """
         ...
 
 
 @dataclass(slots=True)
 class SparkTables:
-    """The engine over the tasks of a Spark session. What is broadcast for them stays on their hosts until it
-    changes."""
+    """The engine that runs the tasks in a Spark session. The facts about tables that are broadcast to the tasks stay on
+    their hosts until the facts change.
+    """
 
     spark: Any
     _broadcast: Any = field(default=None, init=False)

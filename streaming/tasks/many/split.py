@@ -1,4 +1,5 @@
-"""Records of many tables → the records of each: by what the messages name, or by their topic.
+"""Splits the records of many tables into the records of each table: by the source table that a message names, or by the
+topic of the message.
 
 A chunk has few tables and topics, so the routes are asked once for each pair. Records that belong to no table stay
 together, and their decoder tells a heartbeat from a broken message.
@@ -50,8 +51,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The records of a chunk that have the same origin, in their order; and the table that they go to, or why they go
-    to none.
+    """The records of a chunk that have the same origin, in their order; and the table to which these records go, or the
+    reason why they go to no table.
     """
 
     origin: Origin

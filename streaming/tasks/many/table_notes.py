@@ -28,9 +28,10 @@ Spans = Mapping[Feed, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class TableNote:
-    """What was read for one table: how many records, from which offset up to which of each partition, and where they
-    came from. `first_ms` is when the first of them was written; None if not known. `error` is why they could not become
-    rows; if it is set, nothing of the table may be written. `need`, `seen`, `rejects` and `mixed` are as in `Outcome`.
+    """What was read for one table: the number of records, the offsets in each partition between which the records lie,
+    and the origins of the records. `first_ms` is the time at which the first record was written; None if not known.
+    `error` says why the records could not become rows; if there is an error, nothing of the table may be written.
+    `need`, `seen`, `rejects` and `mixed` are as in `Outcome`.
     """
 
     records: int = 0
@@ -44,7 +45,7 @@ class TableNote:
     mixed: tuple[MixedKey, ...] = ()
 
     def with_records(self, more: "TableNote") -> "TableNote":
-        """The note with the records that `more` counts."""
+        """This note and the note `more` as one note."""
         return replace(
             self,
             records=self.records + more.records,
@@ -61,7 +62,7 @@ def note_of(records: pa.Table, origin: Origin) -> TableNote:
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that the tasks did not know: its route, the note on its records, and the first records."""
+    """A table that the tasks did not know: its route, the note on its records, and a sample of its first records."""
 
     route: int
     note: TableNote
@@ -70,8 +71,10 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True)
 class TaskNotes:
-    """The notes of one task, or of all tasks together: by number of the table, by target for tables that the task did
-    not know, and the number of records that were left out, by their origin."""
+    """The notes of one task, or of all tasks together. `tables` has the notes by the number of the table. `new` has by
+    target the tables that the task did not know. The numbers of records that were left out are counted by origin, and
+    for parked tables by target.
+    """
 
     tables: Mapping[int, TableNote] = field(default_factory=dict)
     new: Mapping[str, NewTable] = field(default_factory=dict)
@@ -83,8 +86,8 @@ class TaskNotes:
 
 
 def pass_on(sent: Iterable[Sent]) -> Iterator[TaskResult]:
-    """The work of the task that gets the notes: passes each note to the driver, with the number of the note's table in
-    front.
+    """The work of the task that gets the notes. Yields each note as a result for the driver; the number of the note's
+    table comes before the note.
     """
     for kind, run in sent:
         assert isinstance(run, SealedRun), "rows go to the tasks that write"
@@ -102,7 +105,7 @@ def table_of(payload: bytes) -> tuple[int, bytes]:
 
 
 def read_notes(results: Iterable[TaskResult]) -> TaskNotes:
-    """The notes of all tasks, combined; the same whatever order the tasks have ended in."""
+    """The notes of all tasks in one value. The value does not depend on the order in which the tasks have ended."""
     by_kind: dict[str, dict[int, list[bytes]]] = {NEEDS: {}, REJECTS: {}, SEEN: {}, MIXED: {}}
     told: list[TaskNotes] = []
     for result in results:

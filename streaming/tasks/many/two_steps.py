@@ -1,9 +1,9 @@
 """A Spark job with one shuffle, run in two steps. In the first step one task of the second stage passes to the driver
-what it was sent. Then the other tasks of that stage start.
+what the first stage has sent to it. In the second step the other tasks of the second stage run.
 
-The first step runs one task of the second stage alone, so that Spark runs all tasks of the first, and keeps what they
-have sent. The second step runs the others over the same RDD: Spark finds the files of the shuffle and reads nothing
-again, unless they are lost with their executor.
+In the first step Spark has to run all tasks of the first stage, and keeps what they have sent in the files of the
+shuffle. The second step runs over the same RDD: Spark finds these files, and runs no task of the first stage again,
+unless files are lost with their executor.
 
 Source: Spark 4.0 DAGScheduler (stages whose shuffle files exist are skipped), SparkContext.runJob of PySpark.
 """

@@ -1,8 +1,9 @@
-"""Last stage of a job that writes many tables, on an executor: the runs of each table → its files and commit messages.
+"""The last stage of a job that writes many tables, on an executor: makes files and commit messages of each table from
+the sealed runs of the table.
 
-A task owns buckets of any table. Runs come in any order, so it collects all of them first, in memory up to a budget and
-then on disk. Then it writes one table after the other, as a job of that table alone would do it. If storage is slow,
-several tables are written at the same time and share the memory.
+A task owns buckets of any table. Sealed runs come in any order, so the task collects all of them first, in memory up to
+a budget and then on disk. Then the task writes one table after the other, as a job of that table alone would do. If
+storage is slow, several tables are written at the same time and share the memory.
 """
 
 import pickle
@@ -29,9 +30,11 @@ _LEAST_MERGE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class WriteTables:
-    """Writes the tables in `tables` that the task is sent runs of; runs of other tables are left out.
+    """Writes those of the tables in `tables` for which sealed runs are sent to the task. Sealed runs of other tables
+    are left out.
 
-    `idle` are the tasks that own idle buckets of a table. They compact these also when no rows come.
+    `idle` has for each table the tasks that own idle buckets of the table. These tasks compact the idle buckets even if
+    no rows come.
     """
 
     tables: Mapping[int, bytes]
@@ -40,8 +43,9 @@ class WriteTables:
     directory: str | None = None
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
-        """The results of the tables, each with the number of its table in front. The result of a table that fails is
-        its error; the other tables are written."""
+        """Yields the results of the tables; the number of the table comes before each result. The result of a table
+        that fails is its error, and the other tables are written.
+        """
         with _Runs(self.budget_bytes, self.directory) as runs:
             for kind, run in sent:
                 assert kind == RUNS and isinstance(run, OwnerRun), "notes go to another task"
@@ -116,7 +120,7 @@ class _Discarded(Exception):
 
 
 class _Runs:
-    """Runs by table, in memory up to a budget, then in one spill file."""
+    """Sealed runs by table, in memory up to a budget, and beyond it in one spill file."""
 
     def __init__(self, budget_bytes: int, directory: str | None) -> None:
         self._budget_bytes, self._directory = budget_bytes, directory
@@ -139,11 +143,13 @@ class _Runs:
         of_table.append(run)
 
     def tables(self) -> set[int]:
-        """The numbers of the tables of which runs have come."""
+        """The numbers of the tables whose sealed runs have come."""
         return set(self._runs)
 
     def take(self, table: int) -> Iterator[Sent]:
-        """The runs of a table; each is freed when the next is asked for. Several threads may take different tables."""
+        """Yields the sealed runs of a table. Each is freed when the next one is asked for. Several threads may call
+        this for different tables.
+        """
         runs = self._runs.pop(table, [])
         for position in range(len(runs)):
             run, runs[position] = runs[position], None  # type: ignore[call-overload]
