@@ -20,12 +20,12 @@ _ODD_FLOATS = (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"))
 
 
 def json_texts(values: pa.Array) -> pa.Array:
-    """Each value as JSON. Shapes: n in, n strings out; a null becomes `null`."""
+    """Returns each value as a text of JSON; a null becomes the text `null`."""
     return pc.fill_null(_json(values), "null")
 
 
 def cell_texts(values: pa.Array) -> pa.Array:
-    """Each value as plain text. Shapes: n in, n strings out; nulls stay."""
+    """Returns each value as plain text; nulls stay nulls."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return cell_texts(values.dictionary_decode())

@@ -1,15 +1,15 @@
 """Decodes messages of Canal and Maxwell, which follow MySQL's binary log, into rows with their row kinds.
 
-Both give the row after a change as `data`; `old` holds those columns of the row before an update that have changed.
+In both formats `data` is the row after a change. `old` has the old values of the columns that an update has changed.
 Canal's messages have lists of rows, and all their values are texts. An insert gives +I; an update gives +U of the row
 after, and before it, when the primary key has changed, -D of the row before; a delete gives -D. The -U of an update is
 produced only if the merge engine needs it. Changes of the schema are skipped: new columns are found in the messages of
 rows. A truncate is bad.
 
-A record is bad as a whole or not at all; values in `old` that no row takes do not count. Of a delete only the key
-counts, because a log with `binlog_row_image=minimal` has nothing else: its other NOT NULL columns become zero. If the
-row before an update is needed, a text with `null` after `old` is parsed once more by Python, because Arrow does not
-distinguish a null from a missing field.
+If a record is bad, it gives no row at all. A wrong value in `old` that no row takes does not make its record bad. Only
+the key of a delete counts, because a log with `binlog_row_image=minimal` has nothing else: the other NOT NULL columns
+of the delete become zero. If the row before an update is needed, a text with `null` after `old` is parsed once more by
+Python, because Arrow does not distinguish a null from a missing field.
 
 Source: Canal 1.1 FlatMessage, also as TiCDC writes it; Maxwell 1.41 RowMap; Flink 2.0 CanalJsonDeserializationSchema
 and MaxwellJsonDeserializationSchema.
@@ -69,8 +69,8 @@ _TABLE_NAMES = (DataField(0, "database", _TEXT), DataField(0, "table", _TEXT))
 class BinlogFormat:
     """How a program writes the binary log.
 
-    It holds the values of `type`; with `is_canal`, messages have lists of rows whose values are all texts. `skipped`
-    maps the types of messages without rows to their kinds.
+    The members are the texts that `type` may have. If `is_canal` is true, messages have lists of rows, and all values
+    are texts. `skipped` maps the types of messages without rows to the kinds under which they are counted.
     """
 
     program: str
@@ -131,8 +131,9 @@ def taking_truncates(form: BinlogFormat) -> BinlogFormat:
 class _Rows:
     """Changed rows in the order of their messages.
 
-    n rows after each change (for a delete, the deleted row); n rows with the columns that an update has changed, null
-    if there are none; and the number and type of the message of each row. `ranks` are the positions in the message.
+    For each changed row there are: the row after the change, which for a delete is the deleted row; a row with the old
+    values of the columns that an update has changed, or null; the number and the type of the row's message; and the
+    row's position in the message (`ranks`).
     """
 
     data: pa.Array
@@ -156,10 +157,10 @@ def decode_binlog(
     watch: WatchFor = WatchFor.NOTHING,
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
 ) -> Decoded:
-    """The row changes in messages.
+    """Takes messages as binary or string values, and returns the changed rows in them.
 
-    Shapes: n binary or string values in. `loose` names the NOT NULL columns that a delete may leave out; by default all
-    columns outside of `primary_key`. Raises UnsupportedTableError for column types that JSON cannot hold.
+    `loose` names the NOT NULL columns that a delete may leave out; by default all columns outside of `primary_key`.
+    Raises UnsupportedTableError for column types that JSON cannot hold.
     """
     columns, of_source = without_metadata(form.decode, fields)
     primary_key = [name for name in primary_key if name not in SOURCE_METADATA]
@@ -223,7 +224,7 @@ def _message_shape(
 
 
 def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Objects:
-    """The objects, including those that are bad only for values in `old` that no row takes.
+    """The objects, together with those bad ones whose only wrong values are in `old` and are taken by no row.
 
     Such an update leaves the key unchanged, and may be the one that corrects a wrong value. `of_keys` is the shape with
     only the key columns in `old`.
@@ -262,7 +263,9 @@ def _canal_need(
 
 
 def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, str]]:
-    """The rows in messages; and the messages that lack the rows they should have, with the reason."""
+    """The rows in messages; and the reasons against messages that lack the rows they should have, by the number of the
+    message.
+    """
     types = messages.field("type")
     is_change = true_of(pc.is_in(types, value_set=pa.array(form.row_types)))
     is_skipped = true_of(pc.is_in(types, value_set=pa.array([t for some in form.skipped.values() for t in some])))
@@ -344,7 +347,8 @@ def _converted(
     followed: Sequence[str],
     mapping: TypeMappings,
 ) -> tuple[_Rows, dict[int, str]]:
-    """The rows with Canal's texts converted to what columns take; and why rows of a message failed, by message.
+    """The rows, with Canal's texts converted to what the columns take; and the reasons why rows of a message failed, by
+    the number of the message.
 
     A wrong value in `old` counts only if the same row changes a `followed` column: otherwise no row before the update
     is made.
@@ -413,7 +417,9 @@ def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool
 def _nulls_changed(
     rows: _Rows, nullable: Sequence[str], followed: npt.NDArray[np.bool_], texts: pa.Array
 ) -> npt.NDArray[np.bool_]:
-    """True for rows in which one of these columns has become null, or was. A key is computed from them."""
+    """True for rows in which one of these columns has become null, or was null before the update. A key is computed
+    from these columns.
+    """
     is_changed = np.zeros(len(rows.messages), dtype=bool)
     may_have_been = np.zeros(len(rows.messages), dtype=bool)
     for name in nullable:

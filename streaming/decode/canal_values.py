@@ -43,7 +43,9 @@ class Values:
 
 
 def text_field(field: DataField) -> DataField:
-    """The column with the type in which the messages are read: a text if `column_of` has to convert it later."""
+    """The column with the type in which it is read from messages: a text, if `column_of` has to convert the text
+    later.
+    """
     if field.type.root in _BYTES or _is_set(field.type):
         return replace(field, type=DataType(TypeRoot.VARCHAR, nullable=field.type.nullable, length=2**31 - 1))
     return field
@@ -77,9 +79,10 @@ def column_types(messages: pa.Array) -> ColumnTypes:
 def column_of(
     texts: pa.Array, field: DataField, types: ColumnTypes | None, mapping: TypeMappings = SAME_TYPES
 ) -> Values:
-    """The texts of a column converted to what the column takes.
+    """Takes the texts of a column, and returns them converted to what the column takes.
 
-    Shapes: n in, n out; `types` are the types in their messages. With the mapping LONGTEXT, BYTES hold the texts.
+    `types` are the types in the messages of these texts. With the mapping LONGTEXT, a column BYTES holds the texts
+    themselves.
     """
     if field.type.root in _BYTES:
         if types is None or TypeMapping.LONGTEXT_TO_BYTES not in mapping:

@@ -75,13 +75,15 @@ class EventReader(Protocol):
         """The events in these records; parameters and result are those of `read_events`."""
 
     def lacks_key(self, keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """True for record keys that lack a column of the primary key; see `row_changes.lacks_key`."""
+        """Returns a mask that is true for record keys that lack a column of the primary key; see
+        `row_changes.lacks_key`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The columns to read: `fields` of the row after a change, and `before` of the row before it; None: the same
-    columns.
+    """The columns to read: `fields` are read from the row after a change, and `before` from the row before the change.
+    If `before` is None, the same columns are read from both.
 
     `messages` holds the job's message options, `source_parts` are fields of the events' `source` to read. `reader`
     reads records that are not JSON.
@@ -139,11 +141,10 @@ class Images:
 
 
 def read_events(values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOTHING) -> Objects:
-    """The events in records, as structs of `before`, `after` and `op`, by `envelope_shape`; and the schema needs of
-    their rows.
+    """Takes records as binary values without nulls. Returns their events as structs of `before`, `after` and `op` (see
+    `envelope_shape`), and the schema needs of their rows.
 
-    Shapes: n binary without nulls in; a record whose payload is null is not an event and not bad. Known messages
-    without a row are `skipped`.
+    A record whose payload is null is neither an event nor bad. Known messages without a row are counted in `skipped`.
     """
     if images.reader is not None:
         return images.reader.events(values, images, watch)
@@ -213,7 +214,9 @@ def read_keys(
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     reader: EventReader | None = None,
 ) -> pa.Array:
-    """The key columns in record keys; null if a key lacks one of them. Shapes: n binary in, n out."""
+    """Takes record keys as binary values, and returns the key columns of each as a struct; null if a key lacks one of
+    the columns.
+    """
     present = np.flatnonzero(true_of(keys.is_valid()))
     images = Images(fields, messages=messages, key=tuple(f.name for f in fields), reader=reader)
     found = read_events(keys.take(pa.array(present)), images)

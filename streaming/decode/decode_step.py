@@ -92,10 +92,10 @@ class DecodeStep:
     the job's options for messages, and for columns and rows; `computed` is the plan made from them for this table;
     `zone` is the time zone of the session. `registry` gives the schemas of Avro records. `keeping` says what happens to
     values that the source left out; anything computed from such a value is wrong, so its record is bad. `emptied_at` is
-    the position at which the source's table was truncated: rows of records up to it are left out. `kept` are the
-    columns of a record that are stored for bad records, if the source has them. `now_us` is the time of the batch, in
-    microseconds since 1970; without it no column can use the current time. `rescued` is the table's column for rescued
-    values; it is not in `fields`. `moves` is what the driver asks or tells about rows whose key changed.
+    the position at which the source's table was truncated: rows of records up to this position are left out. `kept` are
+    the columns of a record that are stored for bad records, if the source has them. `now_us` is the time of the batch,
+    in microseconds since 1970; without it no column can use the current time. `rescued` is the table's column for
+    rescued values; it is not in `fields`. `moves` is what the driver asks or tells about rows whose key changed.
     """
 
     decode: RecordFormat
@@ -177,15 +177,18 @@ class DecodeStep:
         self(pa.table({name: pa.nulls(0, kind) for name, kind in RECORD_TYPES.items()}))
 
     def __call__(self, records: pa.Table) -> DecodedRows:
-        """The rows in records, the bad records, and what the records need.
+        """Takes source records, and returns their rows, the bad records, and the columns and types that the records
+        need.
 
-        Shapes: n records in; out the table's columns in order, with `_row_kind` if the message format has row kinds.
+        The rows have the table's columns in order, and `_row_kind` if the message format has row kinds.
         """
         decoded = self._decoded(records)
         return self._followed(records, decoded) if self.keeping.keeps else decoded
 
     def _followed(self, records: pa.Table, decoded: DecodedRows) -> DecodedRows:
-        """The decoded rows; rows whose key changed have the values of their old keys, once the driver has told them."""
+        """The decoded rows. Once the driver has found the values of old keys, rows whose key changed have these
+        values.
+        """
         assert decoded.records is not None, "a decoder of records says which record a row is of"
         followed = self.follower.follow(records, decoded.rows, decoded.records, decoded.moves)
         if isinstance(self.moves, Asking):
@@ -284,7 +287,9 @@ class DecodeStep:
         return decoded._replace(rows=rows, rejects=self._rejects(records, bad), bad=bad)
 
     def _kept(self, records: pa.Table, origin: pa.Array, bad: Mapping[int, str]) -> pa.Array | None:
-        """True for the rows that stay: their record is not bad, and comes after a truncate; None if all rows stay."""
+        """A mask that is true for the rows that stay, because their record is not bad and comes after the truncate, if
+        there was one. None if all rows stay.
+        """
         keep = pc.invert(pc.is_in(origin, value_set=pa.array(list(bad), pa.int64()))) if bad else None
         if self.emptied_at is None:
             return keep
@@ -413,7 +418,7 @@ def _places(records: pa.Table, at: Sequence[int]) -> tuple[RecordPlace, ...]:
 
 
 def framed_records(records: pa.Table, decode: RecordFormat) -> tuple[pa.Array, pa.Array]:
-    """The values and the keys of records; Avro records with their frames. Shapes: n records in; n binary each out."""
+    """Returns the values and the keys of the records, both as binary columns. Avro records have their frames."""
     headers = (VALUE_HEADER, KEY_HEADER) if decode.is_avro else ("", "")
     value, key = (_with_frames(records, name, of) for name, of in zip(("value", "key"), headers, strict=True))
     nulls = pa.nulls(records.num_rows, pa.binary())
@@ -421,7 +426,9 @@ def framed_records(records: pa.Table, decode: RecordFormat) -> tuple[pa.Array, p
 
 
 def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
-    """A column of Avro records, each with its frame, even if the frame is in a header."""
+    """A column of Avro records, each with its frame, even if the frame came in a header; None if there is no such
+    column.
+    """
     if name not in records.column_names:
         return None
     headers = one_array(records["headers"]) if "headers" in records.column_names else None
@@ -429,7 +436,7 @@ def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
 
 
 def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """A table column filled from a column of the records, and the rows whose value does not fit."""
+    """A table column filled from a column of the records, and the reasons against rows whose value does not fit."""
     name = METADATA[field.name]
     column = _column(records, name).take(origin)
     if name == "key" and field.type.root in _TEXTS:
@@ -448,7 +455,7 @@ def _column(records: pa.Table, name: str) -> pa.Array:
 
 
 def _as_texts(keys: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Keys as texts; a key that is not UTF-8 is null, and its row is returned."""
+    """The keys as texts, and the reasons against rows whose key is not UTF-8; such a key is null."""
     try:
         return keys.cast(pa.string()), {}
     except pa.ArrowInvalid:

@@ -20,11 +20,11 @@ class Decoded:
     """Decoded rows, in the order of their records.
 
     `rows` has the given columns in table types; `kinds` is int8; `origin` (int64, ascending) is the index of each row's
-    record. `bad` (int64, ascending) are the indices of bad records, `reasons` why. Other records without a row were
-    skipped; `seen` counts them by kind, and names the source's tables. `need` holds the columns and types that the
-    records need and the table lacks (`schema_needs`), if that was watched; fields of unknown type are not in it.
-    `truncates` are the indices of records that truncate the source's table and are not bad. `moves` are the records
-    that change the key of a row and leave out values of it.
+    record. `bad` (int64, ascending) are the indices of bad records, and `reasons` says why they are bad. Other records
+    without a row were skipped; `seen` counts them by kind, and names the source's tables. `need` holds the columns and
+    types that the records need and the table lacks (`schema_needs`), if the caller has asked for them; it has no fields
+    of unknown type. `truncates` are the indices of records that truncate the source's table and are not bad. `moves`
+    are the records that change the key of a row and leave out values of it.
     """
 
     rows: pa.RecordBatch
@@ -42,7 +42,8 @@ class Decoded:
 class Unjudged:
     """Rows whose values are not checked yet, and the reasons against records so far.
 
-    `lacking` are the records of rows that leave out values, and `lacking_inserts` those of them that insert a row.
+    `lacking` are the records of rows that leave out values, and `lacking_inserts` are those of these records that
+    insert a row.
     """
 
     structs: pa.Array
@@ -58,7 +59,7 @@ class Unjudged:
 
 
 def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
-    """Checks the values: the rows in table types, without the rows of bad records."""
+    """Checks the values, and returns the rows in table types, without the rows of bad records."""
     bad = dict(unjudged.bad)
     columns = [unjudged.structs.field(f.name) for f in fields]
     for f, column in zip(fields, columns, strict=True):
@@ -91,7 +92,7 @@ def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
 
 
 def misfits(column: pa.Array, field: DataField) -> dict[int, str]:
-    """The values that do not fit the column's type, with the reason, by row; found by halving.
+    """The reasons against values that do not fit the column's type, by row. The values are found by halving.
 
     Raises SchemaMismatchError if no array of this Arrow type would fit, and this array is empty.
     """

@@ -4,7 +4,7 @@ A row with `__deleted` "true" or `__op` "d" was deleted; it gives -D, and only i
 `__op` is "u", else +I. A tombstone, which is a record without a value, deletes the row with its key: the transform
 sends nothing else for a delete unless `delete.tombstone.handling.mode` is `rewrite`.
 
-The row before an update is missing. It may be needed, because the table retracts old rows, or because its key has
+The row before an update is missing. A table needs the row before an update if it retracts old rows, or if its key has
 columns that the source's key lacks. Then each row must have `__deleted` and `__op`, and an update is bad. A delete is
 then a row that a tombstone follows; the tombstone is skipped, so that the delete counts once. The same holds with
 `source-table`, because a tombstone does not name its table.
@@ -92,7 +92,7 @@ def decode_flat(
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     keeping: Keeping = KEEPS_NOTHING,
 ) -> Decoded:
-    """The row changes in rows without an envelope; parameters as in `decode_debezium`."""
+    """Takes rows without an envelope, and returns the changed rows. The parameters are those of `decode_debezium`."""
     columns, of_source = without_metadata(RecordFormat.DEBEZIUM_FLAT_JSON, fields)
     primary_key = [name for name in primary_key if name not in SOURCE_METADATA]
     placeholder = Placeholder(messages.unavailable_value)
@@ -190,7 +190,7 @@ def _is_delete(structs: pa.Array) -> _Mask:
 
 
 def _unclear(structs: pa.Array, needs_before: _Mask, has_to_say: _Mask) -> dict[int, str]:
-    """The rows that do not say what happened to them, with the reason.
+    """The rows that do not say what happened to them, each with the reason why it is bad.
 
     `needs_before` marks the rows for which the row before an update is needed; `has_to_say` marks the rows that must
     have both `__op` and `__deleted`.

@@ -1,19 +1,19 @@
 """Decodes JSON and Debezium events into rows with their row kinds, and finds bad records.
 
-*JSON*: one object per record; each is an insert. Unknown fields are skipped, missing ones are null. A record without a
-value is skipped, as in Flink.
+*JSON*: each record has one object, which is an insert. Unknown fields are skipped, and missing fields are null. A
+record without a value is skipped, as in Flink.
 
 *Debezium JSON*, with or without the schema envelope. `c` and `r` give +I of the row after; `u` gives +U of the row
 after, and before it, when the primary key has changed, -D of the row before; `d` gives -D of the row before, or,
-without one, of the record's key. The -U of an update is produced only if the merge engine needs it. Of a delete only
-the key counts: without REPLICA IDENTITY FULL Postgres sends nothing else, so its other NOT NULL columns become zero.
-Tombstones, messages (`m`) and messages that are not events (`other_messages`) are skipped and counted. `t`, a truncate,
-is bad unless the job's option `truncate` says otherwise.
+without one, of the record's key. The -U of an update is produced only if the merge engine needs it. Only the key of a
+delete counts, because Postgres sends nothing else without REPLICA IDENTITY FULL: the other NOT NULL columns of the
+delete become zero. Tombstones, messages (`m`) and messages that are not events (`other_messages`) are skipped and
+counted. `t`, a truncate, is bad unless the job's option `truncate` says otherwise.
 
-A record is bad as a whole or not at all: an update gives both rows or none. Of the row before, only the primary key
-columns are read if it gives no row of its own. With a `watch`, the fields and types that the table lacks are found too.
-For Debezium events these are fields of the rows; if the records contain a schema, its declared fields count, whether
-they have values or not.
+If a record is bad, it gives no row at all: an update gives both rows or none. If the row before an update gives no row
+of its own, only its primary key columns are read. If `watch` asks for it, the fields and types that the table lacks are
+found too. For Debezium events these are fields of the rows; if the records contain a schema, its declared fields count,
+whether they have values or not.
 
 Source: Flink 2.0 JsonRowDataDeserializationSchema, DebeziumJsonDeserializationSchema; Debezium 3 documentation of its
 connectors.
@@ -91,8 +91,8 @@ class RowReader(Protocol):
     """A reader of rows from records in another format than JSON."""
 
     def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: WatchFor) -> Objects:
-        """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad records together are
-        n.
+        """Takes records as binary values without nulls, and returns the rows of the columns and the bad records. Each
+        record is one or the other.
         """
 
 
@@ -145,7 +145,8 @@ def decode_json(
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     keys: pa.Array | pa.ChunkedArray | None = None,
 ) -> Decoded:
-    """The rows in JSON objects, all of them inserts. Shapes: n binary or string values in; a null value has no row.
+    """Takes JSON objects as binary or string values, and returns their rows, all of them inserts. A null value has no
+    row.
 
     Rows of Debezium are bad, because their deletes would be taken for inserts. If `keys`, the records' keys, are given,
     tombstones are bad too: a record with a key and without a value deletes a row. Raises UnsupportedTableError for
@@ -178,7 +179,9 @@ def decode_avro(
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     keys: pa.Array | pa.ChunkedArray | None = None,
 ) -> Decoded:
-    """The rows in Avro records, all of them inserts; otherwise as `decode_json`."""
+    """Takes Avro records, and returns their rows, all of them inserts. The other parameters are those of
+    `decode_json`.
+    """
     data = as_binary(values)
     live = has_text(data)
     rows = moved(reader.rows(chosen(data, live), tuple(fields), watch), np.flatnonzero(live))
@@ -215,9 +218,10 @@ def inserts(
 
 
 def _flattened(records: pa.Array, fields: Sequence[DataField]) -> dict[int, str]:
-    """The records that are rows of Debezium without an envelope, with the reason.
+    """The records that are rows of Debezium without an envelope, each with the reason why it is bad.
 
-    If the table has the columns by which such rows are recognized, they are taken unchanged.
+    If the table has the columns by which such rows are recognized, no record is returned, and the rows are taken
+    unchanged.
     """
     if any(f.name in _ADDED for f in fields):
         return {}
@@ -254,10 +258,10 @@ def decode_debezium(
     reader: EventReader | None = None,
     keeping: Keeping = KEEPS_NOTHING,
 ) -> Decoded:
-    """The row changes in Debezium events. `reader` reads events that are not JSON.
+    """Takes Debezium events as binary or string values, and the keys of their records, if known. Returns the changed
+    rows in the events. `reader` reads events that are not JSON.
 
-    Shapes: n binary or string values in, and the records' n keys, if known. `loose` names the NOT NULL columns that a
-    delete may leave out; by default all columns outside of `primary_key`.
+    `loose` names the NOT NULL columns that a delete may leave out; by default all columns outside of `primary_key`.
     """
     columns = tuple(f for f in fields if f.name not in SOURCE_METADATA)
     of_source = tuple(f for f in fields if f.name in SOURCE_METADATA)
@@ -327,7 +331,7 @@ def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray
 
 
 def _unfollowed(events: _Events, truncate: Truncate) -> dict[int, str]:
-    """The records whose event should give a row and does not, with the reason."""
+    """The records whose event should give a row and does not, each with the reason."""
     reasons: dict[int, str] = {}
     passed_over = ("m",) if truncate is Truncate.REJECT else ("m", "t")
     for i in np.flatnonzero(~events.is_one_of("c", "r", "u", "d", *passed_over)):
@@ -343,7 +347,7 @@ def _without_old_key(
     primary_key: Sequence[str],
     reader: EventReader | None,
 ) -> dict[int, str]:
-    """The records that do not identify the row they replace or delete, with the reason.
+    """The records that do not identify the row that they replace or delete, each with the reason.
 
     An update without the row before it leaves the source's key unchanged. But columns of the table's key that are not
     in the source's key may have changed, and the old row would stay.
@@ -404,8 +408,9 @@ def _json_shape(fields: tuple[DataField, ...], messages: MessageOptions) -> Shap
 
 
 def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """True for events whose two images differ in a column of the key, or in what a column of the key is computed from,
-    which may be null."""
+    """True for events whose two images differ in a column of the key, or in a field from which a column of the key is
+    computed. Such a field may be null.
+    """
     is_changed = np.zeros(len(events.records), dtype=bool)
     for name in primary_key:
         old, new = events.before.field(name), events.after.field(name)

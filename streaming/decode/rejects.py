@@ -71,8 +71,8 @@ _PATTERNS = {
 class RejectedRows:
     """Bad records sent to the driver.
 
-    It has the number that counts for the limit, an Arrow IPC stream of REJECTS_SCHEMA, and the number of further
-    records in the stream that an expectation has rejected.
+    The members are: the number of records that count for the limit; an Arrow IPC stream of REJECTS_SCHEMA; and the
+    number of further records in the stream, which an expectation has rejected and which do not count for the limit.
     """
 
     row_count: int
@@ -102,7 +102,7 @@ def rejects_of(columns: Mapping[str, pa.Array], row_count: int) -> pa.Table:
 
 
 def reason_codes(reasons: pa.Array) -> pa.Array:
-    """Returns the code of each reason that a decoder gives. Shapes: n texts in and out, without nulls."""
+    """Takes reasons that decoders give, without nulls, and returns the code of each as a text."""
     return pc.case_when(
         pc.make_struct(*(pc.fill_null(pc.match_substring_regex(reasons, pattern), False) for pattern in _PATTERNS)),
         *(pa.scalar(code.value) for code in _PATTERNS.values()),

@@ -133,6 +133,6 @@ def chosen(values: pa.Array, mask: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def true_of(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    """An Arrow array of booleans without nulls as numpy's."""
+    """Returns an Arrow array of booleans without nulls as a numpy array."""
     values: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
     return values

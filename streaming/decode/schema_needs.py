@@ -38,7 +38,7 @@ _DOUBLE = DataType(TypeRoot.DOUBLE)
 
 
 class WatchFor(Enum):
-    """Which needs of the values are looked for while they are read; see the members."""
+    """Says which needs are looked for while values are read; see the members."""
 
     NOTHING = "nothing"
     WIDER = "wider"  # values that are too large for the type of a known field

@@ -71,7 +71,7 @@ def decode_seen(payload: bytes) -> Seen:
 
 
 def joined_seen(parts: Iterable[Seen]) -> Seen:
-    """Returns the sum of the values: counts are added, and of the truncates the last of each partition stays."""
+    """Returns the values joined into one: counts are added, and the last truncate of each partition stays."""
     counts, tables, unexpected = Counter[Skipped](), frozenset[str](), Counter[str]()
     truncated, moves = list[RecordPlace](), list[bytes]()
     for part in parts:

@@ -28,7 +28,7 @@ _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 def without_other_tables(
     values: pa.Array | pa.ChunkedArray, decode: RecordFormat, messages: MessageOptions, reader: AvroReader | None = None
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """The values, with null for records of tables other than `source-table`; and which records these are.
+    """The values, with null for records of tables other than `source-table`; and a mask that is true for these records.
 
     A record that names no table, or cannot be read, is left unchanged. `reader` reads Avro records.
     """
@@ -65,7 +65,7 @@ def source_names(
 def tables_named(values: pa.Array, decode: RecordFormat, reader: AvroReader | None = None) -> pa.Array:
     """The source table that each record names, the parts of its name joined by dots.
 
-    Null if a record names none, or cannot be read. Shapes: n records in, n texts out. `reader` reads Avro records.
+    The text is null if a record names no table, or cannot be read. `reader` reads Avro records.
     """
     names, codes = source_names(values, decode, reader)
     shown = [".".join(part for part in parts if part) for parts in names]

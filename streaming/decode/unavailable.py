@@ -41,8 +41,8 @@ class LeftOut(Enum):
 class Keeping:
     """How a table keeps values that the source left out.
 
-    `never` are columns that every row must have; `names` are all columns of the table. With `asks` the driver wants to
-    know of rows whose key changed: then rows have marks whatever `left_out` says.
+    `never` are columns that every row must have; `names` are all columns of the table. If `asks` is true, the driver
+    asks for rows whose key changed; then the rows have marks, whatever `left_out` says.
     """
 
     left_out: LeftOut = LeftOut.REFUSED
@@ -135,7 +135,9 @@ class Placeholder:
 
     @property
     def reason_of_place(self) -> str:
-        """Why such a record is bad if the source does not say where its records are, and what to do."""
+        """Why a record is bad that leaves out a value and changes the primary key, in a source that does not say at
+        which offsets its records are; and what to do.
+        """
         return (
             f"{self._left_out}; the update changed the primary key, and unavailable = keep follows such a change only "
             "in records of Kafka, which say where they are; set REPLICA IDENTITY FULL on the source table"
@@ -192,10 +194,11 @@ def settled(
     keeping: Keeping = KEEPS_NOTHING,
     in_rows: Mapping[str, npt.NDArray[np.int64]] = _NONE,
 ) -> Unjudged:
-    """The rows after handling the values that are left out.
+    """Returns the rows after the values that are left out have been handled.
 
-    Only the key of a delete counts. `in_rows` has, by columns, the records that `left_out_of_rows` found. If rows are
-    marked, the column `MARKS` is the last one. Whether an insert may leave out a value is known only later (`moves/`).
+    A delete may leave out every value but those of its key. `in_rows` has by column the records that `left_out_of_rows`
+    has found. If the rows have marks of the values that are left out, the column `MARKS` is the last column. Whether an
+    insert may leave out a value is known only later (`moves/`).
     """
     never = {*primary_key, *keeping.never}
     is_update = unjudged.kinds == int(RowKind.UPDATE_AFTER)

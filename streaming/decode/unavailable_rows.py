@@ -20,16 +20,16 @@ from bucketline.streaming.decode.row_changes import chosen, true_of
 _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 
 RowTexts = Callable[[pa.Array, tuple[DataField, ...]], tuple[pa.Array, npt.NDArray[np.int64]]]
-"""Reads the columns of rows in records. Shapes: n binary in; the rows as structs, and the position of each row's
-record.
+"""A function that takes records as binary values, and the columns to read. It returns the rows in these records as
+structs, and the position of each row's record.
 """
 
 
 def left_out_of_rows(
     values: pa.Array, fields: Sequence[DataField], placeholder: str, read: RowTexts
 ) -> dict[str, npt.NDArray[np.int64]]:
-    """The positions of records that have the placeholder in place of an object, by columns. Shapes: n binary without
-    nulls in.
+    """Takes records as binary values without nulls. Returns by column the positions of the records that have the
+    placeholder in place of an object.
     """
     with_rows = tuple(replace(f, type=_TEXT) for f in fields if _has_rows(f.type))
     if not with_rows or not pc.any(pc.match_substring(values, f'"{placeholder}"')).as_py():

@@ -36,7 +36,7 @@ class Bodies:
 def read_bodies(records: pa.Array, schema: AvroSchema, begin: int = 0) -> Bodies:
     """The values in records of the schema. Each body begins at byte `begin` of its record.
 
-    Shapes: n binary without nulls in; values and damaged bodies together are n.
+    The records are binary values without nulls. Each record gives either a value or a damaged body.
     """
     starts, ends, data = _places(records)
     starts = np.minimum(starts + begin, ends)

@@ -16,7 +16,7 @@ _INT = np.iinfo(np.int32)
 
 
 def read_column(node: Node, cursor: Cursor, path: str = "") -> pa.Array:
-    """The next value of each row. Shapes: n rows in; n values of the node's Arrow type out.
+    """Reads the next value of each row, and returns the values in the node's Arrow type.
 
     `path` is the beginning of each reason, as `field a.b: `. Raises DamagedRecords; LongRecords for a few records whose
     arrays are much longer than those of the other records.

@@ -101,7 +101,9 @@ class Cursor:
         return counts
 
     def spans(self, counts: Longs | int, path: str) -> pa.Array:
-        """The next bytes of each row. Shapes: n counts in; n binary out, without nulls."""
+        """Reads the next bytes of each row, as many as `counts` says, and returns them as binary values without
+        nulls.
+        """
         start = self.skip(counts, path)
         if len(start) == 0:
             return pa.array([], pa.binary())
@@ -117,7 +119,7 @@ class Cursor:
         return of.take(pa.array(np.arange(0, len(offsets) - 1, 2))).cast(pa.binary())
 
     def block(self, width: int, path: str) -> npt.NDArray[np.uint8]:
-        """The next `width` bytes of each row. Shapes: n x width out."""
+        """Reads the next `width` bytes of each row, and returns them as a matrix with a line for each row."""
         start = self.skip(width, path)
         places = start[:, None] + np.arange(width)
         return np.take(self.data, places)

@@ -38,7 +38,9 @@ def read_value(body: bytes, schema: AvroSchema) -> object:
 
 
 class _Reading:
-    """The reading position in one body."""
+    """The reading of one body: the position up to which its bytes have been read, and the functions that read each kind
+    of value.
+    """
 
     def __init__(self, body: bytes, records: Mapping[str, Node]) -> None:
         self.body = body

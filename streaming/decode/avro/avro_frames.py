@@ -57,9 +57,10 @@ class Frames:
 
 
 def with_frames(records: pa.Array, headers: pa.Array | None, name: str) -> pa.Array:
-    """The records, each with its header of that name put before its bytes, if it has one.
+    """Returns the records as binary values. If a record has a header with this name, the bytes of the header are put
+    before the record. Nulls stay nulls.
 
-    Shapes: n binary, and their n lists of headers, if the source has headers; n binary out, nulls kept.
+    `headers` are the lists of headers of the records; None if the source has no headers.
     """
     if headers is None or headers.null_count == len(headers):
         return records
@@ -77,7 +78,7 @@ def with_frames(records: pa.Array, headers: pa.Array | None, name: str) -> pa.Ar
 
 
 def frames_of(records: pa.Array) -> Frames:
-    """The records by schema. Shapes: n binary without nulls in."""
+    """Takes records as binary values without nulls, and returns them grouped by schema."""
     first, lengths = pc.binary_slice(records, 0, 1), pc.binary_length(records)
     framed = pc.and_(pc.equal(first, _FIRST_ID), pc.greater_equal(lengths, _ID_FRAME))
     ids = pc.binary_slice(records, 1, _ID_FRAME)

@@ -71,8 +71,8 @@ class AvroReader:
     schemas: KnownSchemas = field(compare=False)
 
     def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: WatchFor = WatchFor.NOTHING) -> Objects:
-        """The records as rows of the columns. Shapes: n binary without nulls in; rows and bad records together are
-        n.
+        """Takes records as binary values without nulls, and returns the rows of the columns and the bad records. Each
+        record is one or the other.
         """
         groups, bad = self._groups(records)
         known = {f.name for f in fields}
@@ -110,7 +110,9 @@ class AvroReader:
         return joined_objects(parts)
 
     def sources(self, values: pa.Array, shape: Shape) -> Objects:
-        """The fields of `source` in events, in a field `source` of that shape; records without it are left out."""
+        """The facts about the source in events, as structs with a field `source` of that shape. Records without such
+        facts are left out.
+        """
         parts = [_nothing({}, shape.arrow)]
         for group in self._groups(values)[0]:
             if group.row is not None and "source" in group.row.names:
@@ -118,7 +120,9 @@ class AvroReader:
         return joined_objects(parts)
 
     def lacks_key(self, keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """True for keys that are records and lack one of the columns. Shapes: n binary in, n out."""
+        """Takes record keys as binary values, and returns a mask that is true for keys that are Avro records and lack
+        one of the columns.
+        """
         lacks = np.zeros(len(keys), dtype=bool)
         live = np.flatnonzero(has_text(keys))
         for group in self._groups(keys.take(pa.array(live)))[0]:

@@ -42,8 +42,8 @@ class Misfits:
 
 
 def columns_of(values: pa.Array, shape: Shape, misfits: Misfits) -> pa.Array:
-    """Returns the values converted to the shape. Shapes: n in, n out; a value that does not fit is null and noted in
-    `misfits`.
+    """Returns the values converted to the shape, as many as were given. A value that does not fit is null, and is noted
+    in `misfits`.
     """
     return _converted(values, shape, np.arange(len(values), dtype=np.int64), "", misfits)
 

@@ -91,8 +91,9 @@ class ConfluentClient:
     def _answer(self, ask: Callable[[], Any], *, is_always_known: bool = True) -> Any:
         """The answer of the registry; None if it does not have the thing asked for. Raises RegistryError.
 
-        `is_always_known`: every registry knows requests of this kind, so whoever answers 404 without an error code is
-        no registry. A proxy does that while the registry behind it is away, and this must not make records bad.
+        `is_always_known` says that every registry knows requests of this kind. Then an answer 404 without an error code
+        does not come from a registry, but for example from a proxy whose registry is away, and must not make records
+        bad.
         """
         try:
             return ask()

@@ -99,7 +99,9 @@ def condition_of(expression: SqlExpression, columns: Columns, row_count: int, co
 def by_halves(
     compute: Callable[[Columns, int], pa.Array], columns: Columns, row_count: int
 ) -> tuple[pa.Array, dict[int, str]]:
-    """The values that `compute` gives; rows on which it fails are null, and their reasons are returned by row."""
+    """Returns the values that `compute` gives, and the reasons against rows on which it fails, by row. The values of
+    such rows are null.
+    """
     try:
         return compute(columns, row_count), {}
     except (SchemaMismatchError, pa.ArrowInvalid) as e:

@@ -14,7 +14,9 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the table, and its expression; None for null. `is_needed`: deletes must have its value too."""
+    """A column of the table, and its expression; an expression of None gives null. `is_needed` says that deletes must
+    have the value too.
+    """
 
     field: DataField
     expression: SqlExpression | None

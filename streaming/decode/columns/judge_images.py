@@ -23,7 +23,8 @@ _I, _UB, _UA, _D = (int(k) for k in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowK
 
 
 def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keeps_old: bool) -> tuple[Kinds, Bools]:
-    """The kinds, and which rows stay, after a correction of updates that look like a change of the key.
+    """Corrects updates that look like a change of the key. Returns the kinds of the rows, and a mask of the rows that
+    stay.
 
     An update that changes its key is a delete and, next to it, the new row, both of one record. If the computed keys
     are the same, the delete is dropped; or it becomes the older row of the update, if that is needed (`keeps_old`).
@@ -44,7 +45,9 @@ def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keep
 
 
 def judged(kinds: Kinds, origin: Longs, passes: Bools, images: JudgedImages, inserted: Bools) -> tuple[Kinds, Bools]:
-    """The new kinds, and which rows stay. `inserted` marks the rows that the source says are new."""
+    """Returns the kinds of the rows after the condition was applied, and a mask of the rows that stay. `passes` is true
+    for rows that meet the condition. `inserted` marks the rows of which the source says that they are new.
+    """
     kinds = kinds.copy()
     if images is JudgedImages.INSERTS:
         return kinds, passes

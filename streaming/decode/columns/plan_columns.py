@@ -70,7 +70,8 @@ def plan_columns(
     grows: bool,
     context: Context,
 ) -> ComputedColumns | None:
-    """The plan; None if the job has no such settings. `takes_back`: the merge engine retracts old rows.
+    """Returns the plan; None if the job has no settings for columns. `takes_back` says that the merge engine retracts
+    old rows.
 
     Raises OptionError and SchemaMismatchError for anything that cannot be computed, or has no column in the table.
     """

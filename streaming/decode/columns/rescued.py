@@ -1,8 +1,8 @@
 """`rescued-data-column`: the parts of a record that no column takes, as one JSON text, so that the record need not be
 bad.
 
-These parts are fields that nothing reads, and values that do not fit their column. The column is null then. A value
-that keys, partitions or `sequence.field` need is not rescued: its record stays bad.
+These parts are fields that nothing reads, and values that do not fit their column. A column whose value does not fit is
+null. A value that keys, partitions or `sequence.field` need is not rescued: its record stays bad.
 """
 
 import json
@@ -114,7 +114,7 @@ def rescued_texts(
     taken: Mapping[str, set[int]],
     good: npt.NDArray[np.int64],
 ) -> pa.Array:
-    """The rescued text of each record; null if there is none. Shapes: n records in, n texts out.
+    """The rescued text of each record; null if nothing of the record was rescued.
 
     `good` are the records that were decoded, ascending.
     """

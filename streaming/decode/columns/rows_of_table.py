@@ -38,8 +38,8 @@ _DELETE = int(RowKind.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class Unexpected:
-    """How many rows did not meet expectations, by name; the records to leave out; and the records to refuse, with
-    reasons.
+    """The result of checking expectations: the number of rows that did not meet each expectation, by its name; the
+    records to leave out; and the records to refuse, with reasons.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -80,8 +80,8 @@ def find_unexpected(
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """`decoded` has the rows of the table and the bad records. `unexpected` says how many rows did not meet each
-    expectation, by its name.
+    """The rows of the table and the bad records (`decoded`), and the number of rows that did not meet each expectation,
+    by its name (`unexpected`).
     """
 
     decoded: Decoded
@@ -97,11 +97,11 @@ def rows_of_table(
     *,
     keeps_old: bool = False,
 ) -> Chosen:
-    """The rows of the table. With `keeps_old` an update whose key stays gives its older row too, as -U.
+    """Takes decoded rows with the columns `plan.inputs`, their kinds, and the numbers of their records, which ascend.
+    Returns the rows of the table. If `keeps_old` is true, an update whose key stays also gives its older row, as -U.
 
-    Shapes: n rows of `plan.inputs` in, with their kinds and records, ascending. `marks` say which values of the rows
-    are left out; they become the last column of the result. A record is bad as a whole or not at all. Of a delete, only
-    the columns that the table needs are computed.
+    `marks` say which values of the rows are left out; they become the last column of the result. If a record is bad, it
+    gives no row at all. For a delete only the columns that the table needs are computed.
     """
     columns = dict(zip(rows.schema.names, map(one_array, rows.columns), strict=True))
     was: npt.NDArray[np.int8] = np.asarray(kinds)

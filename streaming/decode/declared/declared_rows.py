@@ -56,7 +56,8 @@ def declared_rows(
     messages: MessageOptions,
     schemas: RegistrySchemas | None = None,
 ) -> Iterator[DeclaredRow]:
-    """The distinct declarations of the records that hold a row. Shapes: n binary and their n keys in.
+    """Takes the values and the keys of records as binary values, and yields the distinct declarations of the records
+    that hold a row.
 
     `schemas` gives the schemas of Avro records. Raises RegistryError.
     """

@@ -62,8 +62,8 @@ class Objects:
     """Values that are objects of the shape, and bad values. JSON's `null` is neither.
 
     `structs` have the shape's type; `positions` are their positions in the input, ascending. `bad` holds (position,
-    reason), ascending. `need` holds the columns and types that the shape lacks, if that was watched. `skipped` are
-    known values without a row, with their kinds.
+    reason), ascending. `need` holds the columns and types that the values need and the shape lacks, if the caller has
+    asked for them. `skipped` counts by kind the known values that hold no row.
     """
 
     structs: pa.Array
@@ -74,7 +74,9 @@ class Objects:
 
 
 def read_objects(values: pa.Array, shape: Shape, watch: WatchFor = WatchFor.NOTHING) -> Objects:
-    """The objects in JSON texts. Shapes: n binary without nulls in; structs and bad values together are at most n."""
+    """Takes JSON texts as binary values without nulls, and returns the objects in them. A value that is JSON's null is
+    neither among the structs nor among the bad values.
+    """
     parts = [
         part
         for start, stop in _blocks(values)
@@ -105,7 +107,8 @@ def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
 def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Iterator[Objects]:
     """The block's objects in order. A block that fails is split, so that one bad value slows down only a few others.
 
-    If the first two parts of a split fail, the rest probably would too, and is read exactly at once.
+    If the first two parts of a split block fail, the other parts would probably fail too, so they are read exactly at
+    once.
     """
     objects = _read_fast_objects(values, shape, start, watch)
     if objects is not None:
@@ -128,7 +131,8 @@ def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> 
 
 def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Objects | None:
     """The objects as `read_fast` reads them, with the columns and types that they need if `watch` asks for all needs;
-    None if `read_fast` cannot read them. No wider type is looked for: values that it reads fit their columns.
+    None if `read_fast` cannot read them. No wider types are looked for, because the values that `read_fast` can read
+    fit their columns.
     """
     positions = np.arange(start, start + len(values))
     if watch is WatchFor.ALL:
@@ -183,7 +187,7 @@ def _without_source(values: pa.Array, shape: Shape) -> pa.Array:
 
 
 def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: WatchFor = WatchFor.NOTHING) -> Objects:
-    """The values one by one; `start` is the position of the first."""
+    """The objects in the values, which are read one by one. `start` is the position of the first value in the input."""
     parsed: list[object] = []
     positions: list[int] = []
     bad: dict[int, str] = {}
@@ -283,7 +287,8 @@ def _samples(texts: pa.Array, spread: int = 0) -> list[object]:
 def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) -> pa.Array:
     """The structs.
 
-    Raises ValueError for values that do not fit; with `error` also for values with more fields than shape and need.
+    Raises ValueError for values that do not fit. If `unexpected` is `error`, also raises ValueError for values with
+    fields that neither the shape nor the need has.
     """
     texts.cast(pa.string())  # refuses what is not UTF-8
     paths = late_paths(shape)

@@ -1,8 +1,8 @@
 """Converts raw arrays from JSON into arrays of table types, whole columns at a time.
 
-Everything here raises ValueError (pa.ArrowInvalid is one) if any value cannot be converted exactly. Two things are cut
-off, as Paimon's casts do: digits of a second finer than the column's precision, and bits of a double that FLOAT does
-not have. A timestamp without zone is in UTC if the text has a zone.
+Every function here raises ValueError (pa.ArrowInvalid is a ValueError) if a value cannot be converted exactly. Two
+things are cut off, as Paimon's casts do: digits of a second finer than the column's precision, and bits of a double
+that FLOAT does not have. A timestamp without zone is in UTC if the text has a zone.
 """
 
 from collections.abc import Callable, Mapping
@@ -75,7 +75,7 @@ def raw_type(data_type: DataType, form: Form) -> pa.DataType:
 
 
 def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
-    """Values of one form converted to values of the shape. Shapes: n of the raw type in, n out; nulls stay nulls.
+    """Takes raw values of one form, and returns each converted to the type of the shape. Nulls stay nulls.
 
     Raises ValueError if any value cannot be converted.
     """
@@ -190,7 +190,9 @@ def _of_unsigned(unsigned: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def number_of_bits(bits: pa.Array, target: pa.DataType) -> pa.Array:
-    """The numbers in bytes with the lowest byte first. Shapes: n large_binary in, n out. Source: Debezium Bits."""
+    """Takes bytes (large_binary) with the lowest byte first, and returns the number that each value holds. Source:
+    Debezium Bits.
+    """
     bytes_each = pc.fill_null(pc.binary_length(bits), 0)
     _demand(pc.less_equal(bytes_each, _MOST_BITS // 8), f"has more than {_MOST_BITS} bits")
     missing = pc.subtract(pa.scalar(_MOST_BITS // 8, bytes_each.type), bytes_each)
@@ -291,7 +293,9 @@ def _within_the_years(counts: pa.Array, unit: str) -> pa.Array:
 
 
 def scale_count(counts: pa.Array, unit: str, target_unit: str) -> pa.Array:
-    """int64 counts of `unit` as counts of `target_unit`, rounded down. Raises pa.ArrowInvalid on overflow."""
+    """Takes int64 counts of `unit`, and returns them as counts of `target_unit`, rounded down. Raises pa.ArrowInvalid
+    on overflow.
+    """
     have, want = _NANOS[unit], _NANOS[target_unit]
     if have >= want:
         return pc.multiply_checked(counts, pa.scalar(have // want, pa.int64()))

@@ -1,7 +1,8 @@
-"""Reads JSON texts with Python's parser, a record at a time: the exact way, for values that the fast way cannot read.
+"""Reads JSON texts with Python's parser, a record at a time. This is the exact way to read JSON, for values that the
+fast way (Arrow's reader) cannot read.
 
-Numbers stay texts, so that the same Arrow casts read them as in the fast way. A value that does not fit makes its
-record bad, with a reason that names the field; other records are not affected.
+Numbers stay texts, so that the same Arrow casts read them as in the fast way. If a value does not fit, its record is
+bad, with a reason that names the field; other records are not affected.
 """
 
 import json
@@ -32,7 +33,9 @@ class Literal(str):
 
 
 class Doubled(dict[str, object]):
-    """A JSON object in which a name occurs twice: the last value counts, and its text is kept as it was written."""
+    """A JSON object in which a name occurs twice. The last value of the name counts, and the text of the object is kept
+    as it was written.
+    """
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__(pairs)
@@ -71,8 +74,8 @@ def parse_json(data: bytes) -> object:
 
 
 def build_array(values: Sequence[object], shape: Shape, failures: Failures) -> pa.Array:
-    """Parsed values as an array of the shape. Shapes: n in, n out; a value that fails is null, and noted by
-    position.
+    """Takes parsed values, and returns an array of the shape with as many values. A value that fails is null, and its
+    position is noted in `failures`.
     """
     return _build(values, range(len(values)), shape, "", failures)
 
@@ -266,7 +269,7 @@ def _variable(value: object) -> dict[str, object]:
 
 
 def _parts(value: object) -> dict[str, object]:
-    """The parts of a date or time, under the names that `time_parts` knows."""
+    """The parts of a date or time (a JSON object), under the names that `time_parts` knows."""
     given = value if isinstance(value, dict) else {}
     known = {f.name: given[f.name] for f in PARTS if given.get(f.name) is not None}
     if any(isinstance(part, Literal) is pa.types.is_string(PARTS.field(name).type) for name, part in known.items()):

@@ -59,9 +59,10 @@ class ValueReading(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of a leaf. `unit` is d, s, ms, us or ns; `reason` says why a form is refused.
+    """A form in which the value of a leaf may be written. `unit` is d, s, ms, us or ns. A form with a `reason` is
+    refused, and the reason says why.
 
-    `is_null_for_infinity`: an infinite time becomes null; otherwise it is refused.
+    If `is_null_for_infinity` is true, an infinite time becomes null; otherwise it is refused.
     """
 
     kind: JsonKind
@@ -77,8 +78,9 @@ class Shape:
     """A logical type with its forms. Leaves have `forms`, rows have `names` and children, arrays have one child, maps
     two.
 
-    `arrow` is the Arrow type that is read; all parts are nullable and without field ids. `is_envelope` marks a Debezium
-    event: its other fields are not columns. `is_late` marks a column that is read separately (`late_columns`).
+    `arrow` is the Arrow type of the values that are read; all of its parts are nullable and without field ids.
+    `is_envelope` marks a Debezium event: its other fields are not columns. `is_late` marks a column that is read
+    separately (`late_columns`).
     """
 
     type: DataType
@@ -105,8 +107,8 @@ class Shape:
 class Writing:
     """How a program writes values that no schema describes.
 
-    `bytes_form` is None if it is not known. `infinity` says what an infinite time becomes, described or not. With
-    `has_longtext_bytes`, BYTES columns hold the texts of a LONGTEXT.
+    `bytes_form` is None if the form of bytes is not known. `infinity` says what an infinite time becomes, even in
+    values that a schema describes. With `has_longtext_bytes`, BYTES columns hold the texts of a LONGTEXT.
     """
 
     bytes_form: BytesForm | None = BytesForm.BASE64
@@ -278,7 +280,9 @@ def is_unsigned(source: SourceSchema) -> bool:
 
 
 def _reading_of_bytes(source: SourceSchema, writing: Writing) -> ValueReading:
-    """How a text is read as bytes. If the schema declares a text, the source itself has already converted the bytes."""
+    """How a text is read as bytes. If the schema declares a text, the source has already converted the bytes to text,
+    so the text itself is the value.
+    """
     if writing.has_longtext_bytes and column_in_source(source).startswith(LONGTEXT):
         return ValueReading.UTF8
     if source.get("type", "string") != "string":

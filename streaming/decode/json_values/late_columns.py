@@ -1,8 +1,10 @@
-"""Reads the columns that Arrow's JSON reader cannot read: maps, and texts that get objects, arrays or numbers.
+"""Reads the columns that Arrow's JSON reader cannot read: maps, and columns of texts for which records have objects,
+arrays or numbers.
 
-They are cut out of the texts and read separately; such texts keep the value as it was written. The object of a map may
-be inside a JSON text. The reader has read the texts already without these columns, so they are valid JSON. Everything
-here raises ValueError if a value does not fit its column; the exact way finds the reason.
+The values of these columns are cut out of the JSON texts and read separately. A column of texts gets the value as it
+was written. The object of a map may be inside a JSON text. The reader has read the texts already without these columns,
+so they are valid JSON. Every function here raises ValueError if a value does not fit its column; `json_exact` then
+finds the reason.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +28,7 @@ _QUOTE, _BACKSLASH = b'"\\'
 
 
 def late_paths(shape: Shape, path: Path = ()) -> dict[Path, Shape]:
-    """The columns of the shape that are read separately, by their path."""
+    """The columns of the shape that are read separately, by the path of each."""
     if shape.is_late:
         return {path: shape}
     found: dict[Path, Shape] = {}
@@ -37,7 +39,9 @@ def late_paths(shape: Shape, path: Path = ()) -> dict[Path, Shape]:
 
 
 def late_columns(scan: ScannedJson, count: int, shapes: Mapping[Path, Shape], read: Read) -> dict[Path, pa.Array]:
-    """The columns in `count` texts. Raises ValueError if one cannot be read."""
+    """The columns that are read separately, by path, for `count` JSON texts. Raises ValueError if a column cannot be
+    read.
+    """
     return {path: _column(scan, scan.values_at(path), count, shape, read) for path, shape in shapes.items()}
 
 

@@ -18,7 +18,7 @@ _TOO_MANY_DIGITS = "a decimal has more than 38 digits"
 
 
 def decode_hex(texts: pa.Array) -> pa.Array:
-    """The bytes of hexadecimal texts. Shapes: n string in, n large_binary out, nulls kept.
+    """Takes hexadecimal texts, and returns their bytes as large_binary. Nulls stay nulls.
 
     Raises ValueError for a text that is not hexadecimal.
     """
@@ -36,7 +36,7 @@ def decode_hex(texts: pa.Array) -> pa.Array:
 
 
 def decode_base64(texts: pa.Array, *, padded: bool = True) -> pa.Array:
-    """The bytes of standard base64 texts. Shapes: n string in, n large_binary out, nulls kept.
+    """Takes texts in standard base64, and returns their bytes as large_binary. Nulls stay nulls.
 
     Without `padded` the `=` signs at the end may be missing. Raises ValueError for a text that is not base64.
     """
@@ -71,10 +71,9 @@ def decode_base64(texts: pa.Array, *, padded: bool = True) -> pa.Array:
 
 
 def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
-    """Big-endian two's complement numbers as decimals of 38 digits. A number may begin with bytes that only repeat its
-    sign, as a `fixed` of Avro has them.
+    """Takes numbers in bytes (large_binary, big-endian two's complement), and returns them as decimal128(38, scale).
+    Nulls stay nulls. A number may begin with bytes that only repeat its sign, as a `fixed` of Avro has them.
 
-    Shapes: n large_binary in, n decimal128(38, scale) out, nulls kept.
     Raises ValueError for a number of no bytes or of more than 38 digits, and for a scale Arrow does not know.
     """
     offsets, data = _filled(numbers)

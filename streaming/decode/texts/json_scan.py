@@ -66,7 +66,7 @@ class ScannedJson:
 
     @staticmethod
     def of(texts: pa.Array) -> "ScannedJson":
-        """The scan of JSON objects. Shapes: n binary without nulls in."""
+        """Scans JSON objects, which are binary values without nulls, and returns the scan."""
         data, bounds = bytes_of(texts)
         quotes = _plain_quotes(data)
         if len(quotes) % 2:

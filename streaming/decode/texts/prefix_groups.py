@@ -2,8 +2,8 @@
 
 A prefix is many times longer than the rest, and a block may have hundreds of prefixes that differ in a few bytes. So a
 group of texts is split at the first position where two of its texts differ, by the eight bytes there: the texts of a
-hundred tables are separated in a few steps, and each text is compared as a whole once. What costs the same for a small
-group as for a large one is kept out of the groups: the rests of all texts are cut together.
+hundred tables are separated in a few steps, and each text is compared as a whole once. Work that costs as much for a
+small group as for a large one is done for all groups together: for example, the rests of all texts are cut at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,8 @@ class PrefixGroup:
 def group_by_prefix(
     texts: pa.Array, positions: Positions, prefix_of: Callable[[bytes], bytes | None]
 ) -> Iterator[PrefixGroup]:
-    """The texts at the positions by their prefixes. Shapes: n binary without nulls in.
+    """Takes texts as binary values without nulls, and yields the texts at these positions in groups with the same
+    prefix.
 
     `prefix_of` finds the prefix of one text, and is called for few texts of each prefix. A text without a prefix is in
     no group; the texts of one prefix may be in several groups.

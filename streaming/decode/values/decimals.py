@@ -15,10 +15,10 @@ _LARGEST_SCALE = 131_072
 
 
 def decimals_as(numbers: pa.Array, scale: int, target: pa.DataType) -> pa.Array:
-    """Numbers in bytes, with that scale, as values of the type; texts have no exponent.
+    """Takes numbers in bytes (large_binary, big-endian two's complement) with this scale, and returns them as values of
+    the type `target`. Nulls stay nulls, and texts have no exponent.
 
-    Shapes: n large_binary in, big-endian two's complement; n out, nulls kept. Raises ValueError for a number that the
-    type does not hold.
+    Raises ValueError for a number that the type does not hold.
     """
     if numbers.null_count == len(numbers):
         return pa.nulls(len(numbers), target)

@@ -1,7 +1,7 @@
 """Converts dates and times that come in parts, and infinite times.
 
-Debezium's `time.precision.mode=structured` writes the parts of a date or a time as an object. For Postgres' infinity it
-writes a word, or a number that stands for it.
+Debezium's `time.precision.mode=structured` writes the parts of a date or a time as an object. For Postgres' infinity
+Debezium writes a word, or a number that stands for infinity.
 Source: Debezium, io.debezium.time.StructuredTemporal and its types; PostgresValueConverter of Debezium 3.5.
 """
 
@@ -41,7 +41,7 @@ def parts_of(values: pa.Array) -> pa.Array:
 
 
 def words_of_counts(counts: pa.Array, unit: str) -> pa.Array:
-    """`infinity` or `-infinity` for counts of the unit that stand for it; null for all other counts."""
+    """`infinity` or `-infinity` for counts of the unit that stand for infinity; null for all other counts."""
     known: Mapping[int, str] = _MICROS
     if unit == "d":
         known = _DAYS
@@ -53,7 +53,7 @@ def words_of_counts(counts: pa.Array, unit: str) -> pa.Array:
 
 
 def words_of_parts(parts: pa.Array) -> pa.Array:
-    """`infinity` or `-infinity` for objects of parts that stand for it; null for all others."""
+    """`infinity` or `-infinity` for objects of parts that stand for infinity; null for all other objects."""
     at = pc.index_in(pc.struct_field(parts, _SPECIAL), value_set=pa.array(list(WORDS), pa.string()))
     return pa.array(list(WORDS.values()), pa.string()).take(at)
 
@@ -61,7 +61,8 @@ def words_of_parts(parts: pa.Array) -> pa.Array:
 def texts_of_parts(parts: pa.Array, *, has_date: bool, has_clock: bool) -> pa.Array:
     """The parts as ISO 8601 texts of the local date, time, or both.
 
-    Shapes: n structs of `PARTS` in, n strings out; null for a null struct. If a part is missing, the text is invalid.
+    `parts` are structs of `PARTS`. The text of a null struct is null. If a part is missing, the text is not a valid
+    date or time.
     """
     written = []
     if has_date:
