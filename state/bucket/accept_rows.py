@@ -58,9 +58,9 @@ class AcceptedRows:
 def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
     """Returns the rows of `data` that the table accepts, in arrival order.
 
-    Shapes: columns by name, any order; `_row_kind` (int8) and UNAVAILABLE are optional. Out: the table's columns, n' <=
-    n rows. A null becomes the column's default if there is one. Raises SchemaMismatchError for columns, row kinds or
-    values that do not fit.
+    Columns are found by name, in any order; `_row_kind` (int8) and UNAVAILABLE may be missing. The result has the
+    table's columns. A null becomes the default of its column, if there is a default. Raises SchemaMismatchError for
+    columns, row kinds or values that do not fit.
     """
     left_out = None
     if UNAVAILABLE in data.column_names and all(f.name != UNAVAILABLE for f in schema.fields):
@@ -89,7 +89,7 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
 def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | None:
     """Returns the reason why each bad row is refused, null for good rows; None if all rows are good.
 
-    A row is bad if it has a null in a NOT NULL column, or no valid row kind. Shapes: n rows in, n texts out.
+    A row is bad if it has a null in a NOT NULL column, or no valid row kind.
     """
     reasons: pa.ChunkedArray | None = None
     for bad, why in _poison_masks(data, schema):

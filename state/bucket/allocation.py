@@ -145,8 +145,8 @@ class Assigners:
 
 
 def hash_share(hashes: Int32s, count: int | Int32s) -> Int32s:
-    """Returns for each hash a number in [0, count): the absolute value of Java's remainder. Shapes: n int32 in, n int32
-    out; `count` is one for all, or n.
+    """Returns for each hash a number in [0, count): the absolute value of Java's remainder. `count` is one number for
+    all hashes, or has a number for each hash.
     """
     return np.abs(np.fmod(hashes, np.int32(count) if isinstance(count, int) else count))
 

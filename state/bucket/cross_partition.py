@@ -48,7 +48,7 @@ def old_place_rule(schema: TableSchema) -> OldPlaceRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPlaces:
-    """Where k keys live: a partition code (NOWHERE if unknown) and a bucket for each. Shapes: k int32 both."""
+    """Where keys live: for each key the code of its partition (NOWHERE if the key is unknown), and its bucket."""
 
     partitions: Int32s
     buckets: Int32s
@@ -56,11 +56,11 @@ class KeyPlaces:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedRows:
-    """n rows in arrival order, without the values that placing them does not need.
+    """Rows in the order of arrival, with only those values that are needed to find their buckets.
 
     `keys` has for each row the number of its key, from 0 to k - 1; `key_hashes` has the hash of each of these k keys.
-    `partitions` has the code of the partition that each row names; `KeyPlaces` has the same codes. Shapes: n int64, k
-    int32, n int32, n int8.
+    `partitions` has the code of the partition that each row names; `KeyPlaces` has the same codes. `kinds` has the kind
+    of each row.
     """
 
     keys: Int64s
@@ -163,8 +163,8 @@ def placed_rows(
 ) -> tuple[pa.Table, pa.Array]:
     """Returns the rows of a placement and their kinds, with the values of the partitions they go to.
 
-    Shapes: n rows of the table's columns in, m rows of the same columns and m int8 kinds out. `partitions` are the
-    serialized partitions that the codes of the placement point into.
+    `table` has the table's columns, and so have the returned rows, of which there may be more or fewer. The kinds are
+    int8. `partitions` are the serialized partitions; a code of the placement is a position in them.
     """
     placed = table.take(pa.array(placement.rows))
     fields = schema.select(schema.partition_keys)

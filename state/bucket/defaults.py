@@ -22,8 +22,8 @@ from bucketline.state.types.timestamp_text import cast_text, plain_value
 
 
 def fill_defaults(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """Returns the rows, with the default in place of each null. Shapes: the table's columns in table types, in and
-    out.
+    """Takes rows with the table's columns in table types, and returns them with the default of the column in place of
+    each null.
     """
     for field in schema.fields:
         position = rows.schema.get_field_index(field.name)

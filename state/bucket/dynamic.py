@@ -27,9 +27,9 @@ _EMPTY_BUCKETS = np.empty(0, np.int16)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownHashes:
-    """The hashes of a partition in ascending order, each once, and the bucket of each. Shapes: n int32, n int16.
+    """The hashes of a partition (int32) in ascending order, each once, and the bucket of each (int16).
 
-    `has_lost`: a hash was in several buckets, and only one of them is kept here.
+    `has_lost` is true if a hash was in several buckets, of which only one is kept here.
     """
 
     hashes: Int32s
@@ -41,8 +41,8 @@ class KnownHashes:
         return self.hashes.nbytes + self.buckets.nbytes
 
     def lookup(self, hashes: Int32s) -> Int32s:
-        """Returns the bucket of each hash, UNKNOWN where there is none. Shapes: m int32 in any order in, m int32
-        out.
+        """Returns the bucket of each hash, as int32; UNKNOWN for a hash that is not known. The hashes may have any
+        order.
         """
         if not len(self.hashes) or not len(hashes):
             return np.full(len(hashes), UNKNOWN, np.int32)
@@ -71,9 +71,10 @@ class KnownHashes:
         return KnownHashes(self.hashes[kept], self.buckets[kept], self.has_lost)
 
     def joined(self, hashes: Int32s, buckets: NDArray[Any]) -> "KnownHashes":
-        """Returns the index with more hashes and their buckets; a hash in several buckets counts for the lowest.
+        """Returns this index together with more hashes and their buckets. A hash that is in several buckets counts for
+        the lowest of them.
 
-        Shapes: m hashes in any order, m buckets in [0, 32767).
+        The hashes may have any order, and the buckets are in [0, 32767).
         """
         if not len(hashes):
             return self
@@ -156,8 +157,7 @@ class DynamicAssigner:
         """Returns a bucket for each row, and the assigner for the next rows. A known hash keeps its bucket, even if
         this assigner does not own it; `Allocation.allocate` chooses the bucket of a new hash.
 
-        Shapes: n int32 in arrival order in, n buckets out; equal hashes get equal buckets. Raises the errors of
-        `allocate`.
+        The hashes are in the order of arrival. Equal hashes get equal buckets. Raises the errors of `allocate`.
         """
         buckets = self.known.lookup(hashes)
         unknown = np.flatnonzero(buckets == UNKNOWN)

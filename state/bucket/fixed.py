@@ -49,9 +49,9 @@ def assign_fixed_buckets(
 ) -> pa.Int32Array:
     """Returns the bucket of each row of a fixed-bucket table.
 
-    Shapes: the bucket-key columns in hashing order, n rows each, nulls allowed; n buckets in [0, bucket_count) out,
-    no nulls. Raises UnsupportedTableError when the function does not take the types, SchemaMismatchError when a column
-    does not hold its type.
+    Takes the bucket-key columns in the order in which they are hashed; nulls are allowed. The buckets are in [0,
+    bucket_count), without nulls. Raises UnsupportedTableError when the function does not take the types,
+    SchemaMismatchError when a column does not hold its type.
     """
     assert bucket_count > 0, "the table has fixed buckets"
     count = np.int32(bucket_count)
@@ -151,7 +151,7 @@ def _hive_decimals(low: NDArray[np.uint64], high: NDArray[np.int64], scale: int)
 def _divide_by_ten(limbs: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Returns (quotients, remainders) of numbers in base 2^32, divided by ten.
 
-    Shapes: (4, n), most significant limb first, in; (4, n) and (n,) out.
+    Numbers and quotients are matrices with four lines, one for each limb; the most significant limb comes first.
     """
     quotients = np.empty_like(limbs)
     rest = np.zeros(limbs.shape[1], dtype=np.uint64)

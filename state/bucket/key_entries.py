@@ -55,7 +55,9 @@ class HashedKeys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyEntries:
-    """n keys and where they live. Shapes: n normalized keys, n int32 partition codes, n int32 buckets, n uint32."""
+    """Normalized keys and where they live: for each key the code of its partition, its bucket, and the time at which
+    the key was last written, in seconds.
+    """
 
     keys: pa.Array
     partitions: Int32s

@@ -34,7 +34,7 @@ class RowAge:
 
     def keeps(self, column: pa.Array) -> pa.Array:
         """Returns a mask of the rows that stay, by their values of the column with the time; rows without a time stay.
-        Shapes: n values in, n booleans out, none null.
+        The mask has no nulls.
         """
         return pc.greater_equal(_seconds(column, self.field.type.root), pa.scalar(self.oldest_s)).fill_null(True)
 

@@ -114,7 +114,8 @@ def collect_stats(
     """Returns the statistics of the rows of `table`; columns are found by the names of `fields` and have their Arrow
     types.
 
-    Shapes: f fields and f modes in, f columns of statistics out; other columns of the table are ignored.
+    `modes` has a mode for each field, and the result has statistics for each field. Other columns of the table are
+    ignored.
     """
     columns = tuple(
         _bounds_of(table.column(field.name), field.type, mode) for field, mode in zip(fields, modes, strict=True)

@@ -157,8 +157,8 @@ def logical_fields(schema: pa.Schema) -> tuple[DataField, ...]:
 def conform(batch: AnyRows, schema: TableColumns, *, extra: Collection[str] = ()) -> AnyRows:
     """Returns the rows with exactly the table's columns, in the table's order and types; same kind of container.
 
-    Shapes: n rows in, n rows out; columns are matched by name; columns named in `extra` that are present follow
-    unchanged. The schema out is `arrow_schema(schema.fields)`, nullability and field ids included.
+    Columns are matched by name. Columns that are named in `extra` follow unchanged, if they are present. The schema of
+    the result is `arrow_schema(schema.fields)`, with nullability and field ids.
     Only changes that lose nothing are made: wider and narrower numbers that fit, decimals of another scale that fit,
     other Arrow layouts of the same value, other zones of the same instant. Text is never parsed.
     Raises SchemaMismatchError, with `column`, `expected` and `found`, for an unknown, missing or doubled column, a null

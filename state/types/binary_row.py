@@ -92,8 +92,8 @@ def encode_rows(
 ) -> pa.LargeBinaryArray:
     """Returns the BinaryRow of each row, led by the 4-byte arity if `with_arity` (metadata) or bare (hashing).
 
-    Shapes: at least one column, n rows each, nulls allowed; n byte strings without nulls out. Equal rows give equal
-    bytes. Raises SchemaMismatchError when a column does not hold its type, UnsupportedTableError for nested types.
+    Takes at least one column; nulls are allowed. The result has no nulls. Equal rows give equal bytes. Raises
+    SchemaMismatchError when a column does not hold its type, UnsupportedTableError for nested types.
     """
     rows = _lay_out(_physical(columns, types), types)
     row_words = np.diff(rows.offsets)
@@ -113,7 +113,7 @@ def encode_rows(
 def hash_rows(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType]) -> pa.Int32Array:
     """Returns the hash of each row's BinaryRow without arity: what buckets and HASH indexes are made of.
 
-    Shapes: at least one column, n rows each, nulls allowed; n hashes without nulls out. Raises as `encode_rows` does.
+    Takes at least one column; nulls are allowed. The result has no nulls. Raises the errors of `encode_rows`.
     """
     arrays = _physical(columns, types)
     row_count = len(arrays[0])
@@ -141,7 +141,7 @@ def _halves(words: NDArray[np.unsignedinteger]) -> tuple[NDArray[np.uint32], NDA
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _RowWords:
-    """Rows back to back: row i is `words[offsets[i] : offsets[i + 1]]`. Shapes: n + 1 offsets, in words."""
+    """Rows back to back: row i is `words[offsets[i] : offsets[i + 1]]`. There is one more offset than rows."""
 
     words: UInt64s
     offsets: NDArray[np.int64]

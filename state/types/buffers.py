@@ -47,7 +47,7 @@ _LOAD_BYTES = 8
 class ByteColumn:
     """Strings or byte strings: row i is `data[starts[i] : starts[i] + lengths[i]]`.
 
-    Shapes: n starts, n lengths (0 where null); `data` goes on for at least 8 bytes after the last row's end.
+    The length of a null is 0. `data` goes on for at least 8 bytes after the end of the last row.
     """
 
     data: NDArray[np.uint8]
@@ -180,7 +180,7 @@ def _unpack(bits: NDArray[np.uint8], offset: int, count: int) -> NDArray[np.bool
 def fixed_values(array: pa.Array, dtype: str) -> NDArray[Any]:
     """Returns the values of a fixed-width physical array as `dtype`, which has the array's width; 0 where null.
 
-    Shapes: n values. Booleans come as 0 and 1 of `|u1`.
+    Booleans are returned as 0 and 1 of type `|u1`.
     """
     buffer = array.buffers()[1]
     count = len(array)

@@ -42,7 +42,7 @@ def declared(column: pa.Array, stored: DataType) -> pa.Array:
 def read_column(column: pa.Array, stored: DataType, wanted: DataType, *, declare: Declare = declared) -> pa.Array:
     """Returns a file's column in the Arrow type of `wanted`.
 
-    Shapes: n values in, n out; nulls stay nulls.
+    Nulls stay nulls.
     `stored` is the type in the file's own schema version; `declare` is how its format means a leaf of that type. Raises
     UnsupportedTableError for a change of type that cannot be read, or a value that the current type cannot hold.
     """

@@ -20,7 +20,7 @@ def pad(texts: pa.Array, data_type: DataType) -> pa.Array:
     """Returns the texts as a CHAR of that length is written: with blanks up to the length. A longer text first loses
     the blanks at its end.
 
-    Shapes: n texts in, n out; nulls stay. A text that is too long without its blanks stays too long.
+    Nulls stay nulls. A text that is too long even without its blanks stays too long.
     """
     length = data_type.length or 0
     lengths = pc.utf8_length(texts)

@@ -191,7 +191,7 @@ def bounds_of(sample: pa.Table, count: int) -> pa.Table:
 
 
 def ranges_of(key: pa.Table, bounds: pa.Table) -> np.ndarray:
-    """Returns the number of each key's range. Shapes: n rows in, n int64 out, from 0 to the number of bounds."""
+    """Returns for each key the number of its range, as int64: from 0 up to the number of bounds."""
     low = np.zeros(key.num_rows, np.int64)
     high = np.full(key.num_rows, bounds.num_rows, np.int64)
     for _ in range(bounds.num_rows.bit_length()):

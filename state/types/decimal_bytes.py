@@ -15,9 +15,9 @@ _WIDTH = 16
 def decimals(column: pa.Array, target: pa.DataType, *, needs_values: bool = False) -> pa.Array:
     """Returns the unscaled values in a binary column as decimals of type `target`, a decimal128.
 
-    Shapes: n values in, n out; nulls stay nulls, and a value of more digits than the type has is null, as Paimon reads
-    it. A column that `needs_values` keeps such a value, as in formats that store it in 64 bits, if its type has at most
-    18 digits. Raises ArrowInvalid for a value of no bytes, or of more than 16.
+    Nulls stay nulls. A value that has more digits than the type is null in the result, as in Paimon. If `needs_values`
+    is true and the type has at most 18 digits, such a value is kept, as in formats that store it in 64 bits. Raises
+    ArrowInvalid for a value of no bytes, or of more than 16.
     """
     raw = plain_array(column)
     octets = byte_column(raw)

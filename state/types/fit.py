@@ -25,7 +25,7 @@ def fit_array(
     """Returns the values as an array of type `target`, the Arrow type of `data_type`; `column` is the path named in
     errors, `fields` says which field of a struct becomes which.
 
-    Shapes: n values in, n out; nulls stay, and are refused when the logical type is NOT NULL.
+    Nulls stay nulls, and are refused if the logical type is NOT NULL.
     Raises SchemaMismatchError with fields column, expected, found.
     """
     array = _plain(array)

@@ -15,7 +15,7 @@ def if_else(condition: pa.Array | pa.ChunkedArray, left: object, right: object) 
     """Returns `left` where the condition is true, `right` where it is false, and null where it is null, like
     `pyarrow.compute.if_else`.
 
-    Shapes: n of each in, or one value for all; n out.
+    `left` and `right` are columns as long as the condition, or single values that stand for all rows.
     """
     if _is_null(left):
         right = _in_own_memory(right)

@@ -11,7 +11,7 @@ COMPACT_DIGITS = 18
 
 
 def null_where_too_long(values: pa.Array) -> pa.Array:
-    """Returns the decimals, null where they have more digits than their type says. Shapes: n in, n out."""
+    """Returns the decimals, with null in place of each that has more digits than its type."""
     limit = 10**values.type.precision
     low, high = decimal_words(values)
     if values.type.precision <= COMPACT_DIGITS:

@@ -21,7 +21,7 @@ _FEW_DIGITS_BELOW = {pa.float32(): 1e-42, pa.float64(): 1e-320}
 
 
 def float_texts(column: pa.Array) -> pa.Array:
-    """Returns the text of each number. Shapes: n float32 or float64 in, n strings out; nulls stay nulls."""
+    """Returns the text of each number of a float32 or float64 column. Nulls stay nulls."""
     shortest = column.cast(pa.string())
     parts = pc.extract_regex(shortest, _NUMBER)
     whole, fraction, exponent = (pc.struct_field(parts, i) for i in range(3))

@@ -43,10 +43,10 @@ _WIDTH_BYTES = {
 def sort_indices(
     table: pa.Table | pa.RecordBatch, keys: Sequence[str], *, then: Sequence[tuple[str, Direction]] = ()
 ) -> pa.Array:
-    """Returns the row numbers in key order: rows with equal keys by the `then` columns, and rows equal in these too by
-    position (the sort is stable).
+    """Returns the row numbers (uint64) in key order. Rows with equal keys are ordered by the `then` columns, and rows
+    that are equal in these columns too keep their order.
 
-    Shapes: n rows in, n uint64 out. `keys` ascend; nulls come first in both directions.
+    `keys` ascend. Nulls come first in both directions.
     """
     columns = [(plain_array(table.column(k)), "ascending") for k in keys]
     columns += [(plain_array(table.column(name)), direction) for name, direction in then]
@@ -67,8 +67,7 @@ def sort_indices(
 
 
 def key_changes(table: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Returns a mask of the rows whose key differs from that of the row before; row 0 is True. Shapes: n rows in, n
-    bool out.
+    """Returns a mask of the rows whose key differs from the key of the row before; it is true for the first row.
 
     Equal means equal in key order: NaN equals NaN, -0.0 does not equal 0.0, null equals null.
     """
@@ -101,9 +100,9 @@ def key_order(types: Sequence[DataType]) -> Callable[[bytes], tuple[Any, ...]]:
 def normalized_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Array:
     """Returns one array whose natural order is the key order of the given columns.
 
-    Shapes: c columns of n rows in; out n rows, no nulls: int64 for a single column of fixed width (decimals up to 18
-    digits, floats by total order), else large_binary compared byte by byte, unsigned. Only the types decide the form,
-    so arrays of different batches compare with each other.
+    The result is int64 for a single column of fixed width (decimals up to 18 digits, floats by total order), else
+    large_binary whose bytes compare unsigned. Only the types decide this form, so arrays of different batches can be
+    compared with each other.
     Keys hold no nulls: primary-key columns are NOT NULL.
     """
     assert columns and len(columns) == len(types), "a key has at least one column"
@@ -128,7 +127,7 @@ def normalized_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> p
 def total_order(array: pa.Array) -> npt.NDArray[np.int64]:
     """Returns integers ordered as Java orders the given floats: -0.0 before 0.0, every NaN alike and last.
 
-    Shapes: n float32 or float64 in (nulls become some number), n int64 out.
+    Takes float32 or float64. A null becomes any number.
     """
     values = _filled(array)
     if pa.types.is_float32(array.type):

@@ -31,9 +31,10 @@ _UNITS_PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 def recast(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
-    """Returns the values in the Arrow type of `wanted`; they come in the Arrow type of `stored`. Both types are atomic.
+    """Takes values in the Arrow type of `stored`, and returns them in the Arrow type of `wanted`. Both types are
+    atomic.
 
-    Shapes: n in, n out; nulls stay nulls, and decimals that do not fit become null.
+    Nulls stay nulls, and decimals that do not fit become null.
     Raises what Arrow raises (ArrowInvalid, ArrowNotImplementedError) for a cast or a value that is not supported.
     """
     if stored.as_nullable() == wanted.as_nullable():

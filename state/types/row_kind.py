@@ -26,5 +26,5 @@ SHORT_NAMES = {
 
 
 def is_retract(kinds: pa.Array) -> pa.Array:
-    """Returns a mask of the kinds that take a row away (-U or -D). Shapes: n int8 in, n bool out."""
+    """Takes row kinds as int8, and returns a mask of the kinds that take a row away (-U or -D)."""
     return pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), pa.scalar(1, pa.int8()))

@@ -16,8 +16,8 @@ _FRACTION = r"\.[0-9]+"
 def timestamps_of(texts: pa.Array, target: pa.TimestampType) -> pa.Array:
     """Returns texts of ISO 8601 as timestamps; a text has a zone if, and only if, `target` has one.
 
-    Shapes: n texts in, n timestamps out; nulls stay nulls. Raises pa.ArrowInvalid for a text that is no time, that is
-    finer than the unit, or beyond what 64 bits of the unit hold.
+    Nulls stay nulls. Raises pa.ArrowInvalid for a text that is no time, that is finer than the unit, or that 64 bits of
+    the unit cannot hold.
     """
     times = texts.cast(target)
     if target.unit != "ns":

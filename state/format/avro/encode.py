@@ -138,10 +138,10 @@ def _atomic_pieces(column: pa.Array, data_type: DataType, row: "_Row") -> list[p
 
 
 def _contents(column: pa.ListArray | pa.MapArray) -> tuple[NDArray[np.int64], list[pa.Array]]:
-    """Returns where each row's items begin and end, and the items alone: one array of elements, or one of keys and of
-    values.
+    """Returns where each row's items begin and end, and the items themselves: an array of elements, or an array of keys
+    and an array of values.
 
-    Shapes: n rows in, n + 1 offsets out, from 0 on; a null row has no items.
+    The items of row i are between the offsets i and i + 1, and the first offset is 0. A null row has no items.
     """
     valid = validity(column)
     offsets = np.zeros(1, np.int64) if len(column) == 0 else column.offsets.to_numpy().astype(np.int64)
@@ -171,7 +171,7 @@ class _Row:
         """Returns the branch of each row's union, for a nullable column, and then the octets of the row that are
         `kept`.
 
-        Shapes: n x w octets and marks in, n rows out.
+        `octets` is a matrix with a line for each row, and `kept` marks the octets that count; None for all octets.
         """
         present = self.present()
         if present is not None:
@@ -202,9 +202,10 @@ class _Row:
 
 
 def _varints(values: NDArray[np.int64]) -> tuple[Octets, Mask | None]:
-    """Returns the values as variable-length zig-zag longs, aligned left; and which octets count, None for all.
+    """Returns the values as zig-zag longs of variable length, and a mask of the octets that count; None if all octets
+    count.
 
-    Shapes: n values in, n x w octets out, where w is what the longest takes.
+    The octets are a matrix with a line for each value, aligned left and as wide as the longest value.
     """
     rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
     highest = int(rest.max(initial=0))

@@ -37,9 +37,7 @@ class Choice(AggregateFunction):
 
     @abstractmethod
     def choose(self, values: pa.Array, events: Events) -> Indices:
-        """Returns for each key the row whose value is the result, -1 for null. Shapes: n values and events in, k rows
-        out.
-        """
+        """Returns for each key the row whose value is the result; -1 if the result is null."""
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         return take_or_null(values, self.choose(values, events))
@@ -164,7 +162,7 @@ class _Extreme(Choice):
 
     @abstractmethod
     def _best(self, ranks: np.ndarray, live: Mask, events: Events) -> np.ndarray:
-        """Returns the best rank of the live rows of each key. Shapes: n ranks and bools in, k ranks out."""
+        """Returns for each key the best rank of its live rows. `ranks` and `live` have a value for each row."""
 
 
 @dataclass(frozen=True, slots=True)

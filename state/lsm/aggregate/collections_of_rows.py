@@ -159,8 +159,8 @@ class MergeMapWithTime(AggregateFunction):
 
 
 def newest_by_code(entries: Entries, codes: Indices, events: Events) -> Mask:
-    """Returns a mask that is true at the final entry of each code of each key: the last one added since the last
-    retract. Late entries only fill gaps. Shapes: e entries and codes in, e out.
+    """Returns a mask that is true at the final entry of each code of each key: the last entry that was added since the
+    last retract. A late entry counts only if there is no other.
     """
     chosen = np.zeros(len(codes), bool)
     if not len(codes):

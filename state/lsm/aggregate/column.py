@@ -50,7 +50,9 @@ class ColumnAggregate:
         return replace(self, function=self.function.strict(), is_strict=True)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Yields the rows that this column can never merge, by reason. Shapes: as `AggregateFunction.unmergeable`."""
+        """Yields the rows that this column can never merge, by reason, in the form of
+        `AggregateFunction.unmergeable`.
+        """
         if self.ignores_retracts:
             retracts = np.zeros(len(retracts), bool)
         elif not self.function.retracts and retracts.any():

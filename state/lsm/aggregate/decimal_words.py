@@ -10,7 +10,7 @@ _LIMB = np.uint64(0xFFFFFFFF)
 
 
 def unscaled(values: pa.Array) -> np.ndarray:
-    """Returns the unscaled values as Python integers, 0 where null. Shapes: n in, n objects out."""
+    """Returns the unscaled values as Python integers; 0 for a null."""
     low, high = decimal_words(values)
     numbers: np.ndarray = (high.astype(object) << 64) + low.astype(object)
     return numbers
@@ -31,10 +31,10 @@ def from_unscaled(numbers: np.ndarray, valid: np.ndarray, data_type: pa.Decimal1
 def sum_by_key(
     values: pa.Array, live: np.ndarray, events: Events, limit: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns for each key the exact sum of its live values, whether it has any, and whether a part of it may reach
-    `limit`.
+    """Returns for each key the exact sum of its live values, whether it has live values, and whether a part of the sum
+    may reach `limit`.
 
-    Shapes: n values in; three arrays of k out, sums as Python integers. Retracted values are subtracted.
+    The sums are Python integers. Retracted values are subtracted.
     """
     low, high = decimal_words(values)
     low, high = np.where(live, low, np.uint64(0)), np.where(live, high, np.int64(0))

@@ -14,8 +14,8 @@ from bucketline.state.types.order import total_order
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """Elements of lists or maps. For each element `rows` has the row that it is in, and `places` its position in the
-    child array. Shapes: e elements.
+    """Elements of lists or maps. For each element `rows` has the row that contains the element, and `places` has the
+    element's position in the child array.
     """
 
     rows: Indices
@@ -56,8 +56,8 @@ def chronology(events: Events, entries: Entries) -> Indices:
 
 
 def grouped(keys: Indices, codes: Indices, ops: np.ndarray, order: Indices) -> tuple[Indices, Events]:
-    """Returns the entries sorted by key, code and `order`, and the events of each (key, code) group. Shapes: e >= 1
-    entries.
+    """Returns the numbers of the entries sorted by key, code and `order`, and the events of each group of entries with
+    the same key and code. There must be at least one entry.
     """
     sorted_by = np.lexsort((order, codes, keys))
     changes = np.ones(len(keys), bool)
@@ -66,7 +66,9 @@ def grouped(keys: Indices, codes: Indices, ops: np.ndarray, order: Indices) -> t
 
 
 def list_array(keys: Indices, key_count: int, elements: pa.Array, present: Mask, data_type: pa.ListType) -> pa.Array:
-    """Returns one list per key. Shapes: e elements with ascending keys; k lists out, null where not present."""
+    """Returns one list for each key; null for keys that are not `present`. `keys` has the key of each element,
+    ascending.
+    """
     offsets = pa.array(_offsets(keys, key_count))
     mask = None if present.all() else pa.array(~present)
     return pa.ListArray.from_arrays(offsets, elements, type=data_type, mask=mask)
@@ -75,7 +77,9 @@ def list_array(keys: Indices, key_count: int, elements: pa.Array, present: Mask,
 def map_array(
     keys: Indices, key_count: int, names: pa.Array, items: pa.Array, present: Mask, data_type: pa.MapType
 ) -> pa.Array:
-    """Returns one map per key. Shapes: e names and items with ascending keys; k maps out, null where not present."""
+    """Returns one map for each key; null for keys that are not `present`. `keys` has the key of each name and item,
+    ascending.
+    """
     offsets = pa.array(_offsets(keys, key_count))
     mask = None if present.all() else pa.array(~present)
     return pa.MapArray.from_arrays(offsets, names, items, type=data_type, mask=mask)
@@ -84,7 +88,7 @@ def map_array(
 def value_codes(values: pa.Array) -> Indices:
     """Returns codes that are equal for equal values, as Java compares them: NaN equals NaN, -0.0 does not equal 0.0.
 
-    Shapes: n in, n out; null is -1. Maps are equal whatever the order of their entries.
+    The code of a null is -1. Maps are equal whatever the order of their entries.
     """
     data_type = values.type
     if pa.types.is_struct(data_type):
@@ -117,8 +121,8 @@ def _codes_of_entries(values: pa.Array, words: np.ndarray) -> Indices:
 
 
 def _codes_of_runs(words: np.ndarray, lengths: Indices) -> Indices:
-    """Returns codes of consecutive runs of rows of a matrix. Shapes: (e, w) words, n lengths that sum to e; n codes
-    out.
+    """Takes a matrix, and divides its lines into consecutive groups of these lengths. Returns a code for each group;
+    equal groups have equal codes.
     """
     width = words.shape[1] * 8
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64) * width

@@ -35,9 +35,10 @@ class Op(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """What the rows of each key do to one column. `starts` has the first row of each key, `ops` what each row does.
+    """What the rows of each key do to one column. `starts` has the first row of each key, and `ops` says what each row
+    does.
 
-    Shapes: k >= 1 starts, ascending from 0; n ops. Every key has a row.
+    There is at least one key, and every key has a row. The starts ascend from 0.
     """
 
     starts: Indices
@@ -83,8 +84,8 @@ class Events:
         return mask
 
     def after(self, border: Indices) -> Mask:
-        """Returns a mask of the rows that come after a given row of their key. Shapes: k row numbers in, -1 for a key
-        without one; n out.
+        """Returns a mask of the rows that come after the row `border` of their key. `border` has a row number for each
+        key; -1 for a key without such a row.
         """
         is_after: Mask = self.rows > border[self.key_of_row]
         return is_after
@@ -100,11 +101,12 @@ class Events:
         return np.where(first_rows == self.row_count, -1, first_rows)
 
     def steps(self, keys: Indices) -> tuple[Indices, Iterator[Indices]]:
-        """Yields the keys reordered, and for step 0, 1, ... the row of that number of each key that has one.
+        """Returns the keys in another order, and an iterator. Its item 0, 1, ... has row 0, 1, ... of each key that has
+        so many rows.
 
-        Shapes: m keys in; m positions into `keys`, longest key first, so that each step's rows belong to a prefix of
-        the reordered keys. This is for results that depend on every earlier row; the number of steps is that of the
-        longest key.
+        The order is given as positions in `keys`, the key with the most rows first, so that the rows of each step
+        belong to the first keys of that order. This is for results that depend on every earlier row. There are as many
+        steps as the longest key has rows.
         """
         order = np.argsort(-self.lengths[keys], kind="stable")
         starts, lengths = self.starts[keys[order]], self.lengths[keys[order]]
@@ -123,7 +125,7 @@ class Events:
 
 
 def validity(values: pa.Array) -> Mask:
-    """Returns a mask of the values that are not null. Shapes: n in, n out."""
+    """Returns a mask of the values that are not null."""
     if values.null_count == 0:
         return np.ones(len(values), bool)
     valid: Mask = values.is_valid().to_numpy(zero_copy_only=False)

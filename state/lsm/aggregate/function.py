@@ -59,7 +59,7 @@ class AggregateFunction(ABC):
 
     @abstractmethod
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Returns one value per key. Shapes: n values and events in, k values out."""
+        """Takes a value for each row, and returns one value for each key."""
 
     def strict(self) -> Self:
         """Returns the function for rows that are not in the table yet: it raises SchemaMismatchError where a result
@@ -70,8 +70,8 @@ class AggregateFunction(ABC):
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
         """Yields the values that the function can never merge, by reason.
 
-        Shapes: in are n values, and n bools that say which of them are taken back. For each reason, out are n bools,
-        true for the values that it concerns, and the text of the reason.
+        `retracts` is true for values that are taken back. Each item has a mask of the values that the reason concerns,
+        and the text of the reason.
         """
         return iter(())
 

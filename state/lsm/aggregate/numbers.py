@@ -68,7 +68,7 @@ def overflow(column: str, function: str, limit: str) -> SchemaMismatchError:
 
 
 def filled(values: pa.Array) -> np.ndarray:
-    """Returns the numbers, 0 where null. Shapes: n in, n out."""
+    """Returns the numbers; 0 for a null."""
     numbers: np.ndarray = values.fill_null(0).to_numpy(zero_copy_only=False)
     return numbers
 

@@ -44,10 +44,10 @@ def is_add(rows: pa.Table) -> Mask:
 
 
 def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Indices, rule: ChangeRule) -> pa.Table:
-    """Returns the changelog rows of k keys, each with the sequence number of the old or new row that it is made from.
+    """Returns the changelog rows of keys, each with the sequence number of the old or new row from which it is made.
 
-    Shapes: `before_at` and `after_at` hold the row of each key in `before` and `after`, -1 for none; a -U or -D row
-    counts as none. A new row gives +I, a removed row -D, a changed row -U and +U.
+    `before_at` and `after_at` have the row of each key in `before` and in `after`; -1 if there is no row. A row -U or
+    -D counts as no row. A new row gives +I, a removed row gives -D, and a changed row gives -U and +U.
     """
     old, new = _added(before, before_at), _added(after, after_at)
     both = old & new

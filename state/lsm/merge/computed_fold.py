@@ -63,5 +63,7 @@ class ComputedFold(ABC):
 
     @abstractmethod
     def merge(self, table: pa.Table, starts: Indices) -> pa.Table:
-        """Returns one row per key, with the schema of `table`. Shapes: n sorted rows, k >= 1 first rows of keys."""
+        """Takes sorted rows and the first row of each key, and returns one row for each key, with the schema of
+        `table`. There is at least one key.
+        """
         ...

@@ -44,7 +44,7 @@ class MixedKey:
 class FeedSpans:
     """The feeds of arrival ranks: rank `starts[i]` and those after it, up to `starts[i + 1]`, came from `feeds[i]`.
 
-    Shapes: n int64 in ascending order, n int32; n >= 1.
+    The starts (int64) ascend, and there is at least one. The feeds are int32.
     """
 
     starts: Ranks
@@ -61,7 +61,7 @@ class FeedSpans:
         return FeedSpans(self.starts + by, self.feeds)
 
     def of_ranks(self, ranks: Ranks) -> NDArray[np.int32]:
-        """Returns the feed of each rank. Shapes: n in, n out; all of them lie in spans."""
+        """Returns the feed of each rank. Every rank must lie in a span."""
         found: NDArray[np.int32] = self.feeds[np.searchsorted(self.starts, ranks, side="right") - 1]
         return found
 
@@ -91,7 +91,7 @@ def joined_spans(spans: Iterable[FeedSpans]) -> FeedSpans | None:
 def first_mixed(feeds: Feeds, starts: Starts) -> int | None:
     """Returns the first row that came from another feed than the row before it of the same key; None if there is none.
 
-    Shapes: n rows in key order, `starts` true at the first row of each key.
+    The rows are in key order, and `starts` is true at the first row of each key.
     """
     mixed = np.flatnonzero((feeds[1:] != feeds[:-1]) & ~starts[1:])
     return int(mixed[0]) + 1 if len(mixed) else None
@@ -100,7 +100,8 @@ def first_mixed(feeds: Feeds, starts: Starts) -> int | None:
 def first_feeds(numbers: NDArray[np.int64], feeds: Feeds) -> Feeds:
     """Returns the feed of the first row of each key.
 
-    Shapes: n rows in any order, the number of each row's key, from 0 on without gaps; k feeds out, by number.
+    The rows may have any order. `numbers` has the number of each row's key; the keys are numbered from 0 on without
+    gaps. The feeds are returned by the number of the key.
     """
     first = np.empty(int(numbers.max()) + 1 if len(numbers) else 0, feeds.dtype)
     first[numbers[::-1]] = feeds[::-1]
@@ -108,9 +109,10 @@ def first_feeds(numbers: NDArray[np.int64], feeds: Feeds) -> Feeds:
 
 
 def first_mixed_row(numbers: NDArray[np.int64], feeds: Feeds) -> tuple[int, tuple[int, int]] | None:
-    """Returns the first row whose key has an earlier row of another feed, and the two feeds; None if there is none.
+    """Returns the first row whose key has an earlier row of another feed, and the two feeds; None if there is no such
+    row.
 
-    Shapes: as `first_feeds`.
+    `numbers` and `feeds` are as in `first_feeds`.
     """
     if not len(numbers) or (feeds == feeds[0]).all():
         return None
@@ -122,7 +124,9 @@ def first_mixed_row(numbers: NDArray[np.int64], feeds: Feeds) -> tuple[int, tupl
 def mixed_key_of(
     rows: pa.Table | pa.RecordBatch, numbers: NDArray[np.int64], feeds: Feeds, keys: Sequence[str]
 ) -> MixedKey | None:
-    """Returns a key with rows of several feeds; None where each key has one. Shapes: as `first_feeds`."""
+    """Returns a key with rows of several feeds; None if each key has rows of one feed only. `numbers` and `feeds` are
+    as in `first_feeds`.
+    """
     found = first_mixed_row(numbers, feeds)
     return None if found is None else mixed_key(rows, found[0], keys, found[1])
 

@@ -27,8 +27,8 @@ class Fold(Protocol):
     """Makes one row, or none, out of the rows of each key. See also `Selection`."""
 
     def fold(self, table: pa.Table, starts: Starts) -> pa.Table:
-        """Returns at most one row per key. Shapes: n sorted rows, `starts` true at the first row of each key; same
-        columns out.
+        """Takes sorted rows, and returns at most one row for each key, with the same columns. `starts` is true at the
+        first row of each key.
 
         Rows keep their kind; a deleted key comes out as a row with a retract kind.
         """

@@ -39,7 +39,9 @@ def pack_left_out(left_out: Mapping[str, Mask], names: Sequence[str], count: int
 
 
 def unpack_left_out(column: pa.Array, column_count: int) -> NDArray[np.bool_]:
-    """Returns a bit for each row, column and, last, for a delete before. Shapes: n in, n x (columns + 1) out."""
+    """Returns a matrix of booleans with a line for each row. Each line says for each column whether the row leaves out
+    its value, and last whether a delete comes before the row.
+    """
     width = (column_count + 8) // 8
     filled = column.fill_null(bytes(width)).cast(pa.binary(width))
     octets = np.frombuffer(filled.buffers()[1] or b"", np.uint8, len(filled) * width, filled.offset * width)

@@ -45,9 +45,10 @@ def merge_runs(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of all runs by ascending key, each key folded to at most one row.
 
-    Shapes: every run ascends by the `keys` columns and has the same schema, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
-    included; batches out have that schema, in key order, at most `batch_rows` rows each, none empty. With `columns`,
-    which only folds that select rows allow, batches out have only these columns.
+    Every run ascends by the `keys` columns, and all have the same schema, which includes `_SEQUENCE_NUMBER` and
+    `_VALUE_KIND`. The yielded batches have that schema and are in key order; each has at least one row and at most
+    `batch_rows` rows. If `columns` are given, which is allowed only for folds that select rows, the yielded batches
+    have only these columns.
     Rows of one key are folded oldest first: by `sequence_fields` (nulls oldest; `descending` turns the values around),
     then by sequence number, then by the runs' order. Runs that come `oldest_first`, each with unique keys and newer in
     all sequence numbers than those before, need no `_SEQUENCE_NUMBER`.
@@ -112,7 +113,8 @@ def sort_rows(
 ) -> tuple[pa.Table, Starts]:
     """Returns the rows by group, key and age, and where a group or a key starts.
 
-    Shapes: n rows in any order, the group of each, from 0 on; no two rows of a group with the same sequence number.
+    The rows may have any order. `groups` has the number of each row's group, from 0 on. No two rows of a group have the
+    same sequence number.
     """
     columns = [rows[k].combine_chunks() for k in keys]
     order, key_starts = merge_order([normalized_keys(columns, [_key_type(c.type) for c in columns])], are_sorted=False)

@@ -81,9 +81,9 @@ class Merging(ABC):
         return ()
 
     def unchanged(self, before: pa.RecordBatch, after: pa.RecordBatch, names: Collection[str]) -> Unchanged | None:
-        """Returns the first of the named columns that keeps its value of `before` in some row though `after` is
-        written.
+        """Returns the first of the named columns that keeps the value of `before` in some row although `after` is
+        written; None if there is no such column.
 
-        Shapes: n rows each, with all columns of the table; row i of `after` follows row i of `before`.
+        Both batches have all columns of the table. Row i of `after` is the next row of the key of row i of `before`.
         """
         return None

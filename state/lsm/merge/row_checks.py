@@ -41,9 +41,9 @@ class RowChecks:
     groups: tuple[SequenceGroup, ...] | None = None
 
     def find(self, rows: pa.Table, kinds: pa.Array) -> Iterator[Unmergeable]:
-        """Yields the rows that cannot be merged, by reason; a row may come several times.
+        """Yields the rows that cannot be merged, by reason. A row may be yielded for several reasons.
 
-        Shapes: n rows with the table's columns, n int8 row kinds.
+        `rows` have the table's columns, and `kinds` (int8) has the kind of each row.
         """
         codes = kinds.to_numpy()
         retracts = (codes & 1).astype(bool)

@@ -44,8 +44,9 @@ def merge_order(
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
     """Returns the stable order of the keys of all pieces together, and where the key changes in that order.
 
-    Shapes: pieces of keys, ascending if they `are_sorted`, n in all; n positions into their concatenation (None when
-    they are in order as they come) and n starts, of which the first is true.
+    Each piece ascends if they `are_sorted`. The order is given as positions in the concatenation of the pieces; it is
+    None if the concatenation is in order already. The second result is a mask with a value for each position; its first
+    value is true.
     """
     keys = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
     values = _comparable(keys, fixed_width_bytes)
@@ -68,7 +69,7 @@ def sequence_columns(
     """Returns arrays that order rows by sequence fields, most significant first: nulls before all values, in both
     directions.
 
-    Shapes: c columns of n rows in, up to two arrays of n per column out.
+    A column gives one or two arrays.
     """
     arrays: list[NDArray[Any]] = []
     for column, data_type in zip(columns, types, strict=True):

@@ -84,7 +84,7 @@ def _checked(piece: Piece, pattern: str) -> Piece:
 
 
 def written(local_us: pa.Array, pattern: str) -> pa.Array:
-    """Returns moments as texts. Shapes: n int64 in, microseconds of local time since 1970; n texts out, null for null.
+    """Takes moments as microseconds of local time since 1970 (int64), and returns their texts. Nulls stay nulls.
 
     Raises ArrowInvalid for a year that has not four digits, OptionError for a pattern that is not supported.
     """
@@ -192,7 +192,7 @@ _WRITTEN: Mapping[str, int] = {
 
 
 def read(texts: pa.Array, pattern: str) -> tuple[Longs, Bools]:
-    """Returns texts as moments. Shapes: n texts in; microseconds of local time since 1970 out, and which texts are
+    """Takes texts, and returns their moments as microseconds of local time since 1970, and a mask of the texts that are
     moments.
 
     Raises OptionError for a pattern that is not read.

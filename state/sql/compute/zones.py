@@ -30,8 +30,8 @@ _STEP = timedelta(days=7)
 
 
 def shown_in(instants: pa.Array, zone: str) -> pa.Array:
-    """Returns the local times of a zone at these instants. Shapes: microseconds since 1970 in UTC in, microseconds
-    since 1970 on the zone's clock out (int64); null for null.
+    """Takes instants as microseconds since 1970 in UTC, and returns the local times of a zone as microseconds since
+    1970 on the zone's clock (int64). Nulls stay nulls.
     """
     near = pc.local_timestamp(instants.cast(pa.timestamp("us", zone))).cast(pa.int64())
     return _with_far(instants.cast(pa.int64()), near, zone, is_local=False)
@@ -46,7 +46,7 @@ def local_column(column: pa.Array) -> pa.Array:
 
 
 def instants_in(local: pa.Array, zone: str) -> pa.Array:
-    """Returns the instants of local times of a zone. Shapes: as `shown_in`, the other way round.
+    """Takes local times of a zone as `shown_in` returns them, and returns their instants as `shown_in` takes them.
 
     A time that the zone has twice is the earlier one. A time that it skips is moved later by the length of the gap.
     """
@@ -56,8 +56,8 @@ def instants_in(local: pa.Array, zone: str) -> pa.Array:
 
 
 def not_skipped(local: pa.Array, zone: str) -> pa.Array:
-    """Returns local times of a zone; a time that the zone skips is moved later by the length of the gap. Shapes: as
-    `shown_in`.
+    """Takes local times of a zone as `shown_in` returns them, and returns them unchanged, except that a time that the
+    zone skips is moved later by the length of the gap.
     """
     newest = pc.max(local).as_py()
     if zone == "UTC" or newest is None:

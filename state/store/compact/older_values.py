@@ -271,8 +271,8 @@ class _Level:
 
 
 def _positions(wanted: SortKeys, present: SortKeys) -> tuple[Indices, Indices]:
-    """Returns the positions of the keys that two ascending lists share; each key is at most once in a list. Shapes: m
-    positions in each.
+    """Returns the positions of the keys that two ascending lists share, in the first list and in the second. Each key
+    is at most once in a list.
     """
     if pa.types.is_large_binary(wanted.type):
         at = pc.index_in(wanted, value_set=present)

@@ -19,7 +19,7 @@ _SAMPLE_STEP = 997
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourcedKeys:
-    """n normalized keys, and a source number for each. Shapes: n keys, n uint32."""
+    """Normalized keys, and for each key the number of its source (uint32)."""
 
     keys: pa.Array
     sources: NDArray[np.uint32]

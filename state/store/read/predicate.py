@@ -61,8 +61,8 @@ def _binds(table: pa.Table, expression: pc.Expression) -> bool:
 def possible(
     schema: pa.Schema, expression: pc.Expression, guarantees: Sequence[pc.Expression]
 ) -> npt.NDArray[np.bool_]:
-    """Returns a mask that is false where the guarantee proves that no row passes the filter. Shapes: n guarantees in, n
-    bool out.
+    """Returns a mask with a value for each guarantee. It is false if the guarantee proves that no row passes the
+    filter.
     """
     may_pass = np.zeros(len(guarantees), dtype=np.bool_)
     form, nowhere = ds.ParquetFileFormat(), LocalFileSystem()

@@ -166,7 +166,7 @@ class KnownBuckets:
 
 
 def share_group(shares: np.ndarray) -> np.ndarray:
-    """Returns the group numbers of shares. Shapes: n in, n int64 out."""
+    """Returns the group number of each share, as int64."""
     return -1 - shares.astype(np.int64)
 
 

@@ -47,8 +47,8 @@ class StoredRows:
     vector_files: VectorFiles
 
     def of_keys(self, keys: pa.Table, columns: tuple[str, ...]) -> pa.Table:
-        """Returns the current rows that may have one of the keys, with these columns. Shapes: n unique keys in, at
-        least the rows with these keys out. Memory: these rows.
+        """Returns the current rows that may have one of the keys, with these columns: at least all rows that do have
+        one. Each key is given once. Memory: the returned rows.
         """
         access = self.access
         schema, files = access.schema, replace(access.files, age=access.age())

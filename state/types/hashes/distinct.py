@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 
 def distinct(*parts: NDArray[Any]) -> NDArray[Any]:
-    """Returns the values of all parts, each once, ascending. Shapes: integer arrays of one type in any order, one
-    out.
+    """Takes integer arrays of one type, whose values have any order. Returns one array that has each value once,
+    ascending.
     """
     values: NDArray[Any] = np.sort(parts[0]) if len(parts) == 1 else np.concatenate(parts)
     if len(parts) > 1:

@@ -36,7 +36,7 @@ class HashSet:
 
     def has(self, hashes: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Returns a mask of the hashes that may be in the set. It marks every hash of the set; if the set is a bitmap,
-        it may also mark others. Shapes: n in, n out.
+        it may also mark other hashes.
         """
         if self.exact is not None:
             return are_among(hashes, self.exact)

@@ -23,7 +23,7 @@ _BLOCK_ROWS = 1 << 15
 
 
 def murmur_words(words: UInt32s) -> NDArray[np.int32]:
-    """Returns the hash of each row of a word matrix. Shapes: (n, w) in, (n,) out."""
+    """Returns the hash of each row of a matrix of words, which has a line for each row."""
     row_count, width = words.shape
     hashes = np.empty(row_count, dtype=np.int32)
     for start in range(0, row_count, _BLOCK_ROWS):
@@ -33,9 +33,10 @@ def murmur_words(words: UInt32s) -> NDArray[np.int32]:
 
 
 def murmur_columns(columns: Iterable[UInt32s], width: int) -> NDArray[np.int32]:
-    """Returns the hash of rows given word column by word column.
+    """Returns the hash of each row; the rows are given as columns, each with one word of every row.
 
-    Shapes: `width` columns of n words each, or of one word that all rows share; (n,) out, (1,) if all are shared.
+    There are `width` columns. A column may have a single word that all rows share. If all columns do, one hash is
+    returned.
     """
     state = np.full(1, _SEED, dtype=np.uint32)
     for column in columns:
@@ -46,8 +47,8 @@ def murmur_columns(columns: Iterable[UInt32s], width: int) -> NDArray[np.int32]:
 def murmur_ragged(words: UInt32s, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int32]:
     """Returns the hash of rows of different lengths: row i is `words[starts[i] : starts[i] + counts[i]]`.
 
-    Shapes: n starts, n counts in; (n,) out. Rows of a block are taken longest first, so that at each word the rows that
-    still have one are a prefix: the work is the number of words plus a few calls per word of the longest row.
+    Rows of a block are taken longest first, so that the rows that have an i-th word are always the first rows. So the
+    work is the number of words, plus a few calls for each word of the longest row.
     """
     hashes = np.empty(len(starts), dtype=np.int32)
     for begin in range(0, len(starts), _BLOCK_ROWS):

@@ -23,7 +23,7 @@ _BLOCK_ROWS = 1 << 14
 
 
 def xx_hashes(column: ByteColumn) -> NDArray[np.int64]:
-    """Returns the hash of each row. Shapes: n rows in, n hashes out; a null counts as no bytes."""
+    """Returns the hash of each row. A null is hashed like an empty value."""
     hashes = np.empty(len(column.starts), dtype=np.uint64)
     for first in range(0, len(hashes), _BLOCK_ROWS):
         rows = slice(first, first + _BLOCK_ROWS)

@@ -60,9 +60,9 @@ def place_batch(
 ) -> PlacedBatch:
     """Finds partition and bucket for all rows of a batch that belong to one share; the index does not change.
 
-    Shapes: the table's columns, n rows in arrival order, n int8 kinds. One call must get all rows of the share in the
-    batch, since a second call would not know the rows of the first. `own` are the buckets that may get new keys.
-    `feeds` says which feed each row came from.
+    The rows have the table's columns and are in the order of arrival; `kinds` (int8) has the kind of each row. One call
+    must get all rows of the share in the batch, because a second call would not know the rows of the first call. `own`
+    are the buckets that may get new keys. `feeds` says which feed each row came from.
     """
     schema = share.schema
     flat = rows.combine_chunks()
