@@ -109,8 +109,8 @@ def plan_snapshot(
 ) -> SnapshotPlan:
     """Returns the plan of the snapshot that follows `latest`.
 
-    `index` is its complete index list (`combine_index`); None: the index list of `latest` stays. `schema_id` is the id
-    of the newest schema at commit time, whatever the writers used. Entries must have their DELETEs first.
+    `index` is its complete index list (`combine_index`); if it is None, the index list of `latest` stays. `schema_id`
+    is the id of the newest schema at commit time, whatever the writers used. Entries must have their DELETEs first.
     `tracks_rows`: new files get ids and versions of their rows.
     """
     assert deletes_come_first(entries), "a DELETE after an ADD lets expiration remove live files"

@@ -226,8 +226,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Rows for a table. `columns` are those that get values, None: all. `partition` has the partition columns that are
-    given with a value, `dynamic` those whose values come with the rows, in the table's order."""
+    """Rows for a table. `columns` are the columns that get values; None stands for all columns. `partition` has the
+    partition columns that are given with a value, `dynamic` those whose values come with the rows, in the table's
+    order.
+    """
 
     table: Relation
     columns: tuple[str, ...] | None

@@ -13,7 +13,8 @@ def wide_decimal(target: pa.DataType, digits: int | None = None) -> pa.DataType:
     """Returns the type to which values are cast before they are cast to the target: the target itself, or a decimal of
     256 bits if zeros up to the scale may need more than 128.
 
-    `digits` is how many digits the values may have before the point; None: as many as the target's precision.
+    `digits` is the number of digits that the values may have before the point; None stands for the precision of the
+    target.
     """
     most = (target.precision if digits is None else digits) + target.scale
     return target if most <= _MOST_DIGITS else pa.decimal256(target.precision, target.scale)

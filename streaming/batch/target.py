@@ -11,7 +11,8 @@ from bucketline.state.store.write.visibility import Budget, FileNames, Waits, al
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What a stream remembers of a table between two batches, and what it still has to do there.
+    """The facts about a table that a stream remembers between two batches, and the work that the stream still has to do
+    on the table.
 
     `commits` are the snapshots of its newest batch, searched up to the snapshot `seen_id`; `is_complete` is true if it
     is certain that no newer one exists up to there.

@@ -87,7 +87,7 @@ class Job:
     task reads a batch of few records, however Spark splits it; this is set only by a job that made the DataFrame itself
     and so knows that it holds Kafka's records and nothing else. `topics` checks that Kafka's topics are still the same.
     `most_records` is the most records of Kafka in a batch; None if not known. `bad_records` is the place for bad
-    records; None: the options of the sink name it.
+    records; if it is None, the options of the sink name it.
     """
 
     decoder: Decoder | None = None

@@ -25,7 +25,7 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest size of a micro-batch; None: no limit. The first file is always taken."""
+    """The largest size of a micro-batch; None stands for no limit. The first file is always taken."""
 
     files: int | None = None
     bytes: int | None = None

@@ -17,8 +17,8 @@ class Context:
     """The settings that decide what an expression means.
 
     `zone` is the session's; `has_instants` says whether TIMESTAMP is an instant, as in Spark, or a local time, as in
-    Paimon; `now_us` is `current_timestamp` in microseconds since 1970 (None: it is refused). `json_columns` hold JSON
-    as texts, whose fields are texts.
+    Paimon; `now_us` is `current_timestamp` in microseconds since 1970; if it is None, `current_timestamp` is refused.
+    `json_columns` hold JSON as texts, whose fields are texts.
     """
 
     zone: str = "UTC"

@@ -103,7 +103,7 @@ class Manifests:
     def recording(self, journal: list[str], io: FileIO | None = None) -> "Manifests":
         """Returns this folder in a form that puts the name of each new file into `journal` before the file is made.
 
-        `io` writes and reads (None: the folder's own).
+        `io` writes and reads; if it is None, the storage of the folder does.
         """
         other = Manifests(
             io or self._io, "", self._partition_types, world=self._world, merging=self._merging, encoding=self._encoding

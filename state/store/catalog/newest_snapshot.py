@@ -45,7 +45,9 @@ _LOOKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest snapshot (None: there is none), and the interrupted rollback to it, if any."""
+    """The newest snapshot, and the interrupted rollback to this snapshot, if there is one. The snapshot is None for a
+    table without snapshots.
+    """
 
     snapshot: Snapshot | None
     cut_short: CutShort | None = None

@@ -41,7 +41,7 @@ end."""
 @dataclass(frozen=True, slots=True)
 class Notes:
     """The pins, announcements and notes of deleted branches that one listing has found, each by the name of its file.
-    None: the file cannot be read, so it must be assumed to forbid everything.
+    None stands for a file that cannot be read: it must be assumed to forbid everything.
     """
 
     pins: Mapping[str, Pin | None] = field(default_factory=dict)

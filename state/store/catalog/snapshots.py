@@ -33,7 +33,7 @@ class Snapshots:
         self.root = path
         self._directory = f"{path}/{SNAPSHOT_DIR}"
         self.owner = owner_of(io, path)
-        """The catalog that decides which snapshot is the newest; None: the files do."""
+        """The catalog that decides which snapshot is the newest; if it is None, the files decide."""
 
     def latest_id(self) -> int | None:
         """Returns the newest snapshot's id; None for a table without snapshots. Raises the errors of `latest`."""

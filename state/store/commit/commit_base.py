@@ -16,8 +16,8 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 
 
 class CommitBase:
-    """One snapshot (None: an empty table) as the base of a commit. If its live files are already known, they are not
-    read again.
+    """One snapshot as the base of a commit; None stands for an empty table. If its live files are already known, they
+    are not read again.
     """
 
     def __init__(self, latest: Snapshot | None, manifests: Manifests, live: LiveFiles | None) -> None:

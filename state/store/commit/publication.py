@@ -32,7 +32,8 @@ def publish_snapshot(
     proof: FilesProof,
     before: Snapshot | None,
 ) -> Publication:
-    """Publishes the snapshot under its id, as the successor of `before` (None: of the empty table).
+    """Publishes the snapshot under its id, as the successor of `before`; if that is None, as the first snapshot of the
+    table.
 
     Returns the outcome. LOST with an error means that the storage has refused the publication, and that another attempt
     would not help. `proof` has just checked the snapshot's files, and checks them again after each pause.

@@ -109,8 +109,11 @@ class CommitWork:
 
 
 class SnapshotCommit:
-    """The commit of one snapshot, which makes the changes `wanted`. `own` is the first snapshot of the same commit, if
-    this is the second one.
+    """The commit of one snapshot, which makes the changes `wanted`. `own` is the id of the first snapshot of the same
+    commit, if this is the second one.
+
+    The attributes belong together because the tries of one snapshot share them: a try needs to know what earlier tries
+    have seen, which files it may use again, and which files have to be removed if it loses.
     """
 
     def __init__(

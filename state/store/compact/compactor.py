@@ -117,7 +117,11 @@ def compact_unit(
 
 @dataclass(slots=True)
 class _Compaction:
-    """A compact unit while it is compacted, with the results so far."""
+    """A compact unit while it is compacted, with the results so far.
+
+    The attributes belong together because every step of the unit reads the same bucket with the same access and
+    options, and adds its files to the same lists: after an error all of these files are removed.
+    """
 
     access: BucketAccess
     files: FileAccess

@@ -53,8 +53,11 @@ class RollingWriter:
     and need no `_SEQUENCE_NUMBER`.
     Raises UnsupportedTableError and OptionError for what `file_settings` refuses, before anything is written.
     `settings` are the result of `file_settings` for such files, if it is known.
-    Use it in a `with` block: after an exception, every file that was written is removed. The directory is `directory`,
-    below the table.
+    Use the writer in a `with` block: after an exception, every file that was written is removed.
+
+    The attributes belong together because any call may end one file and begin the next. A file is described from what
+    holds for all files (schema, settings, level), from the open file, and from the sequence numbers that earlier files
+    have used; the rows that wait decide when a row group and a file are full.
     """
 
     def __init__(
@@ -238,7 +241,11 @@ class RollingWriter:
 
 
 class _OpenFile:
-    """One file being written, with statistics of its rows so far."""
+    """A file that is being written, with the statistics of its rows so far.
+
+    Each row group changes all of the statistics, and the entry of the file in a manifest needs all of them. So they
+    stay together until the file is closed.
+    """
 
     def __init__(
         self, io: FileIO, path: str, name: str, settings: FileSettings, first: pa.Table, outside: str | None

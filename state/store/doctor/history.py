@@ -37,10 +37,13 @@ class _Sum:
 
 
 class HistoryWalk:
-    """Follows the snapshots of a table, then looks at the states that tags and branches have.
+    """Follows the snapshots of a table one after the other, and then looks at the states that tags and branches have.
 
     Memory: the live files of one state, in this share of the buckets, and the entries of one delta; about 200 bytes for
     each manifest of a state.
+
+    The attributes belong together because each snapshot is checked against the state that the snapshot before has left:
+    its live files, its manifests with their sums, and its index files.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ class BuildReport:
 
 
 class KeyIndexBuild:
-    """Collects keys for a new index; use as a context, so that an abandoned build leaves nothing behind.
+    """Collects the keys of a new index. Use it in a `with` block, so that an abandoned build leaves no files behind.
 
     With `keep_latest` the newest partition and bucket of a key count, because an expired key may come back in another
     partition. Otherwise a key in two buckets is an error: a single job cannot cause it.

@@ -70,8 +70,8 @@ class IndexPlan:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """How an index became ready: its origin, why the local directory could not be used (None: it was), and how much was
-    read.
+    """How an index became ready: its origin, why the local directory could not be used (None if it was used), and how
+    much was read.
     """
 
     origin: IndexOrigin

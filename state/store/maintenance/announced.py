@@ -13,7 +13,9 @@ from bucketline.state.store.catalog.pins import Notebook
 
 
 class Announced:
-    """An announcement. `name` is its file; None if this run only finishes what other runs have announced."""
+    """An announcement of removals by one run of expiry. `name` is the file of the announcement; None if this run only
+    finishes what other runs have announced.
+    """
 
     def __init__(self, notebook: Notebook, world: World) -> None:
         self._notebook, self._world = notebook, world

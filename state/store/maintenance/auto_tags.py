@@ -24,7 +24,9 @@ from bucketline.state.store.storage.file_io import FileIO
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """How far tags have been created: the next snapshot id to look at, and the time of the newest created tag."""
+    """How far tags have been created: the id of the next snapshot to look at, and the time of the newest tag that was
+    created automatically.
+    """
 
     next_id: int
     last_ms: int | None
@@ -50,8 +52,8 @@ def create_tags(work: TagWork, newest: Snapshot, before: Tagged | None) -> tuple
     """Tags the snapshots up to `newest` for which a tag is due. Returns how far this has been done, and the names of
     the new tags.
 
-    `before` is the first result of the last call; None: it is read from the newest created tag. While no tag is due,
-    nothing is read.
+    `before` is the first result of the last call; if it is None, it is read from the newest tag that was created
+    automatically. While no tag is due, nothing is read.
     """
     plan = work.plan
     at = before or _resumed(work, plan)
@@ -98,7 +100,9 @@ def _create(work: TagWork, name: str, snapshot: Snapshot) -> bool:
 
 
 def _drop_surplus(work: TagWork, plan: TagPlan) -> None:
-    """Removes the oldest created tags when there are more than may stay; otherwise reads none."""
+    """Removes the oldest of the automatically created tags if there are more of them than may stay. Otherwise reads no
+    tags.
+    """
     most, tags = plan.settings.most, Tags(work.io, work.root)
     if most is None:
         return

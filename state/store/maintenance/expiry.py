@@ -105,12 +105,13 @@ def expire_snapshots(
     root: str | None = None,
     finishes: bool = True,
 ) -> ExpireResult:
-    """Removes the snapshots that `retention` (None: the table's options) does not keep. Expired tags are removed before
-    them, and changelogs that outlive their snapshots after them.
+    """Removes the snapshots that `retention` does not keep. If it is None, the table's options decide. Expired tags are
+    removed before them, and changelogs that outlive their snapshots after them.
 
-    `root` is the metadata folder of a branch (None: the table's own). `finishes`: also finishes an expiry that another
-    run has announced and not completed, even if no snapshot is due. Raises OptionError for invalid retention,
-    StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing has been removed then.
+    `root` is the metadata folder of a branch; None stands for the table's own folder. If `finishes` is true, also
+    finishes an expiry that another run has announced and not completed, even if no snapshot is due. Raises OptionError
+    for invalid retention, StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing
+    has been removed then.
     """
     run = _Expiry(io, path, schema, world, root)
     result = run.run(retention or Retention.of(schema.settings.retention), finishes=finishes)
@@ -138,7 +139,7 @@ def maybe_expire(
     unless `forced`, and for postpone tables. If no snapshot is due, this costs a few small reads. An error here does
     not affect the commit.
 
-    `newest_id` is the snapshot that the caller has just made; None: the newest snapshot is looked up.
+    `newest_id` is the snapshot that the caller has just made; if it is None, the newest snapshot is looked up.
     """
     write_only = schema.settings.compaction.write_only and not forced
     if write_only or schema.settings.bucket.count == POSTPONE_BUCKETS:
@@ -224,7 +225,10 @@ def _is_due(snapshots: Snapshots, retention: Retention, world: World, newest_id:
 
 
 class _Expiry:
-    """One run of expiry over the table at `path`, or over the branch with metadata at `root`."""
+    """One run of expiry over the table at `path`, or over the branch with metadata at `root`.
+
+    The attributes are the stores of the table's metadata: expiry has to ask all of them which files are still needed.
+    """
 
     def __init__(self, io: FileIO, path: str, schema: TableSchema, world: World, root: str | None = None) -> None:
         self._io, self._path, self._schema, self._world = io, path, schema, world
@@ -240,8 +244,8 @@ class _Expiry:
         self._changelog_is_data = not schema.settings.changelog.producer.writes_files
 
     def run(self, retention: Retention, *, finishes: bool) -> ExpireResult:
-        """Expires snapshots. `finishes`: also removes what other runs have announced and not removed, even if no
-        snapshot is due.
+        """Expires snapshots, and returns what was removed. If `finishes` is true, also removes the files that other
+        runs of expiry have announced and not removed, even if no snapshot is due.
         """
         ended = self._end_tags()
         idle_ms = self._schema.settings.retention.consumers_ms

@@ -1,5 +1,5 @@
-"""Removes what processes that have died have left: pins, announcements, branches whose removal was begun. The next
-process that removes files calls it.
+"""Removes what dead processes have left: pins, announcements of removals, and branches whose removal was begun. The
+next process that removes files calls this module.
 """
 
 import logging

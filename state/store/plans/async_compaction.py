@@ -83,7 +83,11 @@ class Turns:
 
 
 class CompactionThread:
-    """The thread that compacts: it sleeps until `notice` wakes it, and never runs two turns at a time."""
+    """The thread that compacts. It sleeps until `notice` wakes it, and never works on two turns at a time.
+
+    The attributes belong together because one lock guards what the callers ask of the thread and what the thread tells
+    them.
+    """
 
     def __init__(self, turns: Turns, *, lease_ms: int = LEASE_MS) -> None:
         self._turns, self._lease_ms = turns, lease_ms

@@ -59,8 +59,8 @@ DoneItem = tuple[Claimed, ItemJob, Made]
 class Compactor:
     """Works on the plans of one table. `name` distinguishes its log lines from those of other compactors.
 
-    `take` turns the number of open items into the number that the compactor takes at a time; `engine` does them. A
-    compactor remembers nothing but when it saw which heartbeat.
+    `take` turns the number of open items into the number of items that the compactor takes at a time; `engine` does the
+    work of these items. From one round to the next a compactor remembers only when it has seen which heartbeat.
     """
 
     def __init__(

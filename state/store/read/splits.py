@@ -93,7 +93,7 @@ class Split:
     index: tuple[IndexManifestEntry, ...] = ()
     """The deletion vectors of these files."""
     share: FileShare | None = None
-    """The part of the single file that is read; None: all of it."""
+    """The part of the single file that is read; None stands for the whole file."""
 
     is_divisible: bool = False
     """Whether the split is a single file of which parts can be read separately."""

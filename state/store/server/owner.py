@@ -38,8 +38,8 @@ class TableOwner(Protocol):
         ...
 
     def roll_back(self, target: int | str, *, newest: int | None = None) -> None:
-        """Makes a snapshot, by id or tag, the newest again, if `newest` is the id of the newest snapshot (None: any).
-        Raises OptionError if there is no such snapshot or tag.
+        """Makes the snapshot with this id or tag the newest one again, if `newest` is the id of the newest snapshot. If
+        `newest` is None, the newest snapshot may have any id. Raises OptionError if there is no such snapshot or tag.
         """
         ...
 

@@ -41,7 +41,7 @@ class TakenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RestClient:
-    """A client of the catalog at an address; `prefix` is part of all paths (None: not known yet)."""
+    """A client of the catalog at an address; `prefix` is part of all paths; it is None as long as it is not known."""
 
     uri: str
     token: str | None = field(default=None, repr=False)

@@ -24,7 +24,9 @@ _MODE = 0o644
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HdfsAddress:
-    """A cluster, by the scheme and host of a URI (None: the `fs.defaultFS` of the settings), and how it is reached."""
+    """A cluster, and how it is reached. The cluster is named by the scheme and host of a URI; None stands for the
+    `fs.defaultFS` of the settings.
+    """
 
     url: str | None
     settings: HdfsSettings

@@ -110,7 +110,11 @@ def _those(rows: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
 
 
 class Side:
-    """The source rows of one share, by key. The arguments mean the same as in `join`."""
+    """The source rows of one share, by key. The arguments mean the same as in `join`.
+
+    Most attributes are one index of the source rows by key; the others note which source rows have met a row of the
+    table.
+    """
 
     def __init__(
         self, key: JoinKey, rows: pa.Table, passes: Passes | None, is_matched_used: bool, keeps_alone: bool

@@ -199,7 +199,7 @@ def _empty(
 
 
 def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> PartitionTest | None:
-    """Returns the test for replaced partitions; None: the partitions that get files are replaced."""
+    """Returns the test for replaced partitions. Returns None if the partitions that get files are replaced."""
     schema = plan.schema
     if partition is not None:
         return choose_partitions(schema, [partition])

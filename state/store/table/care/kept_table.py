@@ -46,7 +46,7 @@ class KeptTable(ReadableTable):
         """Creates a tag on a snapshot (None: the newest), which keeps its files until the tag is deleted, or for
         `retained`.
 
-        `retained` None: `tag.default-time-retained`, if the table sets it.
+        If `retained` is None, `tag.default-time-retained` applies, if the table sets it.
         """
         tag_table(self._handle, name, snapshot, retained)
 
@@ -178,8 +178,8 @@ class KeptTable(ReadableTable):
         """Removes old snapshots and the files that only they needed; None means that the table's options decide. Tags
         whose time is over go too, and changelogs that have outlived their snapshots for as long as the options say.
 
-        `limit` is the most snapshots to remove (None: all that may be removed). Files of tags, branches and consumers
-        stay.
+        `limit` is the most snapshots to remove; if it is None, all snapshots that may be removed are removed. Files of
+        tags, branches and consumers stay.
         """
         return expire_table(
             self._handle, retain_min=retain_min, retain_max=retain_max, older_than=older_than, limit=limit
@@ -199,9 +199,9 @@ class KeptTable(ReadableTable):
         `partition.mark-done-action` says how: by a `_SUCCESS` file in each folder, a report to a server, or in the REST
         catalog.
 
-        `partitions` as in `compact`; None: all. Streams do this as well, by `partition.idle-time-to-done`. Raises
-        OptionError for another action, StorageError for a mark that was not accepted, UnsupportedTableError if the
-        catalog cannot mark partitions.
+        `partitions` are given as in `compact`; None stands for all partitions. Streams do this as well, by
+        `partition.idle-time-to-done`. Raises OptionError for another action, StorageError for a mark that was not
+        accepted, UnsupportedTableError if the catalog cannot mark partitions.
         """
         return mark_table_done(self._handle, partitions)
 
