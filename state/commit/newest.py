@@ -21,13 +21,14 @@ class Reference:
     """Something other than its own file that names a snapshot: a hint, a tag, or a changelog without its snapshot.
 
     `subject` is its name in messages. `time_ms` is when the snapshot was committed, if known; `tag` is the name
-    of a tag.
+    of a tag. `rolled_back_to` is the snapshot to which a rollback goes that has left this tag as its mark.
     """
 
     subject: str
     snapshot_id: int
     time_ms: int | None = None
     tag: str | None = None
+    rolled_back_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +93,15 @@ def newest_of(history: History) -> NewestId | CutShort | Vanished:
     of two reasons: a writer was stopped before it wrote the hint, or a rollback has lowered the hint before it removed
     anything. It was a rollback if a tag or changelog names a later commit whose file is gone, and that commit is no
     older than the newest file. For a commit made after the rollback would be younger than what the rollback has left
-    behind.
+    behind. If the rollback has left a mark, the mark names its target: the hint may also be that of a writer that was
+    stopped.
     """
     hinted = None if history.latest is None else history.latest.snapshot_id
     if hinted is not None and hinted in history.ids:
-        return CutShort(hinted) if hinted < history.newest and _was_rolled_back(history) else NewestId(history.newest)
+        proofs = _proofs_of_rollback(history) if hinted < history.newest else ()
+        marked = (r.rolled_back_to for r in proofs if r.rolled_back_to is not None)
+        target = next((i for i in marked if i in history.ids), hinted) if proofs else history.newest
+        return CutShort(target) if target < history.newest else NewestId(history.newest)
     if hinted is not None and _is_before_all(history, hinted):
         # If a snapshot has expired, only its tag is left; a rollback to the tag publishes the snapshot at its end.
         tag = next((r.tag for r in history.references if r.tag is not None and r.snapshot_id == hinted), None)
@@ -105,15 +110,18 @@ def newest_of(history: History) -> NewestId | CutShort | Vanished:
     return _vanished(history) or NewestId(history.newest)
 
 
-def _was_rolled_back(history: History) -> bool:
+def _proofs_of_rollback(history: History) -> tuple[Reference, ...]:
+    """Returns what names a later commit that is no older than the newest file."""
     newest_ms = history.newest_time_ms
-    return newest_ms is not None and any(r.time_ms is not None and newest_ms <= r.time_ms for r in history.later)
+    if newest_ms is None:
+        return ()
+    return tuple(r for r in history.later if r.time_ms is not None and newest_ms <= r.time_ms)
 
 
 def _is_before_all(history: History, hinted: int) -> bool:
     """Whether LATEST was lowered below the oldest snapshot. Only a rollback to an expired snapshot does so."""
     if history.ids:
-        return hinted < min(history.ids) and _was_rolled_back(history)
+        return hinted < min(history.ids) and bool(_proofs_of_rollback(history))
     earliest = None if history.earliest is None else history.earliest.snapshot_id
     return earliest is not None and hinted < earliest
 

@@ -96,7 +96,7 @@ class ShopWorld:
         self.parks, self.is_strict = self.draw.random() < 0.5, True
         self.bucket = self.draw.choice(("1", "2", "-1"))
         self.shelves = {name: Shelf(name, name) for name in TABLES}
-        self.is_alone = False
+        self.is_alone, self.is_ending = False, False
         self.count = 0
         self.job = Shop(root, "")
         self._rewrite()
@@ -176,7 +176,7 @@ class ShopWorld:
                 return
             self._tell(f"death: at call {at}, {way}")
             self.job.crash()
-            if self.draw.random() < 0.2:
+            if self.draw.random() < 0.2 and not self.is_ending:
                 self._meddle(is_begun=True)
         raise Judgement(f"batch {self.job.done} does not come to its end")
 
@@ -232,10 +232,13 @@ class ShopWorld:
         ids = table.snapshots()["snapshot_id"].to_pylist()
         if not ids:
             return
-        roll_back_table(handle_of(table), self.draw.choice(ids))
+        target = self.draw.choice(ids)
+        roll_back_table(handle_of(table), target)
         left = self._held(shelf)
         if left not in [*shelf.versions, shelf.rows] and not self._is_parked(shelf):
             raise Judgement(f"after a rollback {shelf.name} holds {left}, which it never held: {shelf.versions}")
+        if target == max(ids):
+            return  # nothing is taken back, so it still catches up from where it was
         self._begins_with(shelf, left)
         entry = self._entry(shelf)
         batches = self._batches(shelf)
@@ -337,7 +340,7 @@ class ShopWorld:
 
     def _end(self) -> None:
         """All routes are there again, and each table that is parked catches up, or is forgotten if it cannot."""
-        self.is_alone = False
+        self.is_alone, self.is_ending = False, True
         for shelf in self.shelves.values():
             shelf.is_excused = shelf.is_excused or not shelf.is_routed
             shelf.is_routed = True
@@ -349,6 +352,7 @@ class ShopWorld:
                     # What it has lost cannot be caught up with.
                     self._ask(Wish.FORGET, shelf)
                     self._begins_with(shelf, self._held(shelf))
+                    shelf.was_parked = False
                     self._tell(f"forget: {shelf.name} at the end")
             self._plan()
             self._write()

@@ -40,6 +40,9 @@ LEFTOVERS_TEXT = (
     "failed or is running, or all metadata of snapshots was removed"
 )
 
+ROLLED_BACK_TO = "bucketline.rolled-back-to"
+"""The property that a rollback adds to the snapshot in its tag: the id of the snapshot that it rolls back to."""
+
 _LOOKS = 5
 
 
@@ -206,7 +209,15 @@ def _reference(io: FileIO, path: str, subject: str, tag: str | None) -> Iterator
     # A tag that cannot be read is skipped; `doctor` reports it.
     with suppress(CorruptFileError):
         snapshot = decode_snapshot(data)
-        yield Reference(subject, snapshot.id, snapshot.time_ms, tag)
+        yield Reference(subject, snapshot.id, snapshot.time_ms, tag, rolled_back_to(snapshot))
+
+
+def rolled_back_to(marked: Snapshot) -> int | None:
+    """Returns the id of the snapshot to which a rollback goes that has tagged this snapshot; None if the tag is not the
+    mark of a rollback, or was left by an earlier release, which did not note the target.
+    """
+    target = marked.properties.get(ROLLED_BACK_TO, "")
+    return int(target) if target.isascii() and target.isdigit() else None
 
 
 def _warn_of_leftovers(io: FileIO, root: str, newest: Snapshot | None) -> None:

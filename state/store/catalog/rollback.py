@@ -4,8 +4,8 @@ It removes only snapshot files, tags, and changelogs without their snapshots; ta
 removed snapshots becomes orphan files. `remove_orphan_files` removes orphans that are a day old; these files may be
 that old already. No writer should commit at the same time; a writer of this library notices that its base was replaced,
 and plans again.
-The next write finishes an interrupted rollback. Once the first snapshot is gone, the tag `ROLLBACK_TAG` proves what the
-low hint LATEST means (`state.commit.newest`); before that, nothing has changed yet.
+The next write finishes an interrupted rollback. Once the first snapshot is gone, the tag `ROLLBACK_TAG` proves that the
+low hint LATEST comes from a rollback, and names its target (`state.commit.newest`). Before that, nothing has changed.
 Source: Paimon 2.0 RollbackHelper.
 """
 
@@ -28,6 +28,7 @@ from bucketline.state.format.paths import (
     changelog_name,
     parse_changelog_id,
 )
+from bucketline.state.store.catalog.newest_snapshot import ROLLED_BACK_TO, rolled_back_to
 from bucketline.state.store.catalog.pins import HeldPin, pin_of, pinned
 from bucketline.state.store.catalog.snapshot_file import read_hint
 from bucketline.state.store.catalog.snapshots import Snapshots
@@ -35,7 +36,8 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.storage.file_io import FileIO
 
 ROLLBACK_TAG = "bucketline-rollback"
-"""The tag of the newest snapshot that a rollback removes, while it runs."""
+"""The tag of the newest snapshot that a rollback removes, while it runs; the property `ROLLED_BACK_TO` names the target
+of the rollback."""
 
 _ROLLBACK_TAG_MS = 86_400_000
 
@@ -81,7 +83,11 @@ def _roll_back(
             )
         # The changelog was removed when the snapshot expired, with or without a tag.
         wanted = replace(
-            wanted, changelog_manifest_list=None, changelog_manifest_list_size=None, changelog_record_count=None
+            wanted,
+            changelog_manifest_list=None,
+            changelog_manifest_list_size=None,
+            changelog_record_count=None,
+            properties={k: v for k, v in wanted.properties.items() if k != ROLLED_BACK_TO},
         )
         snapshots.publish(wanted)
         if wanted.id == min(snapshots.ids()):
@@ -148,7 +154,7 @@ def _take_back(later: _Later, newer: list[int], tags: Tags, world: World) -> Non
     """
     mark = None if newer else _done_mark(later.snapshots, tags)
     while newer and later.is_untouched():
-        mark = _mark(later.snapshots, tags, newer[-1], world)
+        mark = _mark(later, tags, newer[-1], world)
         # Paimon trusts a LATEST that is too high, but searches upwards from one that is too low: so the hint is lowered
         # before the files are removed.
         _lower_hint(later)
@@ -286,15 +292,18 @@ def _is_held(pin: HeldPin) -> bool:
     return True
 
 
-def _mark(snapshots: Snapshots, tags: Tags, newest: int, world: World) -> Tag | None:
-    """Tags the newest snapshot to be removed as the mark of this rollback, and returns the tag. If an earlier run of
-    this rollback has left its mark, that tag stays and is returned.
+def _mark(later: _Later, tags: Tags, newest: int, world: World) -> Tag | None:
+    """Tags the newest snapshot to be removed as the mark of this rollback, and returns the tag. If an interrupted
+    rollback has left its mark on a later snapshot, the mark stays there, and names the target of this rollback.
     """
-    marked, snapshot = _mark_of(tags), snapshots.get(newest)
+    marked, snapshot = _mark_of(tags), later.snapshots.get(newest)
     if snapshot is None:
         return marked
     if marked is not None and marked.snapshot.id > newest and marked.snapshot.time_ms >= snapshot.time_ms:
-        return marked
+        snapshot = marked.snapshot
+        if rolled_back_to(snapshot) == later.wanted.id:
+            return marked
+    snapshot = replace(snapshot, properties={**snapshot.properties, ROLLED_BACK_TO: str(later.wanted.id)})
     mark = Tag(ROLLBACK_TAG, snapshot, created_local_ms=world.clock.local_ms(), retained_ms=_ROLLBACK_TAG_MS)
     tags.replace(mark)
     return mark

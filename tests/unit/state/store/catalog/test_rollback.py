@@ -82,7 +82,7 @@ def _expired(target: int) -> tuple[CommitTable, str]:
     return table, name
 
 
-def _cut_short(table: CommitTable, name: str, call: int) -> CommitTable:
+def _cut_short(table: CommitTable, name: str | int, call: int) -> CommitTable:
     """A copy of the table after a rollback whose call of that number was its last."""
     found = copy.deepcopy(table)
     with pytest.raises(StorageError):
@@ -90,7 +90,7 @@ def _cut_short(table: CommitTable, name: str, call: int) -> CommitTable:
     return found
 
 
-def _calls(table: CommitTable, name: str) -> range:
+def _calls(table: CommitTable, name: str | int) -> range:
     counted = FaultyIO(copy.deepcopy(table).storage)
     rollback_to(counted, table.path, name)
     return range(1, len(counted.calls) + 1)
@@ -137,6 +137,41 @@ def test_a_run_cut_short_is_finished_by_the_next_commit(target: int) -> None:
                 assert tag.snapshot.id <= before
                 assert own is None or own.delta_manifest_list == tag.snapshot.delta_manifest_list
         assert_whole(table)
+
+
+@pytest.mark.parametrize("late", [3, 4, 6])
+def test_a_late_hint_does_not_change_the_target_of_a_run_that_was_cut_short(late: int) -> None:
+    """A writer that was stopped for long writes LATEST after the rollback has lowered it."""
+    original = aged_table(1, 8)
+    before = original.latest().id
+    for call in _calls(original, 5):
+        table = _cut_short(original, 5, call)
+        if not table.snapshots.exists(late) or late == max(table.snapshots.ids()):
+            continue  # a hint to the newest file is believed without a further look
+        has_begun = before not in table.snapshots.ids()
+        table.snapshots.write_latest_hint(late)
+        assert table.snapshots.latest_id() == (5 if has_begun else before)
+        table.pause.clock.now += 1000
+        table.committer().commit(table.put_files([message(data_file("after"))]), user="v", identifier=1)
+        assert table.snapshots.ids() == list(range(1, (5 if has_begun else before) + 2))
+        assert_whole(table)
+
+
+def test_another_target_after_a_run_that_was_cut_short_counts() -> None:
+    original = aged_table(1, 6)
+    before = original.latest().id
+    for first in _calls(original, 4)[::3]:
+        begun = _cut_short(original, 4, first)
+        if before in begun.snapshots.ids():
+            continue
+        for call in _calls(begun, 2)[::3]:
+            table = _cut_short(begun, 2, call)
+            seen = table.snapshots.latest_id()
+            assert seen in (2, 4)
+            table.pause.clock.now += 1000
+            table.committer().commit(table.put_files([message(data_file("after"))]), user="v", identifier=1)
+            assert table.snapshots.ids() == list(range(1, seen + 2))
+            assert_whole(table)
 
 
 def test_a_commit_after_a_rollback_stays_though_a_tag_names_a_later_id_of_before() -> None:
