@@ -34,6 +34,8 @@ class Pin:
     states: tuple[Snapshot, ...] = ()
     forwards: str = ""
     """The branch to which the table is being fast-forwarded, which has to be done again if its process dies."""
+    takes_schemas: bool = False
+    """Whether that fast-forward removes or replaces schemas of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,10 @@ def encode_pin(pin: Pin) -> bytes:
     """Returns the bytes of a pin's file."""
     holds = [{"history": h.history, "first": h.first} for h in pin.holds]
     states = [json.loads(encode_snapshot(s)) for s in pin.states]
-    members = {"version": _VERSION, "holds": holds, "states": states}
-    return json.dumps(members | ({"forwards": pin.forwards} if pin.forwards else {})).encode()
+    members: dict[str, Any] = {"version": _VERSION, "holds": holds, "states": states}
+    if pin.forwards:
+        members |= {"forwards": pin.forwards, "takesSchemas": pin.takes_schemas}
+    return json.dumps(members).encode()
 
 
 def decode_pin(path: str, data: bytes) -> Pin:
@@ -69,7 +73,7 @@ def decode_pin(path: str, data: bytes) -> Pin:
         states = tuple(decode_snapshot(json.dumps(s).encode()) for s in members["states"])
     except (KeyError, ValueError, TypeError) as e:
         raise CorruptFileError(f"{path}: no pin: {e!r}", path=path) from e
-    return Pin(holds, states, str(members.get("forwards", "")))
+    return Pin(holds, states, str(members.get("forwards", "")), members.get("takesSchemas") is True)
 
 
 def encode_removal(removal: Removal) -> bytes:

@@ -67,6 +67,7 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
         (Hold("", first), Hold(history_of(root)[1], min(copied.snapshots))),
         (*(s for s in copied.snapshots.values() if s.id >= first), *(t.snapshot for t in copied.tags)),
         forwards=branch,
+        takes_schemas=_takes_schemas(io, path, copied.schemas),
     )
     with pinned(io, path, pin, world) as pins:
         # The whole branch is in memory, and it was complete while the pin existed.
@@ -103,20 +104,30 @@ def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:
     """Returns the branches to which the table at `path` is being fast-forwarded, or was when the process died, by its
     pins.
 
-    The table does not have the newest snapshot of the branch yet.
+    A fast-forward that died at its very end, right before it removed its pin, can be among them. To repeat it removes
+    no commit, since there is none after the newest snapshot of the branch.
     """
     branches = Branches(io, path)
-    begun = {pin.forwards for pin in pins if pin is not None and pin.forwards}
-    return {name for name in begun & set(branches.names()) if not _has_newest(io, path, branches.path(name))}
+    known = set(branches.names())
+    begun = [pin for pin in pins if pin is not None and pin.forwards in known]
+    return {pin.forwards for pin in begun if not _is_done(io, path, branches.path(pin.forwards), pin)}
 
 
-def _has_newest(io: FileIO, path: str, root: str) -> bool:
-    """Whether the table at `path` has the newest snapshot of the branch at `root`."""
+def _is_done(io: FileIO, path: str, root: str, pin: Pin) -> bool:
+    """Whether the table at `path` has all that it gets from the branch at `root`.
+
+    The table has the newest snapshot of the branch then, and a later one. If the fast-forward takes schemas away, the
+    later one is its own last step. Any other snapshot can be of a writer that began under such a schema.
+    """
     try:
-        newest = Snapshots(io, root).latest()
-        return newest is None or Snapshots(io, path).get(newest.id) == newest
+        newest, target = Snapshots(io, root).latest(), Snapshots(io, path)
+        if newest is None:
+            return True
+        after = target.get(newest.id + 1)
+        is_forwarded = target.get(newest.id) == newest and after is not None
     except (BranchNotFoundError, CorruptFileError):
         return False
+    return is_forwarded and (not pin.takes_schemas or (after is not None and after.commit_user == _USER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +183,13 @@ def _forward(
     if target.exists(ids[-1] + 1):
         # A writer has committed this snapshot meanwhile. Its schema may just have been removed.
         rollback_to(io, path, ids[-1], world=world)
-    if takes_schemas or later or was_begun:
-        _take_next_id(target, copied.snapshots[ids[-1]], manifests, world)
     if target.earliest_id() is None:
         target.write_earliest_hint(ids[0])
     for tag in copied.tags:
         Tags(io, path).replace(tag)
+    if takes_schemas or later or was_begun:
+        # The last step: `_is_done` looks for it.
+        _take_next_id(target, copied.snapshots[ids[-1]], manifests, world)
 
 
 def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, world: World) -> None:
@@ -295,6 +307,12 @@ def _drop_oldest(target: Snapshots, ids: Sequence[int]) -> None:
         target.delete(snapshot_id)
     if ids:
         target.write_earliest_hint(min(target.ids(), default=ids[-1] + 1))
+
+
+def _takes_schemas(io: FileIO, path: str, schemas: Mapping[int, bytes]) -> bool:
+    """Whether the table loses schemas if it gets the schemas of a branch."""
+    target, last = Schemas(io, path), max(schemas)
+    return any(i > last or (i in schemas and io.read_optional(target.path(i)) != schemas[i]) for i in target.ids())
 
 
 def _copy_schemas(io: FileIO, schemas: Mapping[int, bytes], path: str) -> bool:

@@ -64,12 +64,19 @@ def _later(history: History, reference: Reference) -> Finding:
 def _gaps(root: str, history: History) -> Iterator[Finding]:
     for before, after in pairwise(sorted(history.ids)):
         if after != before + 1:
+            way = f"expire the snapshots up to {before}"
+            if _id(history.latest) == before:
+                way = (
+                    f"if the table was rolled back or fast-forwarded, remove what a late writer has left, by "
+                    f"`rollback_to({before})`. Readers and writers take snapshot {before} for the newest one until a "
+                    f"commit gets the id {after - 1}; then they take snapshot {after}"
+                )
             yield Finding(
                 Severity.ERROR,
                 "snapshot-gap",
                 f"{root}/{SNAPSHOT_DIR}/snapshot-{before + 1}",
                 f"no file of {span(before + 1, after - 1, 'snapshot')}, though there are older and newer ones: put the "
-                f"files back from a copy, or expire the snapshots up to {before}",
+                f"files back from a copy, or {way}",
             )
 
 

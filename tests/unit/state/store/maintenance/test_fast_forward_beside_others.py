@@ -160,3 +160,52 @@ def test_nothing_older_is_left_if_the_branch_begins_right_after_the_newest_snaps
             open_table(other.path).fast_forward("b")
         newest = open_table(other.path).fast_forward("b")
         assert _ids(other) in ([newest - 1, newest], [newest - 1, newest, newest + 1])
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_doctor_tells_that_a_fast_forward_is_to_be_repeated_if_it_died_and_so_did_a_writer(
+    tmp_path: Path, replaced: bool
+) -> None:
+    """The writer publishes under a schema that the fast-forward had taken away before it died."""
+    made = _made(tmp_path / "made", replaced=replaced)
+    copied = open_table(str(shutil.copytree(made.path, tmp_path / "written")))
+    with stopped_at(None) as writing:
+        copied.write(_more(0))
+    with stopped_at(None) as forwarding:
+        open_table(str(shutil.copytree(made.path, tmp_path / "forwarded"))).fast_forward("b")
+    changes = [n for n, c in enumerate(forwarding.log, 1) if c.startswith(("publish", "overwrite", "delete"))]
+    taken = next(n for n in changes if "/schema/schema-1" in forwarding.log[n - 1])
+    last = next(n for n in changes if "/snapshot-2" in forwarding.log[n - 1])
+    for at in (next(n for n in changes if n > taken), last):
+        table = open_table(str(shutil.copytree(made.path, tmp_path / f"t{at}")))
+
+        def die(path: str = table.path, at: int = at) -> None:
+            with stopped_at(at):
+                open_table(path).fast_forward("b")
+
+        with stopped_at(_publication(writing.log), die, lasts=1):
+            table.write(_more(9))
+        assert _ids(table) == [1, 2]
+        told = [f.message for f in open_table(table.path).doctor() if f.rule == "half-forwarded"]
+        assert ["`fast_forward('b')`" in message for message in told] == [True]
+        open_table(table.path).fast_forward("b")
+        _check_forwarded(table.path)
+        assert [f for f in open_table(table.path).doctor() if f.rule == "half-forwarded"] == []
+
+
+def test_doctor_tells_of_a_snapshot_that_a_late_writer_left_far_ahead_and_how_to_remove_it(tmp_path: Path) -> None:
+    """The table ends long before the snapshot on which the writer builds, so nothing takes the id of that writer."""
+    made = _made(tmp_path / "made", replaced=False)
+    for v in range(2):
+        open_table(made.path).write(_more(v))
+    copied = open_table(str(shutil.copytree(made.path, tmp_path / "written")))
+    with stopped_at(None) as writing:
+        copied.write(_more(0))
+    table = open_table(made.path)
+    with stopped_at(_publication(writing.log), lambda: open_table(made.path).fast_forward("b"), lasts=1):
+        table.write(_more(9))
+    assert _ids(table) == [1, 2, 4] and open_table(made.path).to_arrow().num_rows == 2
+    told = [f.message for f in open_table(made.path).doctor() if f.rule == "snapshot-gap"]
+    assert ["`rollback_to(2)`" in message and "expire" not in message for message in told] == [True]
+    open_table(made.path).rollback_to(2)
+    assert _ids(table) == [1, 2] and open_table(made.path).doctor(rows=True) == []
