@@ -11,7 +11,9 @@ from bucketline.conf.table.promised_options import unkept_by_reads, unkept_by_wr
 
 
 def advise_read(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Sentences about the table options that ask readers for something that bucketline does not do, ordered by key."""
+    """Returns sentences about the table options that ask readers for something that bucketline does not do, ordered by
+    key.
+    """
     return tuple(
         f"'{key}' = {options[key]!r} has no effect here: {why}"
         for key in sorted(options)
@@ -20,7 +22,7 @@ def advise_read(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def advise_write(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Sentences about the options that do something else than their name says, ordered by key.
+    """Returns sentences about the options that do something else than their name says, ordered by key.
     `options` holds the options of table, job and sink together, already checked.
     """
     sentences = [

@@ -72,7 +72,7 @@ def _exact(texts: Mapping[str, str | None]) -> int | None:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a date in any year."""
+    """Returns the days from 1970-01-01 to a date in any year."""
     shifted = year - (month <= 2)
     era, of_era = divmod(shifted, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1

@@ -136,7 +136,7 @@ def parse_given_duration(text: str) -> int:
 
 
 def with_units(text: str) -> str:
-    """Suggestions for a duration that was given without a unit."""
+    """Returns suggestions for a duration that was given without a unit."""
     number = text.strip()
     return f"'{number} ms', '{number} s', '{number} min', '{number} h' or '{number} d'"
 
@@ -283,8 +283,8 @@ def parse_map(text: str) -> dict[str, str]:
 
 
 def parse_choice(*choices: str) -> Callable[[str], str]:
-    """Makes a parser that accepts only the given words. Upper and lower case are the same and `_` counts as `-`, as in
-    Paimon's enums.
+    """Returns a parser that accepts only the given words. Upper and lower case are the same and `_` counts as `-`, as
+    in Paimon's enums.
     """
 
     def parse(text: str) -> str:

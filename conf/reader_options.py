@@ -63,7 +63,9 @@ def parse_version(text: str) -> int | str:
 
 
 def parse_time_ms(text: str) -> int:
-    """Epoch milliseconds, from a number or from an ISO text. A text without an offset is in UTC."""
+    """Returns the time as milliseconds since the epoch, from a number or from an ISO text. A text without an offset is
+    in UTC.
+    """
     stripped = parse_given_text(text)
     if re.fullmatch(r"-?\d+", stripped):
         return whole_number(stripped)

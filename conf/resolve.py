@@ -253,7 +253,7 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | Non
 
 
 def show_settings(settings: Mapping[str, Setting]) -> list[tuple[str, str, str]]:
-    """(key, value, origin) of each setting, in the given order, with secrets masked."""
+    """Returns the key, the value and the origin of each setting, in the given order. Secrets are masked."""
     return [(key, _shown(key, setting), setting.origin) for key, setting in settings.items()]
 
 

@@ -207,7 +207,9 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def route_memory(options: Mapping[str, str]) -> int:
-    """Bytes that a map task buffers: the sink's option, else the table's write buffer, else the default."""
+    """Returns the number of bytes that a map task buffers: the sink's option, else the table's write buffer, else the
+    default.
+    """
     buffer = memory_options.WRITE_BUFFER_SIZE.find(options)
     if buffer is None or ROUTE_MEMORY.is_set(options):
         return ROUTE_MEMORY.get(options)

@@ -41,7 +41,7 @@ _UNWISE = (
 
 
 def check_spark_settings(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Advice about a session's settings, one sentence each; empty if there is none.
+    """Returns advice about a session's settings, one sentence for each setting; empty if there is no advice.
 
     Raises OptionError for settings with which the sink cannot work.
     """

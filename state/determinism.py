@@ -16,11 +16,13 @@ class Clock(Protocol):
     """What time it is, in milliseconds."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Returns the time in milliseconds since the epoch."""
         ...
 
     def local_ms(self) -> int:
-        """Local wall-clock time, read as if it were UTC: how Paimon stores a file's creation time."""
+        """Returns the local wall-clock time, read as if it were UTC: Paimon stores the creation time of a file in this
+        form.
+        """
         ...
 
 
@@ -52,7 +54,7 @@ class Stopwatch(Protocol):
     """Time that only moves on, whatever becomes of the machine's clock; its zero means nothing."""
 
     def elapsed_ms(self) -> int:
-        """Milliseconds since some moment of this process."""
+        """Returns the milliseconds since some fixed moment of this process."""
         ...
 
 

@@ -31,7 +31,9 @@ def not_native(why: str) -> OptionError:
 
 
 def who_reads(source: SourceConfig, options: Mapping[str, str]) -> str:
-    """Who reads the source of a job with these options, and why; empty if the job asks for Spark."""
+    """Returns a text that says who reads the source of a job with these options, and why; empty if the job asks for
+    Spark.
+    """
     if source.reader is ReaderChoice.SPARK:
         return ""
     why = obstacles(source, options)

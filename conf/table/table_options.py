@@ -197,7 +197,9 @@ HONOURED: Mapping[str, Option[Any]] = {
 
 
 def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> int:
-    """Size at which a data file is closed: 128 MB with a primary key, 256 MB without, unless set."""
+    """Returns the size at which a data file is closed. Unless it is set, this is 128 MB for a table with a primary key,
+    and 256 MB for other tables.
+    """
     size_bytes = TARGET_FILE_SIZE.find(options)
     return size_bytes if size_bytes is not None else (128 if has_primary_key else 256) * MB
 

@@ -160,7 +160,7 @@ class DataFileSettings(Settings):
         return files.postponed_codec(self.options)
 
     def target_bytes(self, *, has_primary_key: bool) -> int:
-        """Bytes after which a data file is closed."""
+        """Returns the number of bytes after which a data file is closed."""
         return table.target_file_size(self.options, has_primary_key=has_primary_key)
 
 
@@ -292,7 +292,7 @@ class TagSettings(Settings):
 
     @cached_property
     def period_ms(self) -> int:
-        """Time between two tags, in ms."""
+        """Returns the time between two tags, in milliseconds."""
         return tags.tag_period_ms(self.options)
 
 

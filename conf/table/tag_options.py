@@ -66,7 +66,7 @@ PERIOD_MS: Mapping[TagPeriod, int] = {
 
 
 def tag_period_ms(options: Mapping[str, str]) -> int:
-    """Time between two tags that writers create, in ms."""
+    """Returns the time between two tags that writers create, in milliseconds."""
     period_ms = TAG_PERIOD_DURATION.find(options)
     return PERIOD_MS[TAG_CREATION_PERIOD.get(options)] if period_ms is None else period_ms
 

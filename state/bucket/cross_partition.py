@@ -206,7 +206,9 @@ class _Allocator:
 def _follow_rows(
     rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator
 ) -> Placement:
-    """Places rows under deduplicate: a key moves to the partition of its newest row, and is deleted in the old one."""
+    """Returns the placement of rows under deduplicate: a key moves to the partition of its newest row, and is deleted
+    in the old partition.
+    """
     keys, partitions = rows.keys[order], rows.partitions[order]
     came_from = np.empty(len(keys), np.int32)
     came_from[1:] = partitions[:-1]
@@ -243,8 +245,8 @@ def _follow_rows(
 def _stay(
     rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator, *, skip_new: bool
 ) -> Placement:
-    """Places rows under the other engines: a key stays in its partition; a new key gets the partition of its first
-    row.
+    """Returns the placement of rows under the other merge engines: a key stays in its partition; a new key gets the
+    partition of its first row.
     """
     places = KeyPlaces(old.partitions.copy(), old.buckets.copy())
     beginnings = np.sort(order[first])

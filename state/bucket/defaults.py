@@ -65,7 +65,9 @@ def left_out_value(field: DataField) -> pa.Scalar:
 
 
 def _value(text: str, data_type: DataType) -> object:
-    """Reads a text as a value of a type; values inside of nested ones are in Python's types. Raises pa.ArrowInvalid."""
+    """Returns the value of a type that a text describes. Values inside of nested values have Python's types. Raises
+    pa.ArrowInvalid.
+    """
     if data_type.is_atomic:
         if len(text) > 1 and text[0] == text[-1] == "'":
             text = text[1:-1]

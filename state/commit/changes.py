@@ -49,7 +49,7 @@ class Changes:
 
 
 def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
-    """Collects the entries that the messages ask for."""
+    """Collects and returns the entries that the messages ask for."""
     all_messages = list(messages)
     return Changes(
         append_entries=tuple(

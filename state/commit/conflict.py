@@ -93,7 +93,8 @@ def check_conflicts(
 def check_bucket_counts(
     partition_totals: Mapping[bytes, int], delta_entries: Iterable[ManifestEntry], kind: CommitKind
 ) -> Conflict | None:
-    """Rule `bucket-count`: all files of a partition were written for one number of buckets.
+    """Returns the conflict of a commit that breaks the rule `bucket-count`, if it does. The rule: all files of a
+    partition were written for one number of buckets.
 
     The number is compared per partition, so that a bucket without files yet is covered too. An OVERWRITE may change it;
     totals that are not positive (dynamic, unaware, postpone) are not compared.
@@ -119,9 +120,9 @@ def check_bucket_counts(
 def check_new_totals(
     delta_entries: Iterable[ManifestEntry], kept_totals: Mapping[bytes, int], newest_count: int
 ) -> Conflict | None:
-    """Rule `bucket-count`, for partitions that have no files except those of the commit: their number of buckets is
-    `newest_count`, that is the number in the newest schema, which a rescale may have changed since the files were
-    planned.
+    """Returns the conflict of a commit that breaks the rule `bucket-count`, if it does, in partitions that have no
+    files except those of the commit. The rule: their number of buckets is `newest_count`, that is the number in the
+    newest schema, which a rescale may have changed since the files were planned.
 
     `kept_totals` has the partitions whose files stay. Not a rule of Paimon 2.0, where the partition cannot be written
     afterwards.
@@ -139,7 +140,9 @@ def check_new_totals(
 
 
 def check_delta(delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
-    """Rule `delta`: within one commit a file is added at most once, deleted at most once, and not both."""
+    """Returns the conflict of a commit that breaks the rule `delta`, if it does. The rule: within one commit a file is
+    added at most once, deleted at most once, and not both.
+    """
     seen: set[EntryIdentity] = set()
     for entry in delta_entries:
         if entry.identity in seen:
@@ -154,7 +157,9 @@ def check_delta(delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
 
 
 def check_adds(live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
-    """Rule `already-added`: an added file is not live yet; if it is, this commit happened before."""
+    """Returns the conflict of a commit that breaks the rule `already-added`, if it does. The rule: an added file is not
+    live yet; if it is, this commit happened before.
+    """
     for entry in delta_entries:
         if entry.kind is FileKind.ADD and entry.identity in live:
             return Conflict(
@@ -168,7 +173,9 @@ def check_adds(live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Itera
 def check_deletes(
     live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]
 ) -> Conflict | None:
-    """Rule `file-deleted`: every deleted file is live, at the same level."""
+    """Returns the conflict of a commit that breaks the rule `file-deleted`, if it does. The rule: every deleted file is
+    live, at the same level.
+    """
     for entry in delta_entries:
         if entry.kind is FileKind.DELETE and entry.identity not in live:
             return Conflict(
@@ -183,7 +190,8 @@ def check_deletes(
 def check_key_ranges(
     after: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: ToComparable
 ) -> Conflict | None:
-    """Rule `key-range`: above level 0, the files of one level of a bucket do not overlap in their keys.
+    """Returns the conflict of a commit that breaks the rule `key-range`, if it does. The rule: above level 0, the files
+    of one level of a bucket do not overlap in their keys.
 
     Only levels that the delta adds to are looked at. Bounds are inclusive.
     """
@@ -211,8 +219,9 @@ def check_key_ranges(
 def check_index_deletes(
     base_index: Iterable[IndexManifestEntry], delta_index: Iterable[IndexManifestEntry]
 ) -> Conflict | None:
-    """Rule `index-replaced`: a deleted index file is live. Stricter than Paimon, where the last writer of a bucket's
-    HASH file wins and the other's keys are lost.
+    """Returns the conflict of a commit that breaks the rule `index-replaced`, if it does. The rule: a deleted index
+    file is live. This is stricter than Paimon, where the last writer of a bucket's HASH file wins, and the keys of the
+    other writer are lost.
     """
     live = {(e.partition, e.bucket, e.index_type, e.file_name) for e in base_index}
     for entry in delta_index:
@@ -232,7 +241,8 @@ def check_index_unchanged(
     base_index: Iterable[IndexManifestEntry],
     delta_index: Iterable[IndexManifestEntry],
 ) -> Conflict | None:
-    """Rule `index-changed`: the index files of a changed bucket are the same as when the change was planned.
+    """Returns the conflict of a commit that breaks the rule `index-changed`, if it does. The rule: the index files of a
+    changed bucket are the same as when the change was planned.
 
     A new HASH or deletion-vector file replaces that of its bucket as a whole, so its writer must have read the current
     one.
@@ -257,8 +267,9 @@ def check_unmarked(
     base_index: Iterable[IndexManifestEntry],
     delta_entries: Sequence[ManifestEntry],
 ) -> Conflict | None:
-    """Rule `rows-deleted`: no further rows of the deleted files were deleted since they were read. A compaction would
-    bring such a row back. Not a rule of Paimon 2.0.
+    """Returns the conflict of a commit that breaks the rule `rows-deleted`, if it does. The rule: no further rows of
+    the deleted files were deleted since they were read. A compaction would bring such a row back. Not a rule of Paimon
+    2.0.
     """
     kept = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.ADD}
     gone = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.DELETE} - kept
@@ -291,7 +302,8 @@ def check_unmarked(
 def check_looked_up(
     newer_entries: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: ToComparable
 ) -> Conflict | None:
-    """Rule `levels-changed`: the files in which a compaction has looked up its keys are still the files of its bucket.
+    """Returns the conflict of a commit that breaks the rule `levels-changed`, if it does. The rule: the files in which
+    a compaction has looked up its keys are still the files of its bucket.
 
     `newer_entries` are the changes of other writers since the compaction was planned. If they added a file above level
     0, the compaction has not looked into it. If that file may hold one of its keys, the old row would be neither marked
@@ -323,7 +335,8 @@ def check_rows_unchanged(
     key_order: ToComparable,
     common_keys: CommonKeyTest,
 ) -> Conflict | None:
-    """Rule `rows-changed`: no other writer has written a key of the new files since their rows were read.
+    """Returns the conflict of a commit that breaks the rule `rows-changed`, if it does. The rule: no other writer has
+    written a key of the new files since their rows were read.
 
     `newer_entries` are the changes of other writers that write rows. A row computed from an older one would overwrite
     the newer row. `common_keys` is called for files whose ranges overlap; a file that was deleted meanwhile counts with
@@ -353,7 +366,9 @@ def check_rows_unchanged(
 def check_deletion_vectors(
     after: Iterable[ManifestEntry], delta_index: Iterable[IndexManifestEntry]
 ) -> Conflict | None:
-    """Rule `deletion-vector`: a new vector belongs to a file that is live after the commit."""
+    """Returns the conflict of a commit that breaks the rule `deletion-vector`, if it does. The rule: a new vector
+    belongs to a file that is live after the commit.
+    """
     added = [e for e in delta_index if e.kind is FileKind.ADD and e.index_type == DELETION_VECTORS]
     if not added:
         return None

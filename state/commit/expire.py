@@ -45,7 +45,9 @@ class Retention:
 
     @classmethod
     def of(cls, settings: RetentionSettings) -> "Retention":
-        """Reads a table's settings. Raises OptionError if a setting is invalid or two contradict each other."""
+        """Returns the retention that a table's settings describe. Raises OptionError if a setting is invalid, or if two
+        settings contradict each other.
+        """
         return cls(
             min_count=settings.snapshots_min,
             max_count=settings.snapshots_max,
@@ -55,7 +57,9 @@ class Retention:
 
     @classmethod
     def of_changelogs(cls, settings: RetentionSettings) -> "Retention":
-        """Reads a table's settings for changelogs; unless set, changelogs are kept as long as snapshots."""
+        """Returns the retention of changelogs that a table's settings describe. Unless it is set, changelogs are kept
+        as long as snapshots.
+        """
         snapshots = cls.of(settings)
         return cls(
             min_count=snapshots.min_count if settings.changelogs_min is None else settings.changelogs_min,

@@ -32,7 +32,7 @@ class ManifestMergeOptions:
 
     @classmethod
     def of(cls, settings: CommitSettings) -> "ManifestMergeOptions":
-        """Reads a table's settings. Raises OptionError if one of them cannot be read."""
+        """Returns the options that a table's settings describe. Raises OptionError if a setting cannot be read."""
         return cls(
             target_size_bytes=settings.manifest_target_bytes,
             full_threshold_bytes=settings.manifest_full_threshold_bytes,
@@ -82,7 +82,7 @@ class ManifestMergePlan:
 
 
 def plan_manifest_merge(manifests: Sequence[ManifestFileMeta], options: ManifestMergeOptions) -> ManifestMergePlan:
-    """Plans the merge of the manifests of a base list, oldest first.
+    """Returns the plan for merging the manifests of a base list, oldest first.
 
     A full merge is worth it once the manifests that hold deletes or are below target size reach its threshold.
     """

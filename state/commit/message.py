@@ -148,7 +148,7 @@ def _file(record: dict[str, Any]) -> DataFileMeta:
 
 
 def _plain(value: object) -> object:
-    """Converts a value to the form that fastavro needs: in a union, a tuple of type name and value."""
+    """Returns a value in the form that fastavro needs: in a union, a tuple of type name and value."""
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -28,8 +28,8 @@ class Expired:
 def expired_partitions(
     schema: TableSchema, newest_files: Mapping[bytes, int | None], local_ms: int, *, after_ms: int | None = None
 ) -> Expired:
-    """Finds the partitions that have expired. `newest_files` holds the partitions with files, and when the newest file
-    of each was made.
+    """Returns the partitions that have expired. `newest_files` holds the partitions with files, and when the newest
+    file of each was made.
 
     `after_ms` replaces the table's `partition.expiration-time`. At most `partition.expiration-max-num` are named.
     """

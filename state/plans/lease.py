@@ -107,7 +107,9 @@ class Verdict(Enum):
 
 
 def judge(view: ItemView, seen: Observation, now_ms: int, *, unread_period_ms: int) -> Verdict:
-    """Decides what may be done with an item now. `unread_period_ms` is the period of a lease that could not be read."""
+    """Returns the decision what may be done with an item now. `unread_period_ms` is the period of a lease that could
+    not be read.
+    """
     if view.result is not None:
         return Verdict.CLOSED
     if view.epoch == 0 or (view.release is not None and view.epoch == seen.epoch):

@@ -69,7 +69,9 @@ def encode_release(release: Release) -> bytes:
 
 
 def decode_release(data: bytes, path: str) -> Release:
-    """Decodes why the owner of a lease gave an item back. Raises CorruptFileError naming the file."""
+    """Returns the decoded reason why the owner of a lease gave an item back. Raises CorruptFileError that names the
+    file.
+    """
     return Release(_text_or_none(_decode(data, path).get("failure")))
 
 
@@ -78,7 +80,7 @@ def encode_result(result: ItemResult) -> bytes:
 
 
 def decode_result(data: bytes, path: str) -> ItemResult:
-    """Decodes the result of an item. Raises CorruptFileError naming the file."""
+    """Returns the decoded result of an item. Raises CorruptFileError that names the file."""
     members = _decode(data, path)
     with _naming(path):
         snapshot = members.get("snapshot")

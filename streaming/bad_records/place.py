@@ -78,7 +78,7 @@ class SetAside:
 def settle_bad_records(
     place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch: BatchName
 ) -> SetAside | None:
-    """Counts the bad records of a batch of one table and stores them; None if there are none.
+    """Stores the bad records of a batch of one table. Returns their number and place; None if there are no bad records.
 
     Raises as `allowed_rejects`, and the errors of the place.
     """
@@ -119,7 +119,7 @@ def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequen
 
 
 def _what_helps(place: BadRecordsPlace | None, max_count: int) -> str:
-    """Advice for an error: the setting to change so that the job allows its bad records."""
+    """Returns advice for an error: the setting that must be changed so that the job allows its bad records."""
     if place is None and max_count == 0:
         return "Correct the source; or set bad-records.path and bad-records.max: bad records then go to that folder"
     if place is None:

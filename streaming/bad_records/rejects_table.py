@@ -72,8 +72,8 @@ class RejectsTable:
         return table
 
     def put(self, rejects: Rejects) -> str:
-        """Stores the bad records of a batch with one commit; no commit if nothing changes. See
-        `BadRecordsPlace.put`.
+        """Stores the bad records of a batch with one commit, and returns where they are; see `BadRecordsPlace.put`.
+        Makes no commit if nothing changes.
         """
         due = [(batch, rows) for batch, rows in rejects if rows.num_rows or is_begun(self.path, batch)]
         if due:

@@ -60,7 +60,9 @@ class Replay:
     write: Callable[[pa.Table, int], None]
 
     def run(self, is_ending: Callable[[], bool]) -> Replayed:
-        """Replays the records that the places hold when it is called, batch after batch."""
+        """Replays the records that the places hold at the time of the call, batch after batch. Returns how many records
+        were replayed, and how many are still bad or left.
+        """
         number = first = 0 if self.newest is None else self.newest + 1
         found = [(place, self._rows(place)) for place in self.places]
         begun = pa.concat_tables([rows.filter(pc.equal(rows["replay"], number)) for _, rows in found])

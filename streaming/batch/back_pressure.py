@@ -40,7 +40,8 @@ class Relief:
 
 
 def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
-    """Waits, compacts or continues, as the job's options say. The view of the target must be fresh.
+    """Waits, compacts or continues, as the job's options say. Returns the target afterwards, and what was found and
+    done. The view of the target must be fresh.
 
     Raises CompactionFailedError if the compaction thread has failed, and the errors of its own compaction.
     """

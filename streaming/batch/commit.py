@@ -83,7 +83,8 @@ def commit_batch(
     empties: bool = False,
     rejected_rows: int = 0,
 ) -> tuple[Target, CommitReport]:
-    """Commits what the tasks have written, under the batch's identity.
+    """Commits what the tasks have written, under the batch's identity. Returns the target after the commit, and a
+    report.
 
     `key_shares` is the number of shares of the table's keys, which the snapshot records. `check` says which conflicts
     the commit checks. `rejected_rows` is the number of bad records that were stored. If the batch `empties` the table,
@@ -130,8 +131,8 @@ def compactor(target: Target, batch_id: int) -> Author:
 
 
 def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[CommitMessage, ...]) -> CommitReport:
-    """Commits a compaction after its batch was committed. The report says if the compaction was lost and is still
-    due.
+    """Commits a compaction after its batch was committed. Returns a report, which says whether the compaction was lost
+    and is still due.
     """
     committed = commit_change(target.at, Compact(messages), compactor(target, batch_id))
     return owed_compaction_committed(target, target.at.after(committed), messages, committed)
@@ -181,8 +182,8 @@ def batch_properties(
 
 
 def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots: tuple[Snapshot, ...]) -> Upkept:
-    """Moves the writer's tag and does the upkeep. Failures are logged and never raised, because the rows are
-    committed.
+    """Moves the writer's tag, does the upkeep, and returns the result of the upkeep. Failures are logged and never
+    raised, because the rows are committed.
     """
     if snapshots:
         with logged("moving the tag that marks the writer's newest snapshot"):

@@ -138,7 +138,7 @@ def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[
 
 
 def kafka_offsets(offsets: str | None) -> dict[tuple[str, str], int]:
-    """(topic, partition) → offset, from a batch's offsets; empty for sources other than Kafka."""
+    """Returns the offset of each topic and partition from a batch's offsets; empty for sources other than Kafka."""
     return {
         (topic, partition): offset
         for source in json.loads(offsets or "[]")
@@ -149,7 +149,9 @@ def kafka_offsets(offsets: str | None) -> dict[tuple[str, str], int]:
 
 
 def numbered_offsets(offsets: str | None) -> dict[tuple[str, int], int]:
-    """(topic, partition) → offset, from a batch's offsets, with the partition as a number; empty without Kafka."""
+    """Returns the offset of each topic and partition from a batch's offsets, with the partition as a number; empty for
+    sources other than Kafka.
+    """
     return {(topic, int(partition)): offset for (topic, partition), offset in kafka_offsets(offsets).items()}
 
 
@@ -210,7 +212,7 @@ def _latest_offsets(query: Any) -> list[Any]:
 
 
 def running_query(spark: Any, query_id: str) -> Any:
-    """Spark's own object of a query that runs; None when there is none."""
+    """Returns Spark's object of a running query; None if there is no such query."""
     jvm = spark.sparkContext._jvm
     return spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
 

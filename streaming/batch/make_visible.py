@@ -63,7 +63,7 @@ def settle_visibility(
 
 def finish_visibility(target: Target, engine: Engine) -> Target:
     """Does the compactions that a query has left undone at its end, within one more time budget, under a commit user of
-    its own.
+    its own. Returns the target afterwards.
     """
     author = Author(compactor_user(target.user))
     target, _ = settle_visibility(target, Again(engine, author, CompactTrigger.MINOR, target.budget()))
@@ -105,8 +105,8 @@ def _own_files(at: TableAt, messages: Sequence[CommitMessage], committed: Commit
 
 
 def _rounds(target: Target, files: FileNames | None, again: Again) -> Rounds:
-    """Compacts until the rows are visible. An error ends this and is recorded as the reason, but not raised: the rows
-    are in the table.
+    """Compacts until the rows are visible, and returns what was done. An error ends the compactions; it is not raised,
+    because the rows are in the table, but the result has it as the reason.
     """
     try:
         return compact_until_visible(target.at, files, again)

@@ -79,7 +79,7 @@ def check_session(spark: Any) -> None:
 
 
 def worker_python_advice(settings: dict[str, str]) -> str | None:
-    """Advice if workers may start another Python than the driver's; None if they will not."""
+    """Returns advice if workers may start another Python than the driver; None if they will not."""
     named = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     started = shutil.which(named or "python3")
     if started is not None and _environment_of(started) == _environment_of(sys.executable):

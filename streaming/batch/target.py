@@ -54,11 +54,11 @@ class Target:
     upkeep: Upkeep = field(default_factory=Upkeep, compare=False)
 
     def with_state(self, state: StreamState) -> "Target":
-        """This target with another state of the stream."""
+        """Returns this target with another state of the stream."""
         return replace(self, state=state)
 
     def with_table(self, at: TableAt) -> "Target":
-        """This target with a later view of the table; the state of the stream stays."""
+        """Returns this target with a later view of the table; the state of the stream stays."""
         return replace(self, at=at)
 
     def refreshed(self) -> "Target":

@@ -177,7 +177,9 @@ def _of_files(
 
 
 def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:
-    """Who writes this batch, and which input it holds. Raises as `read_identity` and `check_session`."""
+    """Returns the identity of the batch: who writes it, and which input it holds. Raises the errors of `read_identity`
+    and `check_session`.
+    """
     identity = read_identity(frame.sparkSession, batch_id, job.checkpoint)
     check_session(frame.sparkSession)
     identity = replace(identity, source=job.source, cluster=job.cluster)
@@ -187,7 +189,7 @@ def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:
 def decide(
     target: Target, identity: BatchIdentity, job: Job, at_least: int | None = None
 ) -> tuple[Target, recover.WriteBatch | recover.SkipBatch]:
-    """The target at the newest snapshot, and whether the batch must be written.
+    """Returns the target at the newest snapshot, and the decision whether the batch must be written or skipped.
 
     `at_least` and the errors are as in `recover.decide`.
     """
@@ -227,7 +229,9 @@ def plan_run_commit(
     topics: TopicWatch | None = None,
     place: BadRecordsPlace | None = None,
 ) -> tuple[Target, Done]:
-    """Writes a batch that is not in the table yet: plans, runs and commits it."""
+    """Writes a batch that is not in the table yet: plans it, lets the tasks write it, and commits it. Returns the
+    target after the commit, and what was done.
+    """
     stages = plan(target, identity, engine, rows)
     planned = time.monotonic()
     target, stages, outcome = run(target, identity, engine, stages, rows)
@@ -384,9 +388,10 @@ def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkE
 
 
 def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: Done) -> tuple[Target, Done]:
-    """Does the compactions that this batch and earlier ones have left: moves postponed rows, makes rows visible.
+    """Does the compactions that this batch and earlier batches have left: moves postponed rows, and makes rows visible.
+    Returns the target afterwards, and `done` with this work added.
 
-    Work that fails stays in the state for the next batch.
+    Work that fails is noted in the state of the target, and is done after the next batch.
     """
     owes_full = done.trigger is CompactTrigger.FULL and done.report.committed.dropped is not None
     state = replace(target.state, owes_full=owes_full)
@@ -440,7 +445,9 @@ def postponed_moved(target: Target, engine: SparkEngine) -> tuple[CommitMessage,
 
 
 def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine, done: Done) -> tuple[Target, Done]:
-    """Moves postponed rows to their buckets, if it is this batch's turn."""
+    """Moves postponed rows to their buckets, if this is due after this batch. Returns the target afterwards, and `done`
+    with this work added.
+    """
     plan, every = target.at.plan, target.at.plan.sink.postpone_compact_batches
     is_due = every is not None and ((identity.commit_number + 1) % every == 0 or target.state.owes_postponed)
     if not plan.mode.postpones or not is_due:

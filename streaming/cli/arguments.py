@@ -130,7 +130,7 @@ def opened(path: str, option: Sequence[str]) -> Table:
 
 
 def assignments(texts: Sequence[str], name: str) -> dict[str, str]:
-    """`key=value` texts as a mapping. Raises a usage error for any other text."""
+    """Returns `key=value` texts as a mapping. Raises a usage error for any other text."""
     try:
         return {key: setting.text for key, setting in read_assignments(texts).items()}
     except OptionError as e:

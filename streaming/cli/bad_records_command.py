@@ -97,7 +97,9 @@ def _stored(place: BadRecordsPlace | None) -> pa.Table:
 
 
 def _counts(*found: pa.Table) -> pa.Table:
-    """Stored bad records by reason: how many wait, how many were replayed, and the first that waits."""
+    """Returns the stored bad records by reason: the number of records that wait, the number that were replayed, and the
+    first record that waits.
+    """
     rows = pa.concat_tables(found).sort_by([("batch_id", "descending"), ("number", "ascending")])
     parts = pc.extract_regex(rows["reason"].combine_chunks(), _ABOUT).flatten()
     about = [if_else(pc.equal(part, ""), None, part) for part in parts]

@@ -88,7 +88,7 @@ def _csv_lines(page: pa.RecordBatch) -> pa.Array:
 
 
 def _csv_texts(texts: pa.Array) -> pa.Array:
-    """Cells as in RFC 4180; a null is empty, an empty text is quoted."""
+    """Returns the values as cells of CSV (RFC 4180): a null is an empty cell, and an empty text is quoted."""
     quoted = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
     return pc.fill_null(if_else(pc.match_substring_regex(texts, '^$|[",\r\n]|^ | $'), quoted, texts), "")
 

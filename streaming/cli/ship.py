@@ -44,9 +44,10 @@ def job_file() -> None:
 
 
 def build_zip(folder: Path) -> Path:
-    """Builds the zip of this package in a folder, if it does not exist; its name contains a hash of its contents.
+    """Builds the zip of this package in a folder, if it does not exist, and returns its path. The name of the zip
+    contains a hash of its contents.
 
-    It appears complete or not at all, so that several jobs can build it at the same time.
+    The zip appears complete or not at all, so that several jobs can build it at the same time.
     """
     files = package_files()
     target = folder / f"bucketline-{__version__}-{_digest(files)}.zip"

@@ -66,7 +66,9 @@ def batches_table(batches: list[WrittenBatch]) -> pa.Table:
 
 
 def stream_lines(batches: list[WrittenBatch]) -> list[str]:
-    """Lines about each writer of the batches: its lag, its rejected records, then its batches, newest first."""
+    """Returns lines about each writer of the batches: its lag, its rejected records, and then its batches, newest
+    first.
+    """
     lines = []
     for writer in dict.fromkeys(b.writer for b in batches):
         own = [b for b in batches if b.writer == writer]

@@ -200,7 +200,9 @@ SURVEY_SCHEMA = pa.schema(
 
 
 def advise_table(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> str | None:
-    """Advice for a table whose partitions need different numbers of buckets; None if one number fits all."""
+    """Returns advice for a table whose partitions need different numbers of buckets; None if one number fits all
+    partitions.
+    """
     if not mode.hashes_keys:
         return None
     sizes = [(_bucket_count(p.buckets), p.size_bytes) for p in partitions]

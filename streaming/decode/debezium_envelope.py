@@ -251,7 +251,9 @@ def kind_of_text(record: bytes) -> Skipped | None:
 
 
 def _unwrap(values: pa.Array, images: Images) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
-    """Enveloped records, grouped by the shape of their rows; and the positions of all other records."""
+    """Returns the records with an envelope, grouped by the shape of their rows; and the positions of all other
+    records.
+    """
     heads = _heads_of(images)
     is_unwrapped = np.zeros(len(values), dtype=bool)
     by_shape: dict[int, list[tuple[_Head, PrefixGroup]]] = {}
@@ -358,7 +360,7 @@ def _row_schema(schema: object) -> SourceSchema:
 def _read_unusual(
     values: pa.Array, positions: npt.NDArray[np.int64], images: Images, watch: WatchFor
 ) -> Iterator[Objects]:
-    """Reads envelopes of another layout one by one; a record that is not an event is bad."""
+    """Reads envelopes of another layout one by one, and yields their events. A record that is not an event is bad."""
     for value, position in zip(values.to_pylist(), positions, strict=True):
         at = np.array([position], dtype=np.int64)
         record = parse_json(value)

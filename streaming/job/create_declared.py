@@ -131,8 +131,8 @@ def declared_in(config: JobConfig, records: pa.Table) -> DeclaredTable | None:
 
 
 def created_as(config: JobConfig, declared: DeclaredTable, records: pa.Table) -> Table:
-    """Creates the table as the records declare it, or opens the existing table. Raises SchemaMismatchError if the
-    existing table does not fit what the records declare.
+    """Creates the table as the records declare it, or opens the existing table, and returns the table. Raises
+    SchemaMismatchError if the existing table does not fit what the records declare.
     """
     assert config.create is not None
     columns = columns_text(logical_fields(declared.columns))

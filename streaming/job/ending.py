@@ -59,7 +59,7 @@ class Ending:
 def signals_to(ending: Ending) -> Iterator[None]:
     """Passes the signals of this process to `ending`; outside of the main thread it does nothing.
 
-    SIGHUP stays ignored if it was (`nohup`).
+    If SIGHUP was ignored before (`nohup`), it stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

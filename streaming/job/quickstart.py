@@ -84,10 +84,12 @@ def run_quickstart(
     ending: Ending,
     log: SparkLog = SparkLog.OURS_ONCE,
 ) -> QuickstartRun:
-    """Generates and streams; `tell` gets lines of progress, `ending` says when to end.
+    """Generates events, streams them into a table, and returns the finished run. `tell` gets lines of progress, and
+    `ending` says when to end.
 
-    The table is in the folder, or `TABLE` of the catalog. Raises OptionError for a folder that is not empty and for a
-    Spark that does not start; BucketlineError if the query fails or the catalog has such a table.
+    The table is in the folder; if a catalog is given, the table is `TABLE` of the catalog. Raises OptionError for a
+    folder that is not empty and for a Spark that does not start; BucketlineError if the query fails or the catalog has
+    such a table.
     """
     root = _empty_folder(directory)
     table = _new_table(root, catalog)

@@ -51,7 +51,9 @@ _LOG = logging.getLogger("bucketline.job")
 def replay_bad_records(
     config: JobConfig, ending: Ending, spark: Any | None = None, log: SparkLog = SparkLog.OURS_ONCE
 ) -> Replayed:
-    """Runs the bad records of a job through it again. Raises OptionError if that is not possible, and as `run_job`."""
+    """Replays the bad records of a job through the job, and returns how many were replayed. Raises OptionError if that
+    is not possible, and the errors of `run_job`.
+    """
     if config.source.decode is RecordFormat.NONE:
         raise OptionError(
             "--replay needs records to decode, and source.decode is none: bad rows are stored as JSON",

@@ -52,7 +52,7 @@ class Input:
 
 
 def write_many(job: ManyJob, state: ManyState, identity: BatchIdentity, engine: TablesEngine, source: Input) -> Told:
-    """Writes a batch into all tables that it has records of, each exactly once."""
+    """Writes a batch into all tables for which it has records, each exactly once, and returns the result."""
     try:
         is_first = not state.has_looked
         if is_first:

@@ -202,8 +202,9 @@ class Tables:
         return None if opened is None else self.add(opened)
 
     def add(self, opened: Opened) -> Known:
-        """Adds a table that was opened. Raises OptionError if its name differs from that of another table only in upper
-        and lower case, and for what its bucket mode does not allow."""
+        """Adds a table that was opened to the open tables, and returns it. Raises OptionError if its name differs from
+        that of another table only in upper and lower case, and for what its bucket mode does not allow.
+        """
         name = opened.to.table
         variant = case_variant(self._known, name)
         if variant is not None:

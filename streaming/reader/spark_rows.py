@@ -133,7 +133,9 @@ def _fit(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _fit_each(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Lists or maps with converted elements. A cast of the whole list or map would round nanoseconds before 1970 up."""
+    """Returns lists or maps with converted elements. A cast of the whole list or map would round nanoseconds before
+    1970 up.
+    """
     compact = own_copy(column)
     mask = compact.is_null() if compact.null_count else None
     if pa.types.is_map(target):

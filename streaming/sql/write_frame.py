@@ -103,7 +103,7 @@ def _fitted(frame: Any, target: QueryTarget) -> ShapedFrame:
 
 
 def _spark_type(arrow: pa.DataType) -> SparkType | None:
-    """Spark's type of a column; None if Spark has none for it."""
+    """Returns Spark's type of a column; None if Spark has no type for it."""
     try:
         return spark_type(arrow)
     except UnsupportedTableError:

@@ -40,7 +40,7 @@ class OwnedBuckets:
     is_shared_out: bool
 
     def of(self, task: int) -> Owned:
-        """Unpacks the buckets that a task knows."""
+        """Unpacks and returns the buckets that a task knows."""
         packed, size = self.shares[task if self.is_shared_out else 0]
         rows: list[Any] = pickle.loads(pa.Codec("zstd").decompress(packed, size, asbytes=True))
         states = {
@@ -58,7 +58,8 @@ class OwnedBuckets:
 
 
 def owned_buckets(stage: WriteStage, idle: Collection[BucketId], among: Destination) -> OwnedBuckets:
-    """Packs what tasks have to know of the buckets whose rows `among` sends to them.
+    """Packs the facts that tasks have to know about the buckets whose rows `among` sends to them, and returns the
+    packed facts of all tasks.
 
     Rows without a bucket may go to any task, so then each task has to know all buckets, unless the same assigners have
     all partitions.

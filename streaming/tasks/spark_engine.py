@@ -68,8 +68,8 @@ class SparkEngine:
         return self._written(work)
 
     def _done(self, work: Jobs, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
-        """Runs jobs, which send nothing to each other. The session's settings are unchanged, and another thread may use
-        it meanwhile.
+        """Runs jobs, which send nothing to each other, and returns their outcome. The session's settings are not
+        changed, so another thread may use the session meanwhile.
         """
         jobs = tuple(work.jobs)
         if not jobs:

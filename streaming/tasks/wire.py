@@ -145,7 +145,7 @@ def _head_size(data: bytes) -> int:
 
 
 def _sent(head: bytes, blob: pa.Buffer) -> Sent:
-    """Puts a message together from its head and its blob. Other bytes may follow the head."""
+    """Returns the message with this head and this blob. Other bytes may follow the head."""
     kind = _KINDS[head[0]]
     if kind == RUNS:
         _, size, table, owner, origin, flush = _RUNS_HEAD.unpack_from(head)
@@ -207,7 +207,7 @@ def stats_result(stats: TaskStats) -> TaskResult:
 
 
 def stats_blob(stats: TaskStats) -> bytes:
-    """Statistics as bytes, for results and notes."""
+    """Returns statistics as bytes, for results and notes."""
     return json.dumps(asdict(stats)).encode()
 
 

@@ -179,7 +179,7 @@ def _map_of(values: pa.Array, kept: Entries, events: Events, present: Mask) -> p
 
 
 def _newest_adds(groups: Events) -> Mask:
-    """Selects the elements that remain when each retract removes the oldest equal element."""
+    """Returns a mask of the elements that remain when each retract removes the oldest equal element."""
     adds = groups.ops != Op.RETRACT
     running = np.cumsum(np.where(adds, 1, -1))
     running -= (running[groups.starts] - np.where(adds, 1, -1)[groups.starts])[groups.key_of_row]
@@ -192,7 +192,7 @@ def _newest_adds(groups: Events) -> Mask:
 
 
 def _set_members(groups: Events) -> Mask:
-    """Selects, of equal elements that were added since the last removal, the first."""
+    """Returns a mask that is true for the first of equal elements that were added since the last removal."""
     adds = groups.ops != Op.RETRACT
     first = groups.first(adds & groups.after(groups.last(~adds)))
     members = np.zeros(len(adds), bool)

@@ -70,7 +70,7 @@ def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Ind
 
 
 def marked(stored: pa.Table, logged: pa.Table | None) -> pa.Table:
-    """Joins the rows to store and the rows to log, which have the same schema, into one table with the column PART."""
+    """Returns the rows to store and the rows to log, which have the same schema, as one table with the column PART."""
     parts = np.full(stored.num_rows, STORED, np.int8)
     if logged is None or logged.num_rows == 0:
         return stored.append_column(PART, pa.array(parts))

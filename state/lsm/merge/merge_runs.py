@@ -200,7 +200,7 @@ class _Cursor:
     _taken: int = 0
 
     def advance(self) -> bool:
-        """Moves to the next batch with rows; false when there is none."""
+        """Moves to the next batch with rows. Returns false if there is no such batch."""
         self.batch = next((b for b in self.run if b.num_rows), None)
         if self.batch is None:
             return False

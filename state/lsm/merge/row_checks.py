@@ -70,8 +70,8 @@ class RowChecks:
         return reasons
 
     def _reaches(self, name: str, rows: pa.Table, codes: np.ndarray) -> Mask:
-        """Selects rows that act on a column of a sequence group: rows with a sequence, unless they remove the whole
-        row.
+        """Returns a mask of the rows that act on a column of a sequence group: rows with a sequence, unless they remove
+        the whole row.
         """
         assert self.groups is not None
         acts, removes = np.zeros(rows.num_rows, bool), np.zeros(rows.num_rows, bool)

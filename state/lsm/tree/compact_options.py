@@ -50,7 +50,9 @@ class CompactOptions:
 
     @staticmethod
     def of(settings: TableSettings) -> "CompactOptions":
-        """Reads the settings of a primary-key table. Raises OptionError, naming the key."""
+        """Returns the options that the settings of a primary-key table describe. Raises OptionError that names the key
+        of a bad setting.
+        """
         compaction, trigger = settings.compaction, settings.compaction.trigger
         if trigger < 1:
             key = COMPACTION_TRIGGER.key

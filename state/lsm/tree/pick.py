@@ -88,7 +88,7 @@ def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> C
 
 
 def pick_full(levels: Levels, options: CompactOptions, *, must_rewrite: Collection[str] = ()) -> CompactUnit | None:
-    """Picks all files, to be compacted to the last level; None if nothing would be gained.
+    """Returns a unit of all files, to be compacted to the last level; None if nothing would be gained.
 
     `must_rewrite` names files that hold rows to be removed (deletion vectors, expired rows): if all files are on the
     last level already, only these are rewritten, or all files with `compaction.force-rewrite-all-files`.

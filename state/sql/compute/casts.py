@@ -32,8 +32,8 @@ _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def cast_to(values: pa.Array, wanted: DataType, context: Context) -> pa.Array:
-    """Computes CAST. Raises ArrowInvalid naming a value that the type cannot hold, ArrowNotImplementedError if values
-    of the one type cannot be cast to the other.
+    """Returns the result of CAST. Raises ArrowInvalid that names a value that the type cannot hold,
+    ArrowNotImplementedError if values of the one type cannot be cast to the other.
     """
     found, is_cast = _tried(values, wanted, context)
     failed = np.flatnonzero(~is_cast)
@@ -43,7 +43,7 @@ def cast_to(values: pa.Array, wanted: DataType, context: Context) -> pa.Array:
 
 
 def try_cast_to(values: pa.Array, wanted: DataType, context: Context) -> pa.Array:
-    """Computes TRY_CAST: null where CAST is an error."""
+    """Returns the result of TRY_CAST: null where CAST is an error."""
     return _tried(values, wanted, context)[0]
 
 
@@ -65,7 +65,7 @@ def _all(values: pa.Array) -> Tried:
 
 
 def text_of_values(values: pa.Array, context: Context) -> pa.Array:
-    """Computes CAST(... AS STRING)."""
+    """Returns the result of CAST(... AS STRING)."""
     return _to_text(values, context)
 
 

@@ -49,7 +49,7 @@ def is_number(arrow: pa.DataType) -> bool:
 
 
 def arithmetic(sign: str, left: Value, right: Value) -> Value:
-    """Computes `left sign right` of two numbers, for + - * / % and div."""
+    """Returns the result of `left sign right` for two numbers and the signs + - * / % and div."""
     if sign == "div" and not (pa.types.is_integer(left.type) and pa.types.is_integer(right.type)):
         raise pa.ArrowNotImplementedError("div is for whole numbers; CAST the result of / to BIGINT")
     if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
@@ -108,8 +108,8 @@ def to_number(value: Value, target: pa.DataType) -> Value:
 
 
 def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
-    """Computes CAST(value AS wanted): text is parsed, fractions are cut off or rounded; what does not fit is an
-    error.
+    """Returns the result of CAST(value AS wanted): text is parsed, and fractions are cut off or rounded. A value that
+    does not fit is an error.
     """
     if pa.types.is_null(value.type):
         return pa.nulls(len(value), arrow_type(wanted))
@@ -188,7 +188,7 @@ def _of_decimals(sign: str, left: Value, right: Value) -> Value:
 
 
 def _quotient(left: Value, right: Value) -> Value:
-    """Computes `left / right` of decimals of 256 bits, cut off after as many digits as Arrow gives.
+    """Returns the result of `left / right` for decimals of 256 bits, cut off after as many digits as Arrow gives.
 
     Arrow divides some numbers of more than 64 bits wrong, as 9223372036854775807 by 99999999999999999999. A quotient is
     wrong if the remainder is not less than the divisor. The few wrong quotients are computed again one by one.

@@ -295,7 +295,7 @@ class Stamps:
 
 
 def read_stamps(texts: pa.Array) -> Stamps:
-    """Reads texts as CAST(... AS TIMESTAMP) does, with offsets but no names of zones."""
+    """Returns the moments in texts, as CAST(... AS TIMESTAMP) reads them: with offsets, but without names of zones."""
     parts, is_read = _parts(texts, _STAMP)
     days, is_day = days_of(_numbers(parts["y"]), _numbers(parts["M"], 1), _numbers(parts["d"], 1))
     hour, minute, second = (_numbers(parts[name]) for name in "Hms")

@@ -177,8 +177,8 @@ class Branches:
                 notebook.drop(note)
 
     def _clear(self, name: str, world: World) -> bool:
-        """Removes the folder of a branch without a schema; False if another process is creating a branch with that
-        name.
+        """Removes the folder of a branch without a schema. Returns False if another process is creating a branch with
+        that name.
         """
         if self._has_schema(name) or not self._io.list_files(self.path(name)):
             return True

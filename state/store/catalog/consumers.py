@@ -72,7 +72,7 @@ def begin_consumer(snapshots: Snapshots, io: FileIO, path: str, name: str, next_
 
 
 def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, world: World) -> list[str]:
-    """Removes the consumers whose files have not changed for `idle_ms`, and names them.
+    """Removes the consumers whose files have not changed for `idle_ms`, and returns their names.
 
     The storage's clock decides; it is asked only if a consumer seems to be idle by the clock of `world`.
     """

@@ -142,7 +142,9 @@ class _Copied:
 
     @classmethod
     def of(cls, io: FileIO, root: str) -> "_Copied":
-        """Reads a branch. Raises StorageError; OptionError if the branch was removed meanwhile."""
+        """Reads a branch, and returns what the table gets from it. Raises StorageError; OptionError if the branch was
+        removed meanwhile.
+        """
         snapshots, schemas = Snapshots(io, root), Schemas(io, root)
         read = {i: s for i in snapshots.ids() if (s := snapshots.get(i)) is not None}
         files = {i: data for i in schemas.ids() if (data := io.read_optional(schemas.path(i))) is not None}

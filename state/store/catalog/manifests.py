@@ -215,8 +215,8 @@ class Manifests:
                 yield meta
 
     def write(self, entries: Sequence[ManifestEntry], schema_id: int) -> list[ManifestFileMeta]:
-        """Writes entries in order into as few manifests of about the target size as possible; none if there are no
-        entries.
+        """Writes entries in order into as few manifests of about the target size as possible, and returns these
+        manifests; none if there are no entries.
         """
         if not entries:
             return []

@@ -59,7 +59,9 @@ class Notebook:
         self._folder = f"{self.table}/{OWN_DIR}"
 
     def look(self, own: str | None = None) -> Notes:
-        """Lists the folder once and reads each pin, announcement and note except `own`. Raises StorageError."""
+        """Lists the folder once, and returns each pin, announcement of a removal and note except `own`. Raises
+        StorageError.
+        """
         names = [name for name in self._io.list_names(self._folder) if name != own]
         return Notes(
             self._read(names, _PIN, decode_pin),

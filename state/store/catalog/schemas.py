@@ -105,7 +105,7 @@ class Schemas:
 
 @lru_cache(64)
 def _decoded(path: str, data: bytes) -> TableSchema:
-    """Decodes the schema in a file. Decoded schemas are kept, because tables are opened again and again."""
+    """Returns the schema in a file. Decoded schemas are kept, because tables are opened again and again."""
     with naming_file(path):
         schema = decode_schema(data)
     options: dict[str, str] = {key: StoredText.of(text, path) for key, text in schema.options.items()}

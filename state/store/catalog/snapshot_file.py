@@ -10,7 +10,7 @@ from bucketline.state.store.storage.file_io import FileIO
 
 
 def read_hint(io: FileIO, directory: str, name: str) -> Hint | None:
-    """Reads the contents of a hint file; None if there is no such file."""
+    """Returns the contents of a hint file; None if there is no such file."""
     data = io.read_optional(f"{directory}/{name}")
     if data is None:
         return None
@@ -18,13 +18,15 @@ def read_hint(io: FileIO, directory: str, name: str) -> Hint | None:
 
 
 def read_snapshot(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
-    """Reads the snapshot with that id; None if it has no file. Raises CorruptFileError."""
+    """Returns the snapshot with that id; None if it has no file. Raises CorruptFileError."""
     path = f"{root}/{SNAPSHOT_DIR}/{snapshot_name(snapshot_id)}"
     return decoded_snapshot(path, io.read_optional(path), snapshot_id)
 
 
 def decoded_snapshot(path: str, data: bytes | None, snapshot_id: int) -> Snapshot | None:
-    """Decodes the file of the snapshot with that id; None without a file. Raises CorruptFileError."""
+    """Returns the snapshot with that id, decoded from the bytes of its file; None if there is no file. Raises
+    CorruptFileError.
+    """
     if data is None:
         return None
     with naming_file(path):

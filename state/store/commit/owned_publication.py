@@ -24,7 +24,9 @@ def publish_by_owner(
     proof: FilesProof,
     before: Snapshot | None,
 ) -> Publication:
-    """Publishes a snapshot as `publish_snapshot`, for a table whose newest snapshot is kept by the catalog `owner`."""
+    """Publishes a snapshot and returns the outcome as `publish_snapshot` does, for a table whose newest snapshot is
+    kept by the catalog `owner`.
+    """
     unclear: StorageError | None = None
     refusal: StorageError | None = None
     while True:

@@ -51,8 +51,8 @@ class Base:
 
 
 def publish(base: Base, change: Change, author: Author) -> CommitResult:
-    """Publishes the files of a change. Conflict and Unknown are about its first snapshot; `Committed.dropped` tells
-    about its second.
+    """Publishes the files of a change, and returns the result. Conflict and Unknown are about the first snapshot of the
+    commit; `Committed.dropped` tells about the second snapshot.
 
     The commit user is the table's `commit.user-prefix` and the author's name. A commit of the same user and identifier
     after the base is recognised as this one. The index files of the changed buckets must be as they were in the base;
@@ -120,7 +120,7 @@ def _leaves_snapshot(change: Append | Replace, changes: Changes, author: Author,
 
 
 def _compacted(commit: SnapshotCommit, change: Change, made: tuple[Snapshot, ...]) -> CommitResult:
-    """Commits the compaction; `made` is the snapshot of the written files, if there is one."""
+    """Commits the compaction, and returns the result. `made` is the snapshot of the written files, if there is one."""
     work, outcome = commit.work, _outcome_of(commit)
     if isinstance(outcome, Snapshot):
         return Committed((*made, outcome), live=work.bases.live)

@@ -138,8 +138,8 @@ class SnapshotCommit:
         self._of_try: list[str] = []
 
     def publish(self) -> Ended:
-        """Tries to publish the snapshot until it is published, refused by a rule, or out of retries. Raises the errors
-        of the function `publish`.
+        """Tries to publish the snapshot until it is published, refused by a rule, or out of retries, and returns how
+        this ended. Raises the errors of the function `publish`.
         """
         while True:
             ended = self._try_once()

@@ -37,9 +37,9 @@ def compact_append(
     vector_files: VectorFiles = (),
     watch: Watch = unwatched,
 ) -> CompactResult:
-    """Joins the files that `pick_append` picks, with one record batch in memory at a time. After an error none of the
-    new files are left. Rows that `vector_files` mark as deleted are dropped. If an index file also has vectors of other
-    data files, these are written to a new index file.
+    """Joins the files that `pick_append` picks, with one record batch in memory at a time, and returns the result.
+    After an error none of the new files are left. Rows that `vector_files` mark as deleted are dropped. If an index
+    file also has vectors of other data files, these are written to a new index file.
     """
     access = access.keeping
     columns = [f.name for f in access.schema.fields]

@@ -84,8 +84,9 @@ def compact_unit(
     vector_files: VectorFiles = (),
     watch: Watch = unwatched,
 ) -> CompactResult:
-    """Compacts a unit of one bucket, whose live files are `live`. Memory: about `memory_bytes` of Arrow data, whatever
-    the size of the bucket. `vector_files` are those with the bucket's deletion vectors, if the table has them.
+    """Compacts a unit of one bucket, whose live files are `live`, and returns the result. Memory: about `memory_bytes`
+    of Arrow data, whatever the size of the bucket. `vector_files` are those with the bucket's deletion vectors, if the
+    table has them.
     After an error none of the new files are left; the files of the unit are never changed.
     """
     levels, options = access.levels(live), access.compact_options

@@ -35,8 +35,8 @@ class Crowding:
 
 
 def crowding(view: LiveFiles, stop_trigger: int, partitions: Collection[bytes] | None = None) -> Crowding:
-    """Measures the buckets of these partitions (all partitions, if None is given) of a table with a primary key;
-    postponed rows are not counted.
+    """Returns how many sorted runs wait in the buckets of these partitions (all partitions, if None is given) of a
+    table with a primary key; postponed rows are not counted.
     """
     size, counts = 0, Counter[int]()
     crowded: list[BucketId] = []

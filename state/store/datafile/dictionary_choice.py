@@ -70,7 +70,9 @@ def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def _distinct_in(rows: int, count: int, found: int) -> float:
-    """Estimates how many distinct values are in so many rows, if `count` of the rows have `found` distinct values."""
+    """Returns an estimate of the number of distinct values in so many rows, if `count` of the rows have `found`
+    distinct values.
+    """
     if found == count:
         return float(rows)
     if 2 * found <= count:

@@ -89,8 +89,8 @@ def check_files(schema: TableSchema) -> None:
 
 
 def row_sink(settings: FileSettings, sink: pa.NativeFile, file_name: str, *, first: pa.Table | None = None) -> RowSink:
-    """Opens a writer of a file with that name into an open stream; the `first` rows, if known, help to choose
-    encodings.
+    """Returns a writer that writes a file with that name into an open stream. The `first` rows, if known, help to
+    choose encodings.
     """
     return FORMATS[settings.form].sink(settings, sink, file_name, first)
 

@@ -88,11 +88,11 @@ class DataFormat(Protocol):
     """The reader and the writer of a file format."""
 
     def rows(self, source: pa.NativeFile, settings: DataFileSettings) -> FileRows:
-        """Opens a file to be read; `settings` are those with which it was written."""
+        """Opens a file, and returns its reader. `settings` are the settings with which the file was written."""
         ...
 
     def sink(self, settings: FileSettings, stream: pa.NativeFile, file_name: str, first: pa.Table | None) -> RowSink:
-        """Opens a writer of a file with that name; the `first` rows, if known, help to choose encodings."""
+        """Returns a writer of a file with that name. The `first` rows, if known, help to choose encodings."""
         ...
 
 

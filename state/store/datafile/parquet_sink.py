@@ -62,7 +62,7 @@ def parquet_writer(
     first: pa.Table | None = None,
     dictionaries: DictionaryChoice | None = None,
 ) -> pq.ParquetWriter:
-    """Opens a writer of one file with this physical schema; closing it leaves the sink open.
+    """Returns a writer of one file with this physical schema. Closing the writer leaves the sink open.
 
     Columns whose values hardly repeat in the `first` rows get no dictionary; the first rows may be those of an earlier
     file with the same `dictionaries`.

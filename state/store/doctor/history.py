@@ -97,8 +97,8 @@ class HistoryWalk:
         yield from other._index_of(state, snapshot)
 
     def _to_base(self, state: State, base: list[ManifestFileMeta] | None) -> Iterator[Problem]:
-        """Sets the live files to those of the snapshot's base; they are the same already unless something is
-        damaged.
+        """Sets the live files to the files of the snapshot's base, and yields the problems found. Unless something is
+        damaged, the live files are these files already.
         """
         is_next = self._at is not None and state.id == self._at + 1
         if base is None:
@@ -200,7 +200,9 @@ class HistoryWalk:
                     self._files.data_file(state, entry)
 
     def _index_of(self, state: State, snapshot: Snapshot) -> Iterator[Problem]:
-        """Checks new index files, and deletion vectors if they or the live files changed."""
+        """Checks new index files; also checks deletion vectors if they or the live files have changed. Yields the
+        problems.
+        """
         touched = self._live.touched
         is_new = snapshot.index_manifest != self._index_name
         if is_new:

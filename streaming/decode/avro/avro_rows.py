@@ -217,7 +217,7 @@ def _literals(values: pa.Array) -> pa.Array:
 
 
 def _plain(value: object, kind: pa.DataType) -> object:
-    """Converts a nested value to objects and lists, as JSON has them. Arrow gives maps as lists of pairs, and UUIDs as
+    """Returns a nested value as objects and lists, as JSON has them. Arrow gives maps as lists of pairs, and UUIDs as
     bytes.
     """
     if isinstance(value, list) and pa.types.is_map(kind):

@@ -51,7 +51,7 @@ class Unexpected:
 def find_unexpected(
     expect: Sequence[Expectation], columns: Columns, origin: Longs, looked_at: Bools, context: Context
 ) -> Unexpected:
-    """Checks the rows of the table against the expectations.
+    """Checks the rows of the table against the expectations, and returns what does not meet them.
 
     Only the rows in `looked_at` are checked: the rows after changes. If a check cannot be computed for a row, its
     record is bad.

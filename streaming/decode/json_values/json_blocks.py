@@ -163,7 +163,9 @@ def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[p
 
 
 def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
-    """`need` joined with the needs of the values. The few values that need more are found by splitting the block."""
+    """Returns `need` joined with the needs of the values. The few values that need more are found by splitting the
+    block.
+    """
     if len(values) <= _EXACT_ROWS:
         return joined(need, needs_of_texts(values, shape))
     step = -(-len(values) // _SPLIT_WAYS)

@@ -163,8 +163,8 @@ def _base64_url(texts: pa.Array) -> pa.Array:
 
 
 def _known(decode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    """Wraps `decode`, which converts texts to bytes: its errors also name the option that says how the source writes
-    bytes.
+    """Returns `decode`, which converts texts to bytes, in a form whose errors also name the option that says how the
+    source writes bytes.
     """
 
     def decoded(texts: pa.Array) -> pa.Array:

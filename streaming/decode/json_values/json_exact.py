@@ -86,8 +86,8 @@ def kind_of(value: object) -> JsonKind:
 
 
 def _build(values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures) -> pa.Array:
-    """Parsed values as an array of the shape; the values may lie inside of other values. `records` has for each value
-    the number of its record, `path` says where it lies in the record.
+    """Returns parsed values as an array of the shape. The values may lie inside of other values: `records` has for each
+    value the number of its record, and `path` says where the values lie in their records.
     """
     if shape.is_row:
         return _build_row(values, records, shape, path, failures)
@@ -207,7 +207,9 @@ def _by_kind(values: Sequence[object]) -> Iterator[tuple[JsonKind, list[int]]]:
 def _convert(
     values: Sequence[object], records: Sequence[int], shape: Shape, form: Form, path: str, failures: Failures
 ) -> pa.Array:
-    """Converts all values together; if that fails, halves them down to the bad values."""
+    """Returns all values converted, with null for values that fail. The values are converted together; if that fails,
+    the bad values are found by halving.
+    """
     try:
         return convert_leaf(_raw(values, shape, form), shape, form)
     except ValueError as e:
@@ -241,7 +243,7 @@ def _raw(values: Sequence[object], shape: Shape, form: Form) -> pa.Array:
 
 
 def _whole_numbers(texts: pa.Array, values: Sequence[object]) -> pa.Array:
-    """Whole numbers: 12, and also 12.0 and 1.2e1, which are the same in JSON."""
+    """Returns the whole numbers in texts: 12, and also 12.0 and 1.2e1, which are the same number in JSON."""
     try:
         return texts.cast(pa.int64())
     except pa.ArrowInvalid:

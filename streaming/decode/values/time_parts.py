@@ -30,7 +30,9 @@ _PER_UNIT = {"ms": 1000, "us": 1}
 
 
 def parts_of(values: pa.Array) -> pa.Array:
-    """Structs with some of the parts, of any width, as structs of `PARTS`; nulls kept."""
+    """Takes structs with some of the parts, whose numbers have any width, and returns them as structs of `PARTS`. Nulls
+    stay nulls.
+    """
     columns = [
         pa.nulls(len(values), f.type)
         if values.type.get_field_index(f.name) < 0
@@ -41,7 +43,7 @@ def parts_of(values: pa.Array) -> pa.Array:
 
 
 def words_of_counts(counts: pa.Array, unit: str) -> pa.Array:
-    """`infinity` or `-infinity` for counts of the unit that stand for infinity; null for all other counts."""
+    """Returns `infinity` or `-infinity` for counts of the unit that stand for infinity; null for all other counts."""
     known: Mapping[int, str] = _MICROS
     if unit == "d":
         known = _DAYS
@@ -53,7 +55,7 @@ def words_of_counts(counts: pa.Array, unit: str) -> pa.Array:
 
 
 def words_of_parts(parts: pa.Array) -> pa.Array:
-    """`infinity` or `-infinity` for objects of parts that stand for infinity; null for all other objects."""
+    """Returns `infinity` or `-infinity` for objects of parts that stand for infinity; null for all other objects."""
     at = pc.index_in(pc.struct_field(parts, _SPECIAL), value_set=pa.array(list(WORDS), pa.string()))
     return pa.array(list(WORDS.values()), pa.string()).take(at)
 

@@ -66,7 +66,9 @@ class KafkaNow:
 
 
 def ask_kafka(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
-    """Asks Kafka once, with clients that are closed afterwards; see `KafkaLag`. Raises no error."""
+    """Asks Kafka once, with clients that are closed afterwards, and returns the answers; see `KafkaLag`. Raises no
+    error.
+    """
     lag = KafkaLag()
     try:
         return lag(options, reached)

@@ -50,8 +50,9 @@ _ORIGIN = "--replay"
 def replay_routed(
     routed: RoutedJob, ending: Ending, spark: Any | None = None, log: SparkLog = SparkLog.OURS_ONCE
 ) -> Replayed:
-    """Runs the bad records of a job of several tables through it again. Raises OptionError where that is not possible,
-    and as `run_routed`."""
+    """Replays the bad records of a job of several tables through the job, and returns how many were replayed. Raises
+    OptionError if that is not possible, and the errors of `run_routed`.
+    """
     job = as_replayed(routed)
     check_routed(job)
     files = ReplayFiles.of(job.common)

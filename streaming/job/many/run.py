@@ -238,7 +238,7 @@ def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = Non
 def _made(
     routed: RoutedJob, user: str, *, files: LedgerFiles, zone: str, registry: RegistrySchemas | None, has_headers: bool
 ) -> ManyState:
-    """Makes the state that a process keeps between the batches of a query: no table is open yet."""
+    """Returns the state that a process keeps between the batches of a query. No table is open yet."""
     return ManyState(files, Tables(JobTableOpener(routed, zone, registry, has_headers), user))
 
 

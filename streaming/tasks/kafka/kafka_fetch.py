@@ -288,7 +288,7 @@ _OF_RANGE = ("topic", "partition")
 
 
 def _parted(messages: list[Message]) -> tuple[list[Message], list[Message]]:
-    """Splits messages into events, which come first in the result, and records."""
+    """Splits messages, and returns first the events among them and then the records."""
     if not messages or not any(_each(messages, "error")):
         return [], messages
     return [m for m in messages if m.error() is not None], [m for m in messages if m.error() is None]

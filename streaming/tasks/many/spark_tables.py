@@ -59,12 +59,14 @@ class TablesEngine(Protocol):
         ...
 
     def keep(self, known: KnownTables) -> SharedTables:
-        """Makes the facts about tables available to tasks, until `keep` is called with other facts."""
+        """Makes the facts about tables available to tasks until `keep` is called with other facts. Returns the value by
+        which tasks read the facts.
+        """
         ...
 
     def read(self, reading: ReadTables, source: Any) -> AbstractContextManager[Ahead]:
-        """Reads the records of a source. What was read is kept until the block ends. `reading.notes_to` is the number
-        of tasks that write.
+        """Reads the records of a source, and gives the block what was read, which is kept until the block ends.
+        `reading.notes_to` is the number of tasks that write.
         """
         ...
 
@@ -131,7 +133,7 @@ class _Sent:
 
 
 def by_table(results: Sequence[TaskResult]) -> TableResults:
-    """Results of the tasks that write, grouped by the number of the table."""
+    """Returns the results of the tasks that write, grouped by the number of the table."""
     found: dict[int, list[TaskResult]] = {}
     for result in results:
         number, payload = table_of(result.payload)

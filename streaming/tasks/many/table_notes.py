@@ -45,7 +45,7 @@ class TableNote:
     mixed: tuple[MixedKey, ...] = ()
 
     def with_records(self, more: "TableNote") -> "TableNote":
-        """This note and the note `more` as one note."""
+        """Returns this note and the note `more` as one note."""
         return replace(
             self,
             records=self.records + more.records,
