@@ -208,7 +208,9 @@ def _unclear(structs: pa.Array, needs_before: _Mask, has_to_say: _Mask) -> dict[
 
 
 def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) -> npt.NDArray[np.int64]:
-    """The numbers of the records without a value: those that were not read, are not bad, and are no other messages."""
+    """The numbers of the records without a value. These are the records that were neither read nor bad nor other
+    messages.
+    """
     is_empty = np.ones(count, dtype=bool)
     is_empty[records] = False
     is_empty[list(others)] = False

@@ -34,6 +34,6 @@ def compact_buckets(engine: Engine, write: BucketWrite, work: BucketWork) -> tup
 
 
 def idle_jobs(stages: Stages[object], busy: frozenset[BucketId] = frozenset()) -> Jobs:
-    """Makes jobs of the idle buckets of stages, except for those that got rows."""
+    """Returns jobs for the idle buckets of stages, except for buckets that got rows."""
     write, states = stages.write.write, stages.write.states
     return Jobs([IdleBucket(write, b, states[b]) for b in stages.idle if b not in busy])

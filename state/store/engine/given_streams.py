@@ -59,7 +59,7 @@ def _as_plain(array: pa.Array, plain: pa.DataType) -> pa.Array:
 
 
 def plain_type(found: pa.DataType) -> pa.DataType:
-    """Replaces view types by plain types, because few functions of Arrow support views. Polars gives all texts as
+    """Returns the plain type for a view type, because few functions of Arrow support views. Polars gives all texts as
     views.
     """
     if pa.types.is_string_view(found):

@@ -48,7 +48,7 @@ class LocalEngine:
         return ONE_WORKER
 
     def run(self, work: Stages[Parts] | Jobs) -> Outcome:
-        """Runs the work, as `Engine.run` says; after an error no new file is left behind."""
+        """Runs the work and returns the outcome, as `Engine.run` says. After an error no new file is left behind."""
         return Outcome(self._done(work)) if isinstance(work, Jobs) else self._written(work)
 
     def _written(self, stages: Stages[Parts]) -> Outcome:

@@ -54,7 +54,8 @@ class Again:
 
 
 def compact_until_visible(at: TableAt, files: FileNames | None, again: Again) -> Rounds:
-    """Compacts the buckets of these files, on the newest snapshot each time, until none is on level 0 any more.
+    """Compacts the buckets of these files, on the newest snapshot each time, until none of the files is on level 0 any
+    more. Returns what was done.
 
     Without files (None) all buckets are compacted in which the trigger finds something. Each round first checks whether
     any process has compacted them already. After a lost round the next round waits, and takes half as many buckets,

@@ -98,8 +98,8 @@ def back_up(index: KeyIndex, folder: BackupFolder, world: World) -> None:
 
 
 def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, world: World) -> bool:
-    """Restores an index that does not exist from the backup; False when there is no complete backup, or the backup may
-    not be read.
+    """Restores an index that does not exist from the backup. Returns False if there is no complete backup, or if the
+    backup may not be read.
 
     Raises StorageError when the folder cannot be read for a while, or the local disk is full.
     """
@@ -139,7 +139,7 @@ def _copy_out(io: FileIO, path: Path, target: str) -> _Copy:
 
 
 def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
-    """Copies one file back; False when it has changed."""
+    """Copies one file back. Returns False if the file has changed."""
     crc32 = size = 0
     try:
         with io.open_input(source) as stream, _local_file(path) as out:

@@ -105,8 +105,8 @@ class KeyIndexBuild:
             self._flush()
 
     def finish(self, label: IndexLabel) -> BuildReport:
-        """Loads the collected keys and moves the index to its place, closed. Raises CorruptFileError for a key in two
-        buckets, StorageError if the disk is full; no index was made then.
+        """Loads the collected keys, closes the index and moves it to its folder. Returns a report. Raises
+        CorruptFileError for a key in two buckets, StorageError if the disk is full; no index was made then.
         """
         paths = []
         keys = 0

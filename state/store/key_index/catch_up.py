@@ -57,8 +57,8 @@ class IndexSource:
 def catch_up(
     index: KeyIndex, source: IndexSource, latest: Snapshot, wanted: KeyShare, *, memory_bytes: int, expires: bool
 ) -> CaughtUp | MustRebuild:
-    """Brings the index to `latest`, snapshot by snapshot; each step is durable, so that this can be interrupted
-    anywhere.
+    """Brings the index to the snapshot `latest`, snapshot by snapshot, and returns what was done; or returns that the
+    index must be built anew. Each step is durable, so this can be interrupted anywhere.
 
     `expires` says that the time a key was last written matters.
     """
@@ -132,7 +132,7 @@ def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Sn
 def _read_delta(
     index: KeyIndex, access: FileAccess, entries: Sequence[ManifestEntry], wanted: KeyShare
 ) -> _Delta | None:
-    """Reads the rows of this share in added files; None if there are none."""
+    """Returns the rows of this share in added files; None if there are no such rows."""
     parts = list(_delta_parts(index, access, entries, wanted))
     if not parts:
         return None

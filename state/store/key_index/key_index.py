@@ -87,8 +87,8 @@ class KeyIndex:
 
     @staticmethod
     def open(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
-        """Opens the index in a directory. Raises IndexStateError with its `fault`: missing, locked by a running
-        process, damaged, or foreign (of another table, key, share or release).
+        """Opens the index in a directory, and returns it. Raises IndexStateError with its `fault`: missing, locked by a
+        running process, damaged, or foreign (of another table, key, share or release).
         """
         path = f"{directory}/{_DATABASE}"
         if not os.path.isfile(f"{path}/CURRENT"):
@@ -113,7 +113,7 @@ class KeyIndex:
 
     @staticmethod
     def create(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
-        """Creates an index without entries or label in a directory that does not exist."""
+        """Creates an index without entries or label in a directory that does not exist, and returns the index."""
         with local_disk(directory):
             os.makedirs(directory)
         options = rocks_options(settings)
@@ -123,8 +123,8 @@ class KeyIndex:
         return KeyIndex(directory, scope, database, settings)
 
     def lookup(self, keys: pa.Array, *, alive_since: int = 0) -> KeyPlaces:
-        """Finds the partitions and buckets of n normalized keys, ascending; keys last written before `alive_since`
-        (seconds) have none.
+        """Returns the partitions and buckets of normalized keys, which ascend. A key that was last written before
+        `alive_since` (in seconds) has no partition and no bucket.
         """
         parts = []
         with self._errors():

@@ -36,7 +36,7 @@ class SourcedKeys:
 
 
 def concat_keys(parts: Sequence[SourcedKeys]) -> SourcedKeys:
-    """Concatenates the keys of all parts; there is at least one part."""
+    """Returns the keys of all parts in one value. There is at least one part."""
     return SourcedKeys(pa.concat_arrays([p.keys for p in parts]), np.concatenate([p.sources for p in parts]))
 
 

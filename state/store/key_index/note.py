@@ -71,8 +71,9 @@ class Note:
 
 
 def write_note(index: KeyIndex, keys: pa.Array, effect: KeyEffect, *, seconds: int, token: str) -> bool:
-    """Writes the note of a batch to an open index; replaces the previous one. `keys` are the batch's distinct keys,
-    ascending; `token` is fresh in each attempt. False if it cannot be written: then the next batch reads the files.
+    """Writes the note of a batch to an open index, and replaces the previous note. `keys` are the batch's distinct
+    keys, ascending; `token` is fresh in each attempt. False if it cannot be written: then the next batch reads the
+    files.
     """
     puts, removes = effect.puts, effect.removes
     codes = sorted({*effect.places.partitions[puts].tolist(), *(code for code, _ in effect.gains)})

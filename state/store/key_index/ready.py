@@ -81,7 +81,8 @@ class IndexReport:
 
 
 def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> tuple[KeyIndex, IndexReport]:
-    """Opens the index and brings it to the snapshot `latest` (None: the empty table); the caller closes it.
+    """Opens the index, brings it to the snapshot `latest`, and returns it with a report. `latest` is None for a table
+    without snapshots. The caller closes the index.
 
     Raises IndexStateError when another running process uses it, or when it reflects a later snapshot of the same
     history: then the batch is an old one and must stop. Raises CorruptFileError if the table has a key in two buckets.
@@ -104,7 +105,9 @@ def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -
 
 
 def _open_local(plan: IndexPlan) -> tuple[KeyIndex | None, str | None]:
-    """Opens the index in the local directory, or says why it cannot be used; both are None if there is no index."""
+    """Returns the opened index in the local directory, or the reason why it cannot be used. Both are None if there is
+    no index.
+    """
     for attempt in range(_LOCK_WAITS + 1):
         try:
             return KeyIndex.open(plan.path, plan.keys.scope(plan.table), plan.settings), None
@@ -190,7 +193,7 @@ def _restored(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> 
 def _built(
     plan: IndexPlan, source: IndexSource, latest: Snapshot | None, reason: str | None
 ) -> tuple[KeyIndex, IndexReport]:
-    """Builds a new index from the table's files."""
+    """Builds a new index from the table's files, and returns it with a report."""
     scope = plan.keys.scope(plan.table)
     entries = [] if latest is None else source.manifests.live_entries(latest)
     vectors = [] if latest is None else source.manifests.read_index(latest.index_manifest)

@@ -61,6 +61,7 @@ def keep_changelog(io: FileIO, root: str, snapshots: Snapshots, snapshot_id: int
 
 def expire_changelogs(io: FileIO, path: str, schema: TableSchema, world: World, *, root: str) -> ExpiredChangelogs:
     """Removes the changelogs at `root` that the table's options do not keep, from the oldest on, and their files.
+    Returns what was removed.
 
     Raises the errors of `expire_snapshots`; nothing has been removed then.
     """

@@ -62,8 +62,8 @@ class TableFolder:
         return belongs(file.path.removeprefix(f"{self.root}/").split("/"), self.bucket_depth)
 
     def list_old(self, before_ms: int) -> OldFiles:
-        """Lists the files and uploads of the folder that may be orphans: their path allows it, and they are older than
-        `before_ms`. Files that a removal has moved aside are listed whatever their age.
+        """Returns the files and uploads of the folder that may be orphans: their path allows it, and they are older
+        than `before_ms`. Files that a removal has moved aside are listed whatever their age.
         """
         found = [file for file in self.io.list_files(self.root) if self.may_hold(file)]
         begun = [upload for upload in unended_uploads(self.io, self.root) if self.may_hold(upload)]

@@ -92,8 +92,8 @@ class Upkeep:
         return Upkept(expired, tags, dropped, tuple(marked))
 
     def after_compaction(self, at: TableAt, newest: Snapshot) -> Upkept:
-        """Maintains the table after compactions from a plan, also if the table's own writers leave upkeep to
-        compactions.
+        """Maintains the table after compactions from a plan, even if the table's own writers leave upkeep to
+        compactions. Returns what was done.
         """
         return self._follow_rules(at, newest, forced=True)
 

@@ -47,8 +47,8 @@ class Turns:
         )
 
     def turn(self, stop: Stop, *, plans: bool, full: bool) -> list[Finished]:
-        """Plans the compactions that are due, if asked to, and works until no item is left to claim. Raises
-        CompactionFailedError for an item that has failed each time; StorageError.
+        """Plans the compactions that are due, if asked to, and works until no item is left to claim. Returns the
+        finished items. Raises CompactionFailedError for an item that has failed each time; StorageError.
         """
         if full:
             self._owed.ask()

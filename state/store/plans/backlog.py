@@ -17,8 +17,8 @@ class PlanBacklog:
 
 
 def plan_backlog(folder: PlanFolder) -> PlanBacklog:
-    """Summarizes the items that are open now, in the plans that can be read. A single look cannot tell whether a lease
-    has ended.
+    """Returns a summary of the items that are open now, in the plans that can be read. A single look cannot tell
+    whether a lease has ended.
 
     Raises CorruptFileError, StorageError.
     """

@@ -118,7 +118,9 @@ class ItemWork(Protocol):
     def commit(
         self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]
     ) -> Sequence[ItemResult] | Lost | Unclear:
-        """Commits the output for items of a plan, in one snapshot. Raises BucketlineError if nothing was published."""
+        """Commits the output for items of a plan, in one snapshot. Returns the result of each item, or how the commit
+        failed. Raises BucketlineError if nothing was published.
+        """
         ...
 
     def discard(self, made: Made) -> None:
@@ -225,8 +227,8 @@ class TableWork:
 
 
 def do_item(job: BucketJob) -> CommitMessage:
-    """Compacts an item's bucket; the commit message is empty if there is nothing left to do. An error leaves no new
-    files behind.
+    """Compacts an item's bucket, and returns the commit message; it is empty if there is nothing left to do. An error
+    leaves no new files behind.
     """
     access, item = job.access, job.item
     watch = GivenBackWatch(access, item.number, job.given_back, access.world.stopwatch.elapsed_ms())

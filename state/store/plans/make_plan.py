@@ -36,7 +36,7 @@ class OpenItems:
 
     @staticmethod
     def of(plans: Iterable[tuple[Plan, Item]]) -> "OpenItems":
-        """Summarizes open items, given with their plans."""
+        """Returns a summary of open items, which are given with their plans."""
         made = [plan.made_ms for plan, _ in plans]
         return OpenItems(len(made), min(made, default=None))
 
@@ -75,7 +75,7 @@ def make_plan(
     fully: BucketTest = lambda place: False,
     dry_run: bool = False,
 ) -> MadePlan:
-    """Plans what the strategy chooses, on the newest snapshot.
+    """Plans what the strategy chooses, on the newest snapshot, and returns the plan.
 
     No plan is published for a dry run, or if no item is due. Buckets with an open item are left out; buckets that pass
     `fully` are compacted fully. Closed plans are removed, except for the newest. Raises OptionError,
@@ -102,7 +102,8 @@ def make_plan(
 
 
 def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *, dry_run: bool = False) -> MadePlan:
-    """Publishes the plan that `choose` makes, under the next number. `choose` gets the open items of all plans.
+    """Publishes the plan that `choose` makes, under the next number, and returns the plan. `choose` gets the open items
+    of all plans.
 
     If another planner takes that number, `choose` is called again, with the items of that planner too.
     """

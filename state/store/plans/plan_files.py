@@ -77,7 +77,7 @@ class PlanFolder:
         self._unreadable: set[int] = set()
 
     def list(self) -> Listing:
-        """Lists the folder once. Raises StorageError."""
+        """Lists the folder once, and returns what it holds. Raises StorageError."""
         numbers: list[int] = []
         items: dict[tuple[str, int], _Listed] = {}
         item_names: list[str] = []

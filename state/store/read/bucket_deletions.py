@@ -74,7 +74,7 @@ class BucketDeletions:
         return not any(self._vectors.values())
 
     def split(self, target_bytes: int) -> "list[BucketDeletions]":
-        """Splits the vectors into parts of about the given size in bytes; no vectors give no parts."""
+        """Returns the vectors in parts of about the given size in bytes; no parts if there are no vectors."""
         parts: list[dict[str, BitMap]] = []
         size = 0
         for name in sorted(self._vectors):
@@ -111,7 +111,7 @@ class BucketDeletions:
 
 
 def load_deletions(access: FileAccess, entries: VectorFiles) -> BucketDeletions:
-    """Loads the vectors in index files of a bucket. Raises CorruptFileError naming the file."""
+    """Returns the vectors in index files of a bucket. Raises CorruptFileError that names the file."""
     vectors: dict[str, BitMap] = {}
     for entry in entries:
         folder = index_folder(access.schema, entry.partition, entry.bucket)

@@ -78,8 +78,8 @@ def possible_units(table: TableHandle, units: Sequence[ChangeUnit], projection: 
 
 
 def pack_changes(schema: TableSchema, units: Sequence[ChangeUnit], sizes: SplitSizes) -> list[ChangeSplit]:
-    """Packs the units into splits. All files of a bucket are in one split, in order, except in append tables without
-    buckets.
+    """Packs the units into splits, and returns the splits. All files of a bucket are in one split, in order, except in
+    append tables without buckets.
     """
     is_ordered = bool(schema.primary_keys) or bucket_mode(schema).has_buckets
     # If a partition got another number of buckets meanwhile, its keys have moved between buckets.

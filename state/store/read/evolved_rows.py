@@ -60,7 +60,9 @@ def columns_of_files(
 
 
 def side_by_side(streams: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Joins the columns of several streams of the same rows. Raises CorruptFileError if a stream ends early."""
+    """Yields the rows whose columns are divided among several streams. Raises CorruptFileError if a stream ends
+    early.
+    """
     waiting: list[pa.RecordBatch | None] = [None] * len(streams)
     while True:
         waiting = [b if b is not None and b.num_rows else next(s, None) for b, s in zip(waiting, streams, strict=True)]

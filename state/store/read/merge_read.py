@@ -79,7 +79,7 @@ def paths_of(access: FileAccess, bucket: BucketFiles) -> Iterator[str]:
 
 
 def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
-    """Splits the files of a bucket into parts that can be read alone. The rows of all parts, one part after the other,
+    """Returns the files of a bucket in parts that can be read alone. The rows of all parts, one part after the other,
     are the rows of the bucket.
     """
     if not schema.primary_keys:

@@ -198,8 +198,8 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: keeps_file(self.schema, bucket.files, file, by_values, by_keys))
 
     def by_row_range(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        """Leaves out the files of each range of row ids in which no row can pass. Files are not judged one by one,
-        because a file may hold only some columns of its rows.
+        """Returns the files without those of each range of row ids in which no row can pass. Files are not judged one
+        by one, because a file may hold only some columns of its rows.
         """
         ranges = [(b, r) for b in buckets for r in row_ranges(b.files)]
         kept = possible(self.arrow, self.expression, [self._range_guarantee(b, r) for b, r in ranges])

@@ -207,7 +207,7 @@ def read_split(scan: Scan, split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta, ...]]:
-    """Groups the files of a bucket into units that are read separately."""
+    """Returns the files of a bucket in units that are read separately."""
     if not schema.primary_keys:
         if schema.settings.reading.data_evolution:
             return [(*r.files, *r.parts) for r in row_ranges(bucket.files)]

@@ -72,7 +72,7 @@ def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[Branc
 
 
 def read_whole(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> pa.Table:
-    """Reads the same as `read_table`, all rows at once. Up to `_MOST_READERS` parts of buckets are read at the same
+    """Returns the same rows as `read_table`, all at once. Up to `_MOST_READERS` parts of buckets are read at the same
     time, one on each core. Memory: the rows, and what each reader holds.
     """
     if request.limit is not None or request.changes_since is not None:
@@ -95,7 +95,7 @@ def filter_condition(filter: Filter | None, schema: TableSchema) -> Condition:
 
 
 def _projection_of(view: BranchView, request: ReadRequest) -> Projection:
-    """Plans the projection as `plan_projection` does; an error about the schema names the schema's file."""
+    """Returns the projection that `plan_projection` plans. An error about the schema names the schema's file."""
     check_names(request.columns, "columns")
     try:
         return plan_projection(view.schema, request.columns, filter_condition(request.filter, view.schema))
@@ -140,8 +140,8 @@ def rows_schema(table: TableHandle, request: ReadRequest) -> pa.Schema:
 
 
 def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> "RowsPlan":
-    """Plans the read of a snapshot: the one that is requested, or the view `seen`. Raises the errors of
-    `Table.to_batches`.
+    """Returns the plan for reading a snapshot: the requested snapshot, or the snapshot of the view `seen`. Raises the
+    errors of `Table.to_batches`.
     """
     asked = list(seen) or branch_views(table, request.version)
     for view in asked:
@@ -186,8 +186,8 @@ class RowsPlan:
 
 
 def plan_views(asked: Sequence[BranchView], *, read_optimized: bool) -> list[PlannedRead]:
-    """Plans the read of each branch. Of the second branch only those partitions are read of which the first branch has
-    no visible files.
+    """Returns the plan for reading each branch. From the second branch only those partitions are read for which the
+    first branch has no visible files.
     """
     plans: list[PlannedRead] = []
     shown: set[bytes] = set()
@@ -299,8 +299,8 @@ class ChangesPlan:
 
 
 def plan_changes(table: TableHandle, request: ReadRequest, changes_since: Version) -> ChangesPlan:
-    """Plans the read of the changes after `changes_since`. Only snapshots of the branch that was opened are read, no
-    fallback branch.
+    """Returns the plan for reading the changes after `changes_since`. Only snapshots of the branch that was opened are
+    read, no fallback branch.
     """
     if request.read_optimized:
         raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")

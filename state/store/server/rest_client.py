@@ -51,13 +51,13 @@ class RestClient:
     world: World = SYSTEM_WORLD
 
     def get(self, *path: str, **query: str) -> dict[str, Any]:
-        """Requests what is at a path below the catalog's prefix. Raises NotThereError, StorageError,
+        """Requests and returns what is at a path below the catalog's prefix. Raises NotThereError, StorageError,
         UnsupportedTableError.
         """
         return self._asked(self._url(path, query))
 
     def config(self, warehouse: str) -> dict[str, Any]:
-        """Requests the server's configuration for a warehouse: `defaults` and `overrides`."""
+        """Requests and returns the server's configuration for a warehouse: `defaults` and `overrides`."""
         return self._asked(f"{self.uri.rstrip('/')}/v1/config?{urlencode({'warehouse': warehouse})}")
 
     def names(self, member: str, *path: str) -> list[str]:

@@ -14,7 +14,9 @@ def rest_client(settings: RestSettings) -> RestClient:
 
 
 def configured(settings: CatalogSettings) -> CatalogSettings:
-    """Merges the settings with those of the server, which is asked once in a process. Raises StorageError."""
+    """Returns the settings merged with the settings of the server, which is asked once in a process. Raises
+    StorageError.
+    """
     return _configured(tuple(sorted(settings.options.items())), tuple(sorted(settings.storage.items())))
 
 

@@ -26,7 +26,7 @@ def chosen_partitions(table: Table, arguments: Arguments) -> list[Mapping[str, o
 
 
 def options_of(arguments: Arguments) -> dict[str, str]:
-    """Reads `options` = `k=v,k=v` as a mapping. Raises OptionError."""
+    """Returns the mapping that `options` = `k=v,k=v` describes. Raises OptionError."""
     options = {}
     for part in arguments["options"].split(",") if "options" in arguments else ():
         key, equals, value = part.partition("=")
@@ -37,7 +37,7 @@ def options_of(arguments: Arguments) -> dict[str, str]:
 
 
 def number_of(arguments: Arguments, name: str) -> int:
-    """Reads the value of an argument that is a number. Raises OptionError."""
+    """Returns the value of an argument that is a number. Raises OptionError."""
     try:
         return whole_number(arguments[name].strip())
     except ValueError as e:
@@ -45,7 +45,7 @@ def number_of(arguments: Arguments, name: str) -> int:
 
 
 def duration_ms_of(arguments: Arguments, name: str) -> int:
-    """Reads the value of an argument that is a duration. Raises OptionError."""
+    """Returns the milliseconds of an argument that is a duration. Raises OptionError."""
     try:
         return parse_given_duration(arguments[name])
     except OptionError as e:
@@ -53,7 +53,7 @@ def duration_ms_of(arguments: Arguments, name: str) -> int:
 
 
 def flag_of(arguments: Arguments, name: str) -> bool:
-    """Reads true or false; false if the argument is left out. Raises OptionError."""
+    """Returns the value of an argument that is true or false; false if the argument is left out. Raises OptionError."""
     text = arguments.get(name, "false").strip().lower()
     if text not in ("true", "false"):
         raise wrong_argument(f"{name} takes true or false, not {arguments[name]!r}", name)
@@ -61,7 +61,7 @@ def flag_of(arguments: Arguments, name: str) -> bool:
 
 
 def instant_ms(text: str, name: str) -> int:
-    """Converts a local time to milliseconds since 1970. Raises OptionError."""
+    """Returns a local time as milliseconds since 1970. Raises OptionError."""
     try:
         return round(datetime.fromisoformat(text.strip()).timestamp() * 1000)
     except (ValueError, OverflowError) as e:

@@ -66,7 +66,9 @@ def call(session: SqlSession, statement: Call, queries: Queries) -> pa.Table:
 
 
 def read_table_name(text: str) -> TableReference:
-    """Reads the table that an argument names, as `db.t`; parts may be in backticks, and `db.*` means all tables."""
+    """Returns the table that an argument names, as `db.t`. Parts may be in backticks, and `db.*` means all tables of
+    the database.
+    """
     if text.endswith(".*"):
         return TableReference("*", text[:-2])
     words = Words(text)

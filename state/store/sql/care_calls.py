@@ -171,7 +171,9 @@ def _rewrite_file_index(table: Table, arguments: Arguments) -> pa.Table:
 
 
 def _moment(arguments: Arguments, name: str) -> datetime:
-    """Reads a moment: milliseconds since 1970, as in Paimon, or a local time. Raises OptionError."""
+    """Returns the moment that a text holds: milliseconds since 1970, as in Paimon, or a local time. Raises
+    OptionError.
+    """
     text = arguments[name].strip()
     ms = number_of(arguments, name) if text.lstrip("-").isdigit() else instant_ms(text, name)
     try:

@@ -94,7 +94,9 @@ class Source:
 
 
 def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: bool = True) -> Source:
-    """Opens the table of a relation, at its version; without rows if the query is only to be checked."""
+    """Returns the table of a relation, at its version, as a source. The source has no rows if the query is only to be
+    checked.
+    """
     table, between = session.queried(relation)
     if between is not None:
         is_log = relation.name.system is not None
@@ -111,7 +113,7 @@ def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: b
 
 
 def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = ()) -> Source:
-    """Makes a source from given rows, under other names if there are any. Raises OptionError for a wrong number of
+    """Returns a source of given rows, under other names if names are given. Raises OptionError for a wrong number of
     names, SchemaMismatchError for a type that tables do not have.
     """
     schema = named(rows.schema, names, alias)

@@ -205,7 +205,7 @@ class _Select:
         self._offset = _count(tree, "offset") or 0
 
     def reader(self, names: Sequence[str]) -> pa.RecordBatchReader:
-        """Reads columns without computing anything, as a stream."""
+        """Returns columns as a stream, without computing anything."""
         limit = None if self._limit is None else self._limit + self._offset
         batches = self._source.batches(names, self._condition, limit)
         first = next(batches, None)

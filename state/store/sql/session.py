@@ -76,7 +76,8 @@ class SqlSession:
         return self.catalog_of(name.catalog), f"{database}.{name.table}{suffix}"
 
     def table(self, name: TableReference, hints: Mapping[str, str] | None = None, *, writes: bool = False) -> Table:
-        """Opens the table with the options that were set for it, and with those of the statement.
+        """Opens the table with the options that were set for it and with the options of the statement, and returns the
+        table.
 
         `writes`: options that choose what is read are ignored. Raises OptionError for a hint that has no effect, and if
         a system table is to be changed.

@@ -33,8 +33,8 @@ def has_query(node: exp.Expression | None) -> bool:
 
 
 def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) -> Merge:
-    """Turns the statement on a table with a primary key into a MERGE: its source are the keys and values that the
-    queries find when the statement begins.
+    """Returns a MERGE in place of the statement, which is on a table with a primary key. The source of the MERGE are
+    the keys and values that the queries find when the statement begins.
     """
     changes = statement.assignments if isinstance(statement, Update) else {}
     names = {path: f"value_{at}" for at, path in enumerate(changes)}

@@ -24,7 +24,8 @@ class HasFolders(Protocol):
         ...
 
     def move_folder(self, directory: str, target: str) -> bool:
-        """Gives a folder another name, in one step; False when there is none. The parents of the target are made.
+        """Gives a folder another name, in one step. Returns False if there is no such folder. The parents of the target
+        are created.
 
         Raises StorageError for the name of a folder that is not empty.
         """

@@ -192,7 +192,7 @@ class HdfsIO:
         return True
 
     def _list(self, directory: str) -> list[HdfsStatus]:
-        """Lists a folder; the list is empty if there is no such folder."""
+        """Returns the content of a folder; empty if there is no such folder."""
         with hdfs_errors(directory), suppress(FileNotFoundError):
             statuses = list(self._client(directory).list_status(directory))
             # The listing of a file contains the file itself.

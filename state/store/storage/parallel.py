@@ -152,7 +152,7 @@ class _Reading(Generic[T]):
             return None if self._over.is_set() else next(self._left, None)
 
     def _put(self, entry: _Item[T] | BaseException | None) -> bool:
-        """Puts an item into the queue; False after the reading has ended."""
+        """Puts an item into the queue. Returns False after the reading has ended."""
         while not self._over.is_set():
             try:
                 self._queue.put(entry, timeout=_ASK_AGAIN_SECONDS)

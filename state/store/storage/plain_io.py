@@ -26,7 +26,7 @@ def plain_io(uri: str, options: Mapping[str, str], world: World) -> tuple[Inner,
 
 
 def check_uri(uri: str) -> tuple[str, str]:
-    """Splits a path or URI into its scheme, in small letters (`file` for a path), and the rest. Touches no storage.
+    """Returns the scheme of a path or URI in small letters (`file` for a path), and the rest. Sends no request.
 
     Raises OptionError if there is no storage for the scheme, and for a file URI without an absolute path.
     """

@@ -297,7 +297,8 @@ class FileCopy:
 def write_append_changes(
     at: TableAt, stored: KeptAndTaken, source: Any, operation: Operation, *, engine: Engine, keeps_ids: bool = False
 ) -> WriteResult:
-    """Appends the rows of a source, takes rows out of `stored`, and commits both at once.
+    """Appends the rows of a source, takes rows out of `stored`, and commits both at once. Returns the result of the
+    commit.
 
     Nothing is compacted, since a compaction would bring back what is taken out. Raises CommitConflictError when another
     process has changed one of the files meanwhile. `keeps_ids` says that the rows of the source have the row ids of the

@@ -46,7 +46,8 @@ def planned_until_first(table: TableHandle, change: Callable[[], WriteResult]) -
 
 
 def write_changes(at: TableAt, source: Any, operation: Operation, *, engine: Engine) -> WriteResult:
-    """Writes the rows of a source of the engine and commits them; without rows nothing is committed.
+    """Writes the rows of a source of the engine, commits them, and returns the result. Without rows nothing is
+    committed.
 
     Raises CommitConflictError if another writer has written one of their keys since the table was read.
     """

@@ -65,8 +65,9 @@ class Cycled:
 
 
 def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger = CompactTrigger.NONE) -> Cycled:
-    """Runs the work that was planned on a table, and commits it. If its compaction is lost to another commit, files are
-    compacted again, as `trigger` says. Then expiry and tags are done by the table's options.
+    """Runs the work that was planned on a table, commits it, and returns the table afterwards with the results. If its
+    compaction is lost to another commit, files are compacted again, as `trigger` says. Then expiry and tags are done by
+    the table's options.
 
     Raises the errors of the work, after its files are removed, and the errors of `commit_change`; CommitConflictError
     for a compaction that was lost, and if the snapshot that the work reads has expired meanwhile;

@@ -53,7 +53,7 @@ def expire_table(
     older_than: timedelta | None,
     limit: int | None,
 ) -> ExpireResult:
-    """Expires snapshots; the table's options decide where an argument is None.
+    """Expires snapshots, and returns what was removed. For an argument that is None, the table's options decide.
 
     Without a limit all that may expire are removed. Raises the errors of `expire_snapshots`.
     """
@@ -71,8 +71,8 @@ def expire_table(
 
 
 def expire_table_partitions(table: TableHandle, *, older_than: timedelta | None) -> tuple[str, ...]:
-    """Drops expired partitions now, whatever the interval of checks. Raises OptionError if nothing says when they
-    expire.
+    """Drops expired partitions now, whatever the interval of checks, and returns the names of their folders. Raises
+    OptionError if nothing says when they expire.
     """
     schema = table.table_schema
     after_ms = None if older_than is None else milliseconds(older_than, "older_than")
@@ -89,8 +89,8 @@ def expire_table_partitions(table: TableHandle, *, older_than: timedelta | None)
 
 
 def mark_table_done(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> tuple[str, ...]:
-    """Marks partitions that hold files as done; see `Table.mark_done`. Raises OptionError if a mapping matches no
-    partition.
+    """Marks partitions that hold files as done, and returns the names of their folders; see `Table.mark_done`. Raises
+    OptionError if a mapping matches no partition.
     """
     schema, newest = table.table_schema, table.snapshot_store.latest()
     entries = [] if newest is None else table.manifests.live_entries(newest)
@@ -155,7 +155,7 @@ def rename_tag(table: TableHandle, name: str, to: str) -> None:
 
 
 def untag_table(table: TableHandle, name: str) -> bool:
-    """Removes a tag with the files that only the tag held; returns False if there is none."""
+    """Removes a tag with the files that only the tag needs; returns False if there is no such tag."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     return delete_tag(table.io, table.path, table.table_schema, name, table.world, root=table.metadata_path)
 
@@ -178,7 +178,9 @@ def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
 
 
 def unbranch_table(table: TableHandle, name: str) -> bool:
-    """Removes a branch; returns False if there is none. Raises OptionError for a branch that the table reads."""
+    """Removes a branch; returns False if there is no such branch. Raises OptionError for a branch that the table
+    reads.
+    """
     check_owned(table.table_schema, table.io, table.path)
     _refuse_read(table, name, "removed")
     return Branches(table.io, table.path).delete(name, world=table.world)

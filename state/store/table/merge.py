@@ -52,7 +52,7 @@ def merge_rows(
     *,
     engine: Engine = LOCAL_ENGINE,
 ) -> WriteResult:
-    """Merges a source into a table; see `Table.merge`."""
+    """Merges a source into a table, and returns the result; see `Table.merge`."""
     _check_actions(when_matched, when_not_matched)
     matched: Sequence[UpdateClause | DeleteClause] = ()
     if isinstance(when_matched, Mapping):

@@ -164,13 +164,13 @@ def _overwrite_once(
 
 
 def truncate_table(table: TableHandle) -> WriteResult:
-    """Removes all rows, including rows in the postpone bucket; see `Table.truncate`."""
+    """Removes all rows, including rows in the postpone bucket, and returns the result; see `Table.truncate`."""
     check_changeable(table, "truncate")
     return _empty(table, None, Operation.TRUNCATE)
 
 
 def drop_partitions(table: TableHandle, partitions: Sequence[Mapping[str, object]]) -> WriteResult:
-    """Removes all rows of partitions; see `Table.drop_partitions`."""
+    """Removes all rows of partitions, and returns the result; see `Table.drop_partitions`."""
     check_changeable(table, "drop partitions of")
     if isinstance(partitions, Mapping | str) or not all(isinstance(p, Mapping) and p for p in partitions):
         raise OptionError(
@@ -184,7 +184,7 @@ def drop_partitions(table: TableHandle, partitions: Sequence[Mapping[str, object
 def _empty(
     table: TableHandle, partitions: Sequence[Mapping[str, object]] | None, operation: Operation | None
 ) -> WriteResult:
-    """Replaces everything that the partitions hold at the time of the commit by nothing."""
+    """Removes everything that the partitions hold at the time of the commit, and returns the result."""
     table.io.require_publish()
     at = table_at(table, {}).refreshed()
     target = choose_partitions(at.plan.schema, partitions)

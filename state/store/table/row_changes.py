@@ -36,7 +36,7 @@ from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 
 
 def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_ENGINE) -> WriteResult:
-    """Deletes the rows that a reader sees and that pass; see `Table.delete`."""
+    """Deletes the rows that a reader sees and that pass the filter, and returns the result; see `Table.delete`."""
     check_delete(table)
     check_engine(table, engine)
     condition = _planned_condition(table.table_schema, filter)
@@ -70,7 +70,7 @@ def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> Wr
 def update_rows(
     table: TableHandle, filter: Filter, assignments: Mapping[str, object], *, engine: Engine = LOCAL_ENGINE
 ) -> WriteResult:
-    """Gives columns of the rows that pass other values; see `Table.update`."""
+    """Gives other values to columns of the rows that pass the filter, and returns the result; see `Table.update`."""
     check_update(table)
     check_engine(table, engine)
     schema = table.table_schema
@@ -90,7 +90,9 @@ def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, 
 
 
 def _change_appended(at: TableAt, condition: Condition, assignments: Assignments | None, engine: Engine) -> WriteResult:
-    """Takes out the rows that pass. If there are assignments, appends these rows with their new values."""
+    """Removes the rows that pass the filter, and returns the result. If there are assignments, appends these rows with
+    their new values.
+    """
     stored, change = KeptAndTaken(at), AppendedRows(condition, assignments)
     needs_all = assignments is not None or condition.test is not None
     keeps_ids = assignments is not None and tracks_rows(at.plan.schema)

@@ -201,7 +201,9 @@ def _replaced(access: BucketAccess, place: _Place, made: Sequence[DataFileMeta])
 
 
 def _sort(access: BucketAccess, place: _Place, by: RowSort) -> CommitMessage:
-    """Writes all files of a partition again, sorted, without the rows that deletion vectors mark."""
+    """Writes all files of a partition again, sorted, without the rows that deletion vectors mark. Returns the commit
+    message.
+    """
     columns = [f.name for f in access.schema.fields]
     with access.removed_on_error(place.bucket_id) as made:
         writer = access.writer(place.bucket_id, level=0, source=FileSource.COMPACT, first_sequence_number=place.first)

@@ -45,14 +45,14 @@ class Table(KeptTable):
     """
 
     def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> WriteResult:
-        """Commits the rows of `data` as one batch, with inline compaction as the options say. Returns the newest
-        snapshot's id, with `.visible` and `.dropped` (`WriteResult`).
+        """Commits the rows of `data` as one batch, and compacts at once if the options say so. Returns the newest
+        snapshot's id, which also has `.visible` and `.dropped` (`WriteResult`).
 
         `data` is a Table, RecordBatch or RecordBatchReader, matched by column name. `row_kinds` is an int8 array with
         one row kind per row (+I 0, -U 1, +U 2, -D 3), or the name of the column that has them; by default the column
         `_row_kind`, if there is one. Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is
-        committed, CommitConflictError and CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after it,
-        if readers do not see the rows yet: they are in the table, and must not be written again.
+        committed, CommitConflictError and CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after the
+        commit, if readers do not see the rows yet: these rows are in the table, and must not be written again.
         """
         return write_table(self._handle, data, row_kinds)
 
@@ -87,8 +87,8 @@ class Table(KeptTable):
         *,
         engine: Engine = LOCAL_ENGINE,
     ) -> WriteResult:
-        """Joins the rows of `source` to the table's by the columns `on`, and changes the table in one commit. Returns
-        what `delete` returns.
+        """Joins the rows of `source` to the rows of the table by the columns `on`, and changes the table in one commit.
+        Returns what `delete` returns.
 
         `when_matched` says what happens to a row of the table that a source row matches: new values as in `update`,
         computed from the columns of both (`bl.expr("source.amount")`); `"delete"`; or None, and the row stays.
@@ -135,15 +135,15 @@ class Table(KeptTable):
         order_strategy: str | None = None,
         engine: Engine = LOCAL_ENGINE,
     ) -> int | None:
-        """Compacts the table; returns the new snapshot's id, None if there was nothing to do.
+        """Compacts the table. Returns the id of the new snapshot; None if there was nothing to do.
 
         `engine` does the work: this process, or Spark's tasks (`bucketline.spark_engine(spark)`). `strategy` is "full"
         (everything to the last level) or "minor" (only what is due); `partitions` restricts the compaction to
         partitions that match one of the mappings from partition column to value. Postponed rows are moved to their
         buckets on the way. In an append table without buckets `order_by` names columns and `order_strategy` says how
-        rows are sorted by them while all files are rewritten: "order", "zorder" or "hilbert". Spark's tasks sort a
-        range each. Raises OptionError for arguments that do not fit, UnsupportedTableError for a table that is not
-        sorted, CommitConflictError when another compaction was faster: nothing is lost then.
+        rows are sorted by them while all files are rewritten: "order", "zorder" or "hilbert". With Spark's tasks, each
+        task sorts one range of the rows. Raises OptionError for arguments that do not fit, UnsupportedTableError for a
+        table that is not sorted, CommitConflictError when another compaction was faster: nothing is lost then.
         """
         return compact_table(
             self._handle, strategy, partitions, order_by=order_by, order_strategy=order_strategy, engine=engine
@@ -158,15 +158,17 @@ class Table(KeptTable):
     ) -> int | None:
         """Gives partitions of a fixed or postpone table another number of buckets.
 
-        Returns the new snapshot's id, None when there was nothing to do. `partitions` and `engine` as in `compact`:
-        those partitions are always written again, as Paimon does; without it, all partitions with another count are,
-        and a fixed table's `bucket` option is changed. Postponed rows stay where they are. Raises OptionError,
-        UnsupportedTableError, and CommitConflictError when a partition was changed meanwhile.
+        Returns the new snapshot's id, None when there was nothing to do. `partitions` and `engine` are given as in
+        `compact`. The given partitions are always written again, as Paimon does. Without `partitions`, all partitions
+        with another number of buckets are written again, and the option `bucket` of a fixed table is changed. Postponed
+        rows stay where they are. Raises OptionError, UnsupportedTableError, and CommitConflictError when a partition
+        was changed meanwhile.
         """
         return rescale_table(self._handle, bucket_num, partitions, engine=engine)
 
     def alter(self, *changes: SchemaChange) -> Self:
-        """Changes the schema; all changes make one version of it. Returns the table with the new schema.
+        """Changes the schema. All changes together make one new version of the schema. Returns the table with the new
+        schema.
 
         `changes` are values of `schema_change`. Raises SchemaMismatchError for a column that cannot be changed in this
         way, OptionError for an option.
@@ -181,7 +183,8 @@ class Table(KeptTable):
         comment: str | None = None,
         position: str | None = None,
     ) -> Self:
-        """Adds a nullable column; does nothing if it exists with this type.
+        """Adds a nullable column, and returns the table with the new schema. Does nothing if the column exists with
+        this type.
 
         `name` is a column, or the path to a field inside of a column (`["address", "zip"]`; `element` and `value` lead
         into collections); `type` is SQL text, as `DECIMAL(9, 2)`; `position` is `first` or `after <column>`.
@@ -191,11 +194,13 @@ class Table(KeptTable):
         )
 
     def drop_column(self, name: str | Sequence[str]) -> Self:
-        """Drops a column that is not part of a key."""
+        """Drops a column that is not part of a key, and returns the table with the new schema."""
         return self.alter(DropColumn(column_path(name)))
 
     def rename_column(self, name: str | Sequence[str], to: str) -> Self:
-        """Renames a column that is not a partition column; existing rows keep their values."""
+        """Renames a column that is not a partition column, and returns the table with the new schema. Existing rows
+        keep their values.
+        """
         return self.alter(RenameColumn(column_path(name), to))
 
     def alter_column(
@@ -207,7 +212,7 @@ class Table(KeptTable):
         comment: str | None = None,
         position: str | None = None,
     ) -> Self:
-        """Changes the properties of a column that are not None.
+        """Changes those properties of a column that are given (not None). Returns the table with the new schema.
 
         A type may only change to one that holds every old value; an empty comment removes the comment.
         """
@@ -218,11 +223,13 @@ class Table(KeptTable):
         return self.alter(*changes)
 
     def set_options(self, options: Mapping[str, str]) -> Self:
-        """Sets options of the table. Options on which its files depend cannot change once the table has snapshots."""
+        """Sets options of the table, and returns the table with them. Options on which its files depend cannot change
+        once the table has snapshots.
+        """
         return self.alter(*(SetOption(key, value) for key, value in options.items()))
 
     def unset_options(self, *keys: str) -> Self:
-        """Sets options back to their defaults."""
+        """Sets options back to their defaults, and returns the table with them."""
         return self.alter(*map(UnsetOption, keys))
 
 
@@ -238,7 +245,7 @@ def open_table(
     storage_options: Mapping[str, str] | None = None,
     world: World = SYSTEM_WORLD,
 ) -> Table:
-    """Opens the table at a path or URI, with its newest schema.
+    """Opens the table at a path or URI, with its newest schema, and returns the table.
 
     `options` are read options: `branch`, `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`,
     `postpone.merge-on-read` and others; and options of the sink, for writing and compacting through this handle:
@@ -264,7 +271,8 @@ def create_table(
     storage_options: Mapping[str, str] | None = None,
     world: World = SYSTEM_WORLD,
 ) -> Table:
-    """Creates the table at a path or URI, `<warehouse>/<db>.db/<table>`, and opens it; key columns become NOT NULL.
+    """Creates the table at a path or URI, `<warehouse>/<db>.db/<table>`, opens it and returns it. Key columns become
+    NOT NULL.
 
     `schema` is an Arrow schema or SQL column text, which also has types that Arrow does not have, as VARCHAR(20).
     `exist_ok` opens an existing table, whatever its columns and options. `storage_options` (`s3.endpoint`, ...) say how

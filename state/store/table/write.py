@@ -73,8 +73,8 @@ def write_source(
     source: Any,
     engine: Engine,
 ) -> WriteResult:
-    """Commits the rows of a source of the engine once, on the table as it was read. Raises the errors of
-    `write_table`.
+    """Commits the rows of a source of the engine once, on the table as it was read, and returns the result. Raises the
+    errors of `write_table`.
     """
     plan = at.plan
     trigger, user = plan.trigger(0), at.table.world.ids.new_uuid()

@@ -68,7 +68,9 @@ class Catalog:
         return sorted(self.metastore.databases())
 
     def create_database(self, name: str, *, exist_ok: bool = False) -> None:
-        """Creates a database. Raises OptionError for an invalid name, and for an existing one unless `exist_ok`."""
+        """Creates a database. Raises OptionError for an invalid name, and for the name of an existing database unless
+        `exist_ok`.
+        """
         check_database_name(name)
         check_case_of(self.settings, TableName(name, ""))
         if not self.metastore.make_database(name) and not exist_ok:
@@ -125,7 +127,8 @@ class Catalog:
         *,
         exist_ok: bool = False,
     ) -> Table:
-        """Creates a table in a database that exists, and opens it. The database `default` is made at need.
+        """Creates a table in a database that exists, opens the table and returns it. The database `default` is created
+        if it does not exist.
 
         `exist_ok` opens an existing table, whatever its columns and options. Arguments and errors are otherwise those
         of the function `create_table`; also raises DatabaseNotFoundError. Nothing has been written then.
@@ -149,7 +152,8 @@ class Catalog:
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> Table:
-        """Empties a table, and gives it another schema with the same partition columns; older snapshots stay.
+        """Empties a table, gives it another schema with the same partition columns, and returns the table. Older
+        snapshots stay.
 
         This takes two steps: if it is stopped between them, the table is empty and has the older schema. No writer may
         be active. Arguments are those of `create_table`. Raises the errors of `create_table`, and TableNotFoundError.
@@ -182,7 +186,8 @@ class Catalog:
         )
 
     def table(self, name: str, *, options: Mapping[str, str] | None = None) -> Table:
-        """Opens the table of that name, with its newest schema; `shop.orders$branch_test` is its branch `test`.
+        """Opens the table of that name, with its newest schema, and returns the table. `shop.orders$branch_test` is the
+        branch `test` of the table `shop.orders`.
 
         `options` and errors are those of `open_table`. Raises DatabaseNotFoundError, TableNotFoundError.
         """
@@ -253,7 +258,7 @@ class Catalog:
         return opening
 
     def _name(self, text: str, action: str | None = None) -> TableName:
-        """Reads the name of a table from a text; if an `action` is given, the name may have no branch."""
+        """Returns the name of a table that a text holds. If an `action` is given, the name may have no branch."""
         table_name = parse_table_name(text)
         check_case_of(self.settings, table_name)
         if action is not None and table_name.branch is not None:
@@ -267,8 +272,8 @@ class Catalog:
 
 
 def catalog(warehouse: str | Mapping[str, str], storage_options: Mapping[str, str] | None = None) -> Catalog:
-    """Opens the catalog of a warehouse, given by its path or URI or options of the catalog, as `{"warehouse":
-    "s3://lake/wh"}`.
+    """Returns the catalog of a warehouse. The warehouse is given by its path or URI, or by options of the catalog, as
+    `{"warehouse": "s3://lake/wh"}`.
 
     `storage_options` say how its storage is reached; they may be among the options too. Sends no request. Raises
     OptionError for unknown options.

@@ -124,7 +124,7 @@ class BucketWrite:
 
 
 def write_bucket(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> CommitMessage:
-    """Writes one bucket: new files, and a compaction if one is due.
+    """Writes the new files of one bucket, compacts the bucket if a compaction is due, and returns the commit message.
 
     `runs` are the sealed runs in order of arrival, or the rows of all runs, sorted already. Without runs, only a
     compaction is done, if one is due. After an error no new files are left.
@@ -155,7 +155,9 @@ def _compact_appended(
 def compact_bucket(
     write: BucketWrite, bucket_id: BucketId, state: BucketState, new_files: Sequence[DataFileMeta] = ()
 ) -> CompactResult:
-    """Picks and runs the compaction that the trigger asks for. The result is empty if nothing is due."""
+    """Picks and does the compaction that the trigger asks for, and returns the result, which is empty if no compaction
+    is due.
+    """
     if not state.complete:
         return CompactResult()
     files = (*state.files, *new_files)
@@ -197,7 +199,7 @@ class Flushed:
 
 
 def _flush(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> Flushed:
-    """Merges the runs of a primary-key bucket into level-0 files."""
+    """Merges the sealed runs of a bucket with a primary key into files of level 0, and returns what was written."""
     if not runs:
         return Flushed()
     access = write.access
@@ -298,7 +300,7 @@ def _merge(
 
 
 def _append(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> list[DataFileMeta]:
-    """Writes the rows of an append bucket in arrival order."""
+    """Writes the rows of an append bucket in the order of arrival, and returns the files."""
     assert not isinstance(runs, SortedRows), "rows without a key are not sorted"
     with write.access.writer(
         bucket_id, level=0, source=FileSource.APPEND, first_sequence_number=state.next_sequence_number

@@ -86,7 +86,7 @@ class OwnerBlob:
         return cut(self._reader, place)
 
     def open(self) -> pa.RecordBatchFileReader:
-        """Opens the record batches for one more reader."""
+        """Returns one more reader of the record batches."""
         spilled = isinstance(self._blob, SpilledBlob)
         return opened(pa.PythonFile(self._blob.again(), "r") if spilled else self._blob)
 

@@ -104,5 +104,5 @@ def with_stored_values(batch: pa.RecordBatch, stored: StoredRows, refuse: Refuse
 
 
 def _encoded(rows: pa.Table, fields: Sequence[DataField]) -> pa.Array:
-    """Encodes the keys as bytes, so that equal keys have equal bytes."""
+    """Returns the keys as bytes; equal keys have equal bytes."""
     return encode_rows([one_array(rows[f.name]) for f in fields], [f.type for f in fields], with_arity=True)

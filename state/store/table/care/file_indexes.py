@@ -35,8 +35,9 @@ class Indexed:
 
 
 def index_files(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> Indexed:
-    """Makes the indexes that files lack, in one commit. Raises OptionError if no option names a column, and
-    CommitConflictError if another compaction was faster; nothing is lost then."""
+    """Makes the indexes that files lack, in one commit, and returns what was made. Raises OptionError if no option
+    names a column, and CommitConflictError if another compaction was faster; nothing is lost then.
+    """
     at = table_at(table, {}).refreshed()
     schema = at.plan.schema
     fields = indexed_fields(schema)

@@ -43,8 +43,8 @@ class KeptTable(ReadableTable):
     """A table with methods for reading and maintenance; `Table` adds methods that change rows and columns."""
 
     def create_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
-        """Creates a tag on a snapshot (None: the newest), which keeps its files until the tag is deleted, or for
-        `retained`.
+        """Creates a tag on a snapshot, by default on the newest. The tag keeps the files of the snapshot until the tag
+        is deleted, or for `retained`.
 
         If `retained` is None, `tag.default-time-retained` applies, if the table sets it.
         """
@@ -55,7 +55,7 @@ class KeptTable(ReadableTable):
         return untag_table(self._handle, name)
 
     def replace_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
-        """Moves an existing tag to a snapshot; arguments as in `create_tag`.
+        """Moves an existing tag to a snapshot. The arguments mean the same as in `create_tag`.
 
         Raises OptionError if there is no such tag, and if a catalog keeps the tags.
         """
@@ -66,7 +66,9 @@ class KeptTable(ReadableTable):
         rename_tag(self._handle, name, to)
 
     def expire_tags(self, older_than: timedelta | None = None) -> tuple[str, ...]:
-        """Removes the tags whose time is over, and those created longer ago than `older_than`; returns their names."""
+        """Removes the tags whose time is over, and the tags that were created longer ago than `older_than`. Returns the
+        names of the removed tags.
+        """
         return end_tags(self._handle, older_than)
 
     def create_tag_from_timestamp(self, name: str, timestamp: datetime, retained: timedelta | None = None) -> int:
@@ -85,12 +87,14 @@ class KeptTable(ReadableTable):
         return create_due_tags(self._handle)
 
     def create_branch(self, name: str, tag: str | None = None) -> None:
-        """Creates a branch: empty, or at a tag. Open it with the option `branch`, to read and to write it."""
+        """Creates a branch that is empty, or that begins at a tag. To read and write the branch, open the table with
+        the option `branch`.
+        """
         branch_table(self._handle, name, tag)
 
     def delete_branch(self, name: str) -> bool:
-        """Removes a branch; returns False if there is none. `remove_orphan_files` finds the files that only the branch
-        used.
+        """Removes a branch; returns False if there is no such branch. `remove_orphan_files` finds the files that only
+        the branch used.
         """
         return unbranch_table(self._handle, name)
 
@@ -99,7 +103,7 @@ class KeptTable(ReadableTable):
         rename_branch(self._handle, name, to)
 
     def fast_forward(self, branch: str) -> int:
-        """Makes the branch's history that of the table itself, and returns the id of its newest snapshot.
+        """Makes the history of the branch the history of the table itself, and returns the id of its newest snapshot.
 
         Snapshots of the table after the last snapshot that both share are replaced; so are its schemas, and tags with
         the same name. The branch stays. No writer of the table may be active. Raises OptionError for a branch that does
@@ -108,34 +112,37 @@ class KeptTable(ReadableTable):
         return forward_table(self._handle, branch)
 
     def rollback_to(self, target: int | str) -> int:
-        """Makes a snapshot, given by id or tag, the newest again.
+        """Makes a snapshot, given by id or tag, the newest snapshot again, and returns its id.
 
         Newer snapshots and their tags are removed, and the tag of a stream moves back. No writer may be active.
         """
         return roll_back_table(self._handle, target)
 
     def rollback_to_timestamp(self, timestamp: datetime) -> int:
-        """Rolls back as `rollback_to` does, to the newest snapshot that was committed at that time or before. A time
-        without a zone is local.
+        """Rolls back to the newest snapshot that was committed at that time or before, and returns its id; see
+        `rollback_to`. A time without a zone is local.
         """
         return roll_back_to_time(self._handle, timestamp)
 
     def rollback_to_watermark(self, watermark: int) -> int:
-        """Rolls back as `rollback_to` does, to the newest snapshot with that watermark or an earlier one."""
+        """Rolls back to the newest snapshot with that watermark or an earlier watermark, and returns its id; see
+        `rollback_to`.
+        """
         return roll_back_to_watermark(self._handle, watermark)
 
     def reset_consumer(self, name: str, next_snapshot: int | None = None) -> None:
-        """Sets the snapshot that a consumer reads next, which must exist; None removes the consumer."""
+        """Sets the snapshot that a consumer reads next. The snapshot must exist; None removes the consumer."""
         set_consumer(self._handle, name, next_snapshot)
 
     def clear_consumers(self, including: str = ".*", excluding: str | None = None) -> tuple[str, ...]:
-        """Removes the consumers whose whole name matches the regular expression `including`, and not `excluding`;
-        returns their names.
+        """Removes the consumers whose whole name matches the regular expression `including` and does not match
+        `excluding`. Returns the names of the removed consumers.
         """
         return remove_consumers(self._handle, including, excluding)
 
     def compact_manifests(self) -> int | None:
-        """Merges all manifests into as few as possible; returns the new snapshot's id, None if there was nothing to do.
+        """Merges all manifests into as few as possible. Returns the id of the new snapshot; None if there was nothing
+        to do.
 
         Commits do this as well, if there are enough manifests.
         """
@@ -143,8 +150,9 @@ class KeptTable(ReadableTable):
 
     def rewrite_file_index(self, partitions: Sequence[Mapping[str, object]] | None = None) -> Indexed:
         """Makes the bloom filters of `file-index.bloom-filter.columns` for files that were written before the option
-        was set. The files stay unchanged. `partitions` as in `compact`. Raises OptionError if the option names no
-        column, CommitConflictError if another compaction was faster; nothing is lost then.
+        was set, and returns what was made. The files stay unchanged. `partitions` are given as in `compact`. Raises
+        OptionError if the option names no column, CommitConflictError if another compaction was faster; nothing is lost
+        then.
         """
         return index_files(self._handle, partitions)
 
@@ -175,8 +183,9 @@ class KeptTable(ReadableTable):
         older_than: timedelta | None = None,
         limit: int | None = None,
     ) -> ExpireResult:
-        """Removes old snapshots and the files that only they needed; None means that the table's options decide. Tags
-        whose time is over go too, and changelogs that have outlived their snapshots for as long as the options say.
+        """Removes old snapshots and the files that only these needed, and returns what was removed. For an argument
+        that is None, the table's options decide. Tags whose time is over are removed too, and so are changelogs that
+        have outlived their snapshots for as long as the options say.
 
         `limit` is the most snapshots to remove; if it is None, all snapshots that may be removed are removed. Files of
         tags, branches and consumers stay.
@@ -186,7 +195,7 @@ class KeptTable(ReadableTable):
         )
 
     def expire_partitions(self, older_than: timedelta | None = None) -> tuple[str, ...]:
-        """Drops the partitions that have expired, in one commit or several, and returns their folders' names.
+        """Drops the partitions that have expired, in one commit or several, and returns the names of their folders.
 
         The table's options `partition.expiration-*` and `partition.timestamp-*` apply; `older_than` replaces
         `partition.expiration-time`. Writers do this as well, every `partition.expiration-check-interval`. Raises
@@ -195,7 +204,7 @@ class KeptTable(ReadableTable):
         return expire_table_partitions(self._handle, older_than=older_than)
 
     def mark_done(self, partitions: Sequence[Mapping[str, object]] | None = None) -> tuple[str, ...]:
-        """Marks partitions as done and returns their folders' names.
+        """Marks partitions as done, and returns the names of their folders.
         `partition.mark-done-action` says how: by a `_SUCCESS` file in each folder, a report to a server, or in the REST
         catalog.
 
@@ -208,18 +217,21 @@ class KeptTable(ReadableTable):
     def remove_orphan_files(
         self, dry_run: bool = True, older_than: timedelta = timedelta(days=1), *, no_writers: bool = False
     ) -> OrphanResult:
-        """Finds the files that no snapshot, tag or branch names, and removes them unless it is a dry run.
+        """Finds the files that no snapshot, tag or branch names, and removes these files unless it is a dry run.
+        Returns the files.
 
-        Only files that have not changed for `older_than` count. To remove files it must be at least a day, since files
-        that a writer has created and not committed yet look the same. `no_writers` lifts that limit. Danger: if anybody
-        does write to the table, even Paimon or a paused job, the next snapshot can name removed files, and rows are
-        lost. Raises FilesTooYoungError for less than a day without `no_writers` (a dry run takes any age),
-        UnsupportedTableError for storage that does not tell when a file was written, CorruptFileError if a file that
-        says which files are in use cannot be read.
+        Only files that have not changed for `older_than` count. To remove files, `older_than` must be at least a day,
+        because files that a writer has created and not committed yet look the same. `no_writers` lifts that limit.
+        Danger: if anybody does write to the table, even Paimon or a paused job, the next snapshot can name removed
+        files, and rows are lost. Raises FilesTooYoungError for less than a day without `no_writers` (a dry run takes
+        any age), UnsupportedTableError for storage that does not tell when a file was written, CorruptFileError if a
+        file that says which files are in use cannot be read.
         """
         age_ms = milliseconds(older_than, "older_than")
         return remove_orphan_files(self._handle, dry_run=dry_run, older_than_ms=age_ms, no_writers=no_writers)
 
     def doctor(self, rows: bool = False) -> list[Finding]:
-        """Finds damage in this table, errors first. `rows` also reads the live rows. Changes nothing."""
+        """Looks for damage in this table, and returns what was found, errors first. If `rows` is true, also reads the
+        live rows. Changes nothing.
+        """
         return examine(self._handle, rows=rows)

@@ -188,8 +188,8 @@ class CrossWrite(Placing):
 def _place_whole(
     write: CrossWrite, index: KeyIndex, plan: IndexPlan, rows: pa.Table, token: str
 ) -> tuple[PlacedBatch, SnapshotNote | None]:
-    """Finds partition and bucket for all rows of a share at once. Also writes a note for the next batch, under the
-    token `token`, that tells how the keys have changed.
+    """Returns partition and bucket for all rows of a share at once. Also writes and returns a note for the next batch,
+    under the token `token`, that tells how the keys have changed.
     """
     rows, kinds, feeds = _parted(rows)
     placed = place_batch(
@@ -319,8 +319,8 @@ class _Placer:
 
 
 def _parted(chunk: pa.Table) -> tuple[pa.Table, pa.Array, Feeds | None]:
-    """Splits a chunk of a run into the table's columns, the row kinds, and the feeds of the rows (None if they do not
-    matter).
+    """Returns the parts of a chunk of a sealed run: the table's columns, the row kinds, and the feeds of the rows (None
+    if they do not matter).
     """
     feeds = chunk[_FEED].to_numpy() if _FEED in chunk.column_names else None
     own = [name for name in chunk.column_names if name not in (SEQUENCE, VALUE_KIND, _FEED)]

@@ -58,7 +58,7 @@ def place_batch(
     expires: bool = False,
     feeds: Feeds | None = None,
 ) -> PlacedBatch:
-    """Finds partition and bucket for all rows of a batch that belong to one share; the index does not change.
+    """Returns partition and bucket for all rows of a batch that belong to one share. The index does not change.
 
     The rows have the table's columns and are in the order of arrival; `kinds` (int8) has the kind of each row. One call
     must get all rows of the share in the batch, because a second call would not know the rows of the first call. `own`

@@ -198,18 +198,18 @@ def packed_again(blob: pa.Buffer) -> bytes:
 
 
 def pieces_bytes(pieces: pa.RecordBatch) -> bytes:
-    """Serializes the pieces."""
+    """Returns the pieces as bytes."""
     data: bytes = pieces.serialize().to_pybytes()
     return data
 
 
 def read_pieces(data: bytes | pa.Buffer) -> pa.RecordBatch:
-    """Reads serialized pieces."""
+    """Returns the pieces that `pieces_bytes` has made into bytes."""
     return pa.ipc.read_record_batch(pa.py_buffer(data), PIECES)
 
 
 def pieces_of(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
-    """Makes pieces with these members, in the order of PIECES."""
+    """Returns pieces with these members, which are given in the order of PIECES."""
     columns = zip(*rows, strict=True)
     return pa.RecordBatch.from_arrays(
         [pa.array(c, f.type) for c, f in zip(columns, PIECES, strict=True)], schema=PIECES

@@ -50,8 +50,8 @@ class SortedWindows:
         self._ready: dict[BucketId, SortedRows] = {}
 
     def take(self, bucket_id: BucketId) -> Runs | SortedRows:
-        """Takes the rows of a bucket out of the buffer, as `RunBuffer.take` does; only one thread at a time may call
-        this.
+        """Takes the rows of a bucket out of the buffer and returns them, as `RunBuffer.take` does. Only one thread at a
+        time may call this method.
         """
         if bucket_id in self._ready:
             return self._ready.pop(bucket_id)
