@@ -34,8 +34,19 @@ _OF_CLIENT = "kafka."
 _NEAR = 0.9
 """How similar a name must be to a known one to be taken for a slip, as `difflib` measures it.
 
-Options of formats and of classes that Kafka's client loads have names that are not known here; those are less similar.
+Options of formats and of classes that Kafka's client loads have names that are not known here; nearly all of those
+are less similar.
 """
+
+_PLUGINS: Final = (
+    *("sasl.login.callback.handler.class", "sasl.client.callback.handler.class", "sasl.login.class"),
+    *("sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.jwt.validator.class", "ssl.engine.factory.class"),
+)
+_PLUGINS_OF_ANY: Final = ("security.providers", "interceptor.classes", "metric.reporters")
+"""Options of Kafka's client that name classes of the user. Such a class gets all options of the client, so it may have
+options of its own. Those of the first kind have options that begin with the same word, `sasl` or `ssl`.
+"""
+_KAFKAS_OWN = "org.apache.kafka."
 
 _CLIENT_NAMES: Final = frozenset(
     (
@@ -89,11 +100,13 @@ _CLIENT_NAMES: Final = frozenset(
 
 
 def refuse_mistyped_kafka(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns one sentence of advice for each option that Spark's Kafka source does not know and ignores.
+    """Returns one sentence of advice for each option that Spark's Kafka source or Kafka's client does not know and
+    ignores.
 
     Raises OptionError for an option whose name is nearly the name of an option of Spark or of Kafka's client: it is
-    probably mistyped. Capital letters make no difference, because Spark does not distinguish them, and passes the names
-    of Kafka's client on in small letters.
+    probably mistyped. If the options name a class of the user that may read the option, the option passes, with advice.
+    Capital letters make no difference, because Spark does not distinguish them, and passes the names of Kafka's client
+    on in small letters.
     """
     spark_names = {name.lower(): name for name in KAFKA_OPTIONS}
     advice = []
@@ -102,7 +115,7 @@ def refuse_mistyped_kafka(options: Mapping[str, str]) -> tuple[str, ...]:
         if name in spark_names:
             continue
         if name.startswith(_OF_CLIENT):
-            _check_client_name(key, name.removeprefix(_OF_CLIENT), spark_names)
+            advice += _check_client_name(key, name.removeprefix(_OF_CLIENT), spark_names, options)
             continue
         if name in _CLIENT_NAMES:
             raise _unknown(key, f"{_OF_CLIENT}{name}")
@@ -124,14 +137,27 @@ def refuse_mistyped_listing(options: Mapping[str, str], others: Iterable[str] = 
             _refuse_near(key, known)
 
 
-def _check_client_name(key: str, name: str, spark_names: Mapping[str, str]) -> None:
+def _check_client_name(key: str, name: str, spark_names: Mapping[str, str], options: Mapping[str, str]) -> list[str]:
     if name in _CLIENT_NAMES:
-        return
+        return []
     if name in spark_names:
         raise _unknown(key, spark_names[name])
     near = nearest(name, _CLIENT_NAMES, cutoff=_NEAR)
-    if near is not None:
-        raise _unknown(key, f"{_OF_CLIENT}{near}")
+    if near is None:
+        return []
+    of_word = [plugin for plugin in _PLUGINS if plugin.partition(".")[0] == near.partition(".")[0]]
+    plugins = [f"{_OF_CLIENT}{plugin}" for plugin in (*of_word, *_PLUGINS_OF_ANY)]
+    named = [at for at, text in options.items() if at.lower() in plugins and not text.strip().startswith(_KAFKAS_OWN)]
+    if named:
+        return [
+            f"source.options.{key} is no option of Kafka's client, and is passed on for the class that {named[0]} "
+            f"names; if '{_OF_CLIENT}{near}' is meant, correct it"
+        ]
+    raise OptionError(
+        f"'source.options.{key}' is unknown, and Kafka's client would ignore it; it passes if a class of yours reads "
+        f"it, which {plugins[0]} or an option like that must name; did you mean '{_OF_CLIENT}{near}'?",
+        key=f"source.options.{key}",
+    )
 
 
 def _refuse_near(key: str, known: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from bucketline.conf.errors import BucketlineError
@@ -28,6 +28,8 @@ from bucketline.streaming.job.start.silence import Silence
 _LOG = logging.getLogger("bucketline.job")
 _POLL_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
+_STOP_TIMEOUT, _NO_LIMIT, _LONGEST_STOP = "spark.sql.streaming.stopTimeout", "0", "5s"
+_LATE = "java.util.concurrent.TimeoutException"
 
 
 Partitions = Callable[[], Mapping[str, Sequence[str]]]
@@ -82,9 +84,10 @@ def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *wa
             elif not gate.is_busy:
                 # Spark records after the sink that the batch is done. Waiting for that saves the next start a check.
                 free_since = free_since if free_since is not None else time.monotonic()
+                silence.doing("waiting for Spark to end the query")
                 late = time.monotonic() - free_since > _LONGEST_PAUSE_SECONDS
-                if late or gate.is_holding or not query.status["isTriggerActive"]:
-                    query.stop()
+                if (late or gate.is_holding or not query.status["isTriggerActive"]) and not _stop(query):
+                    return
     except (PySparkException, Py4JError, ConnectionError) as e:
         error = _error_of(e, gate.error)
         if ending.asked_by is None or not isinstance(error, SparkFailedError):
@@ -97,6 +100,33 @@ def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *wa
     except BaseException:
         query.stop()
         raise
+
+
+def _stop(query: Any) -> bool:
+    """Stops a query that runs no batch. Returns whether the query has ended.
+
+    Spark closes its Kafka client when it stops a query, and that client waits for as long as no broker answers. Spark
+    waits for the query for five seconds here, unless the user has set another time. The thread of a query that has not
+    ended by then ends with the JVM; no batch can reach the sink any more.
+    """
+    settings = query._jsq.sparkSession().conf()
+    is_ours = str(settings.get(_STOP_TIMEOUT, _NO_LIMIT)) == _NO_LIMIT
+    if is_ours:
+        settings.set(_STOP_TIMEOUT, _LONGEST_STOP)
+    try:
+        query.stop()
+    except Py4JJavaError as e:
+        if not str(e.java_exception.toString()).startswith(_LATE):
+            raise
+        _LOG.warning(
+            "Spark could not end the query in time, most often because no Kafka broker answers; no batch was running, "
+            "and the next start goes on after the last batch"
+        )
+        return False
+    finally:
+        if is_ours:
+            settings.unset(_STOP_TIMEOUT)
+    return True
 
 
 def _error_of(error: Exception, of_sink: BaseException | None) -> BucketlineError:

@@ -131,5 +131,7 @@ def refuse_unread(texts: pa.Array, is_read: npt.NDArray[np.bool_], wanted: str) 
 def _in_us(stamps: pa.Array) -> pa.Array:
     """Returns the timestamps in microseconds. Finer digits are cut off, towards the past."""
     if stamps.type.unit == "ns":
-        stamps = pc.floor_temporal(stamps, unit="microsecond")
+        # In UTC: the result is the same in each zone, and older releases of Arrow do not know zones as `+02:00`.
+        zone = stamps.type.tz
+        stamps = pc.floor_temporal(stamps.cast(pa.timestamp("ns", None if zone is None else "UTC")), unit="microsecond")
     return stamps.cast(pa.timestamp("us", stamps.type.tz))

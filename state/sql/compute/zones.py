@@ -2,10 +2,12 @@
 
 Arrow knows the rules of a zone only as far as the zone's file lists its transitions one by one: until 2037 for most
 zones. After that it stays in winter time. The years from then on are computed from the rule at the end of the file.
+Zones that are an offset, as `+02:00`, are computed without Arrow, whose older releases look for them in the database.
 
 Source: RFC 8536, section 3.3 (the footer of a TZif file); the Gregorian calendar repeats itself every 400 years.
 """
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
@@ -25,6 +27,7 @@ _DAY_US = 86_400 * _SECOND_US
 _CYCLE_YEARS, _CYCLE_US = 400, 146_097 * _DAY_US
 _FIRST_YEAR, _CYCLE_YEAR = 2037, 2100
 """From the first on Arrow is not asked. From the other on no zone's file lists transitions one by one."""
+_OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})")
 _STEP = timedelta(days=7)
 """Two transitions of a zone are further apart."""
 
@@ -33,6 +36,9 @@ def shown_in(instants: pa.Array, zone: str) -> pa.Array:
     """Takes instants as microseconds since 1970 in UTC, and returns the local times of a zone as microseconds since
     1970 on the zone's clock (int64). Nulls stay nulls.
     """
+    fixed = _fixed_us(zone)
+    if fixed is not None:
+        return pc.add(instants.cast(pa.int64()), fixed)
     near = pc.local_timestamp(instants.cast(pa.timestamp("us", zone))).cast(pa.int64())
     return _with_far(instants.cast(pa.int64()), near, zone, is_local=False)
 
@@ -40,7 +46,7 @@ def shown_in(instants: pa.Array, zone: str) -> pa.Array:
 def local_column(column: pa.Array) -> pa.Array:
     """Returns a column of instants with a zone, as local times of that zone in the same unit."""
     unit, zone = column.type.unit, column.type.tz
-    seconds = pc.floor_temporal(column, unit="second").cast(pa.timestamp("us", "UTC"))
+    seconds = pc.floor_temporal(column.cast(pa.timestamp(unit, "UTC")), unit="second").cast(pa.timestamp("us", "UTC"))
     moved = pc.divide(pc.subtract(shown_in(seconds, zone), seconds.cast(pa.int64())), _SECOND_US)
     return pc.add(column.cast(pa.int64()), pc.multiply(moved, _PER_SECOND[unit])).cast(pa.timestamp(unit))
 
@@ -50,6 +56,9 @@ def instants_in(local: pa.Array, zone: str) -> pa.Array:
 
     A time that the zone has twice is the earlier one. A time that it skips is moved later by the length of the gap.
     """
+    fixed = _fixed_us(zone)
+    if fixed is not None:
+        return pc.subtract(local, fixed)
     known = pc.assume_timezone(local.cast(_LOCAL), zone, ambiguous="earliest", nonexistent="earliest")
     offsets = pc.subtract(pc.local_timestamp(known).cast(pa.int64()), known.cast(pa.int64()))
     return _with_far(local, pc.subtract(local, offsets), zone, is_local=True)
@@ -60,7 +69,7 @@ def not_skipped(local: pa.Array, zone: str) -> pa.Array:
     zone skips is moved later by the length of the gap.
     """
     newest = pc.max(local).as_py()
-    if zone == "UTC" or newest is None:
+    if zone == "UTC" or newest is None or _fixed_us(zone) is not None:
         return local
     if newest < _year_us(_FIRST_YEAR):
         try:
@@ -69,6 +78,16 @@ def not_skipped(local: pa.Array, zone: str) -> pa.Array:
         except pa.ArrowInvalid:
             pass  # it skips one of them
     return shown_in(instants_in(local, zone).cast(pa.timestamp("us", "UTC")), zone)
+
+
+def _fixed_us(zone: str) -> int | None:
+    """Returns the microseconds that the clock of a zone is ahead of UTC if the zone's name is an offset, else None."""
+    found = _OFFSET.fullmatch(zone)
+    if found is None:
+        return None
+    sign, hours, minutes = found.groups()
+    ahead = (int(hours) * 3600 + int(minutes) * 60) * _SECOND_US
+    return -ahead if sign == "-" else ahead
 
 
 class _Rule(NamedTuple):

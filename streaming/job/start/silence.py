@@ -24,6 +24,8 @@ class Silence:
     def doing(self, what: str | None) -> None:
         """Must be called when the job begins another phase; None for a phase that logs its own lines."""
         if what != self._doing:
+            if self._doing is None:
+                self._said_at = self._now()
             self._doing, self._since = what, self._now()
 
     def heard(self) -> None:
@@ -31,11 +33,12 @@ class Silence:
         self._said_at = self._now()
 
     def look(self) -> None:
-        """Logs what the job is doing, if nothing has been logged for five seconds."""
+        """Logs what the job is doing, if nothing has been logged for five seconds, however many phases they had."""
         moment, doing = self._now(), self._doing
-        if doing is not None and moment - max(self._said_at, self._since) >= _LONGEST_SECONDS:
+        if doing is not None and moment - self._said_at >= _LONGEST_SECONDS:
             self._said_at = moment
-            self._tell(f"still {doing} ({moment - self._since:.0f} s)")
+            took = moment - self._since
+            self._tell(f"still {doing} ({took:.0f} s)" if took >= _LONGEST_SECONDS else doing)
 
 
 @contextmanager

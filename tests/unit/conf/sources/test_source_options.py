@@ -115,6 +115,43 @@ def test_options_of_spark_of_a_client_and_of_a_plugin_of_a_client_pass_without_a
     assert found.advice == ()
 
 
+HANDLER, ENGINE = "kafka.sasl.client.callback.handler.class", "kafka.ssl.engine.factory.class"
+OF_KAFKA = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+
+
+@pytest.mark.parametrize(
+    ("key", "plugin"),
+    [
+        ("kafka.sasl.login.retry.backoffs.ms", {HANDLER: "org.shop.Handler"}),
+        ("kafka.ssl.keystore.locations", {ENGINE.upper(): "org.shop.Engine"}),
+        ("kafka.fetch.max.byte", {"kafka.interceptor.classes": "org.shop.Interceptor"}),
+    ],
+)
+def test_an_option_that_is_nearly_a_known_one_passes_for_a_class_of_the_user(key: str, plugin: dict[str, str]) -> None:
+    found = source_options(SourceConfig("kafka", {**COMPLETE, **plugin, key: "a-secret"}, RecordFormat.JSON))
+    assert found.options[key] == "a-secret"
+    (advice,) = found.advice
+    assert key in advice and next(iter(plugin)) in advice and "a-secret" not in advice
+
+
+@pytest.mark.parametrize(
+    ("key", "plugin", "named"),
+    [
+        ("kafka.sasl.login.retry.backoffs.ms", {}, "kafka.sasl.login.callback.handler.class"),
+        ("kafka.sasl.login.retry.backoffs.ms", {ENGINE: "org.shop.Engine"}, "kafka.sasl.login.callback.handler.class"),
+        ("kafka.sasl.login.retry.backoffs.ms", {HANDLER: OF_KAFKA}, "kafka.sasl.login.callback.handler.class"),
+        ("kafka.ssl.keystore.locations", {HANDLER: "org.shop.Handler"}, ENGINE),
+        ("kafka.fetch.max.byte", {HANDLER: "org.shop.Handler"}, "kafka.security.providers"),
+    ],
+)
+def test_an_option_that_is_nearly_a_known_one_is_refused_and_the_error_names_what_lets_it_pass(
+    key: str, plugin: dict[str, str], named: str
+) -> None:
+    with pytest.raises(OptionError, match="it passes if a class of yours reads it") as caught:
+        source_options(SourceConfig("kafka", {**COMPLETE, **plugin, key: "1"}, RecordFormat.JSON))
+    assert f"which {named} or" in caught.value.message
+
+
 def test_a_mistyped_option_that_selects_files_is_refused_and_options_of_the_format_pass() -> None:
     with pytest.raises(OptionError) as caught:
         source_options(SourceConfig("parquet", {"path": "/in", "maxFilePerTrigger": "1"}, RecordFormat.NONE))

@@ -65,11 +65,13 @@ class Producer:
     """Writes messages as Confluent's serializers do."""
 
     def __init__(self, registry: SchemaRegistry, field: MessageField = MessageField.VALUE, **more: Any) -> None:
-        self._client = SchemaRegistryClient({"url": registry.url})
-        self._field, self._more = field, more
+        self._url, self._field, self._more = registry.url, field, more
 
     def write(self, schema: Json, value: object, headers: Any = None) -> bytes:
-        serializer = AvroSerializer(self._client, str(schema).replace("'", '"').replace("None", "null"), **self._more)
+        # Each message has a client of its own: the client of confluent-kafka 2.12 takes a subject's name for a GUID
+        # when it meets a schema again.
+        client = SchemaRegistryClient({"url": self._url})
+        serializer = AvroSerializer(client, str(schema).replace("'", '"').replace("None", "null"), **self._more)
         written = serializer(value, SerializationContext("orders", self._field, headers))
         assert isinstance(written, bytes)
         return written

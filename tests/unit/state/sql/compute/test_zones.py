@@ -11,7 +11,8 @@ from bucketline.state.sql.compute.calls import Context
 from bucketline.state.sql.compute.expression import SqlExpression, evaluate
 from bucketline.state.sql.compute.zones import instants_in, local_column, shown_in
 
-ZONES = ("America/New_York", "Europe/Berlin", "Australia/Sydney", "Africa/Casablanca", "Asia/Tokyo", "UTC", "+02:00")
+ZONES = ("America/New_York", "Europe/Berlin", "Australia/Sydney", "Africa/Casablanca", "Asia/Tokyo", "UTC")
+OFFSETS = {"+02:00": timedelta(hours=2), "-0530": -timedelta(hours=5, minutes=30)}
 INSTANT = pa.timestamp("us", "UTC")
 
 
@@ -29,10 +30,10 @@ def moments() -> list[datetime]:
 
 
 def known(zone: str) -> tzinfo:
-    return ZoneInfo(zone) if not zone.startswith("+") else timezone(timedelta(hours=2))
+    return timezone(OFFSETS[zone]) if zone in OFFSETS else ZoneInfo(zone)
 
 
-@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("zone", [*ZONES, *OFFSETS])
 def test_a_zone_shows_the_same_clock_in_every_year(zone: str) -> None:
     given = moments()
     shown = [m.astimezone(known(zone)).replace(tzinfo=None) for m in given]
@@ -43,7 +44,7 @@ def test_a_zone_shows_the_same_clock_in_every_year(zone: str) -> None:
         assert local_column(column).to_pylist() == [m.replace(microsecond=0) for m in shown]
 
 
-@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("zone", [*ZONES, *OFFSETS])
 def test_a_local_time_is_the_earlier_instant_and_one_that_is_skipped_is_moved_by_the_gap(zone: str) -> None:
     local = [m.replace(tzinfo=None) for m in moments()]
     local += [datetime(2061, 3, 13, 2, 30), datetime(2061, 11, 6, 1, 30), datetime(2061, 3, 27, 2, 30)]
@@ -52,6 +53,19 @@ def test_a_local_time_is_the_earlier_instant_and_one_that_is_skipped_is_moved_by
     expected = [m.replace(tzinfo=known(zone), fold=0).astimezone(UTC) for m in local]
     given = pa.array([*local, None], pa.timestamp("us")).cast(pa.int64())
     assert instants_in(given, zone).cast(INSTANT).to_pylist() == [*expected, None]
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+@pytest.mark.parametrize("zone", ["UTC", "+02:00"])
+def test_an_instant_is_the_same_whatever_the_zone_and_unit_of_its_column(unit: str, zone: str) -> None:
+    instants = pa.array([datetime(2024, 11, 3, 1, 30, 5, tzinfo=UTC), None], pa.timestamp(unit, zone))
+    context = Context("America/New_York", has_instants=True)
+    for expression, expected in (
+        ("CAST(z AS BIGINT)", 1730597405),
+        ("CAST(z AS STRING)", "2024-11-02 21:30:05"),
+        ("to_timestamp(z)", datetime(2024, 11, 3, 1, 30, 5, tzinfo=UTC)),
+    ):
+        assert evaluate(SqlExpression(expression), {"z": instants}, 2, context).to_pylist() == [expected, None]
 
 
 def test_a_date_is_formatted_as_the_moment_that_spark_makes_of_it() -> None:

@@ -28,7 +28,7 @@ def test_what_a_job_does_is_said_every_five_seconds_in_which_nothing_else_is() -
 def test_what_tells_of_itself_is_not_told_of_and_each_phase_counts_from_its_beginning() -> None:
     watch = Watch()
     silence = Silence(watch.lines.append, lambda: watch.now)
-    for moment, doing in ((0, "a"), (4, "b"), (8, "b"), (9, None), (30, "c"), (34, "c"), (36, "c")):
+    for moment, doing in ((0, "a"), (4, "a"), (4.5, None), (30, "c"), (34, "c"), (36, "c")):
         watch.now = moment
         silence.doing(doing)
         silence.look()
@@ -38,6 +38,16 @@ def test_what_tells_of_itself_is_not_told_of_and_each_phase_counts_from_its_begi
     watch.now = 42
     silence.look()
     assert watch.lines == ["still c (6 s)", "still d (5 s)"]
+
+
+def test_several_short_phases_are_not_silent_for_more_than_five_seconds() -> None:
+    watch = Watch()
+    silence = Silence(watch.lines.append, lambda: watch.now)
+    for moment, doing in ((0, "a"), (4, "b"), (6, "b"), (8, "c"), (10, "d"), (12, "d"), (17, "d")):
+        watch.now = moment
+        silence.doing(doing)
+        silence.look()
+    assert watch.lines == ["b", "d", "still d (7 s)"]
 
 
 def test_lines_of_any_of_our_loggers_break_the_silence_and_the_thread_ends_with_the_block() -> None:
