@@ -54,7 +54,7 @@ def is_secret_key(key: str) -> bool:
 
 
 def mask(key: str, value: str) -> str:
-    """The value of a setting as it is shown: `***` if its key is secret; else the value with the secrets inside of it
+    """The value of a setting as it is shown: `***` if its key is secret; else the value in which each secret is
     masked.
     """
     return MASK if is_secret_key(key) and value else mask_text(value)

@@ -1,4 +1,5 @@
-"""The only sources of time, of names and of chance: protocols, and the ones a real run uses.
+"""The only sources of time, of names and of random numbers: protocols, and the sources that processes use outside of
+tests.
 
 Everything that needs the time or a fresh name takes one of these, so that a test can replay a run byte for byte.
 """

@@ -1,7 +1,8 @@
 """A job of several tables: its routes, and the settings of each table.
 
 The settings at the top of the file are the defaults of every route. A setting of a route replaces the default. If it is
-a map, such as `options`, the entries of the route and of the default are put together, and those of the route win.
+a map, such as `options`, the entries of the route and of the default are put together, and an entry of the route wins
+over an entry of the default.
 """
 
 from collections.abc import Iterator, Mapping
@@ -288,7 +289,7 @@ def _check_routes(job: RoutedJob) -> None:
 
 
 def refuse_differing(job: RoutedJob, one: int, other: int, table: str) -> None:
-    """Checks that two routes to one table have the same settings for it. Raises OptionError if not."""
+    """Checks that two routes to one table have the same settings for the table. Raises OptionError if not."""
     key = job.differing(one, other)
     if key is not None:
         raise OptionError(

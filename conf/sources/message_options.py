@@ -47,7 +47,7 @@ class SourceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceType:
-    """The type of a column in the source; `precision` and `scale` are those of a decimal."""
+    """The type of a column in the source; `precision` and `scale` are set only for a decimal."""
 
     kind: SourceKind
     precision: int = 0

@@ -19,7 +19,7 @@ from bucketline.state.format.index.hash_index import HASH
 class Changes:
     """What a batch does to a table: its appended files, then its compactions; each part becomes one snapshot.
 
-    In every tuple all DELETEs come first, otherwise the order is that of the messages.
+    In every tuple all DELETEs come first. Apart from this, the entries are in the order of the messages.
     """
 
     append_entries: tuple[ManifestEntry, ...] = ()

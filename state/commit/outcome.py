@@ -39,8 +39,8 @@ class Committed:
     missing although the APPEND one was published; the compaction is picked again later.
 
     With `replayed`, another run with the same commit user had committed this identifier already. Then the snapshot is
-    that of the other run, and the files of these messages are not part of it. `live` are the table's live files after
-    the commit; None where they were not known before.
+    the snapshot of the other run, and does not contain the files of these messages. `live` are the table's live files
+    after the commit; None where they were not known before.
     """
 
     snapshots: tuple[Snapshot, ...] = ()

@@ -1,8 +1,9 @@
 """The rules of Paimon for the columns, keys and options of a table together: it does not open a table that breaks one
 of these rules, or cannot write it.
 
-A rule is a function from a schema to what is wrong with it. A new table may break none; a change may not break one that
-holds. A table that breaks one is read as ever, and `doctor` says what to change.
+A rule is a function that takes a schema and yields an error for everything that is wrong with the schema. A new table
+may break none; a change may not break one that holds. A table that breaks one is read as ever, and `doctor` says what
+to change.
 Source: Paimon 1.4 and 2.0 SchemaValidation, FileIndexOptions, RowKindGenerator.
 """
 

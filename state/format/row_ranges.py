@@ -37,7 +37,7 @@ class RowRange:
 
     @property
     def anchor(self) -> DataFileMeta:
-        """Returns the file whose deletion vector is that of the whole range: the oldest file of ordinary columns."""
+        """Returns the file whose deletion vector holds for the whole range: the oldest file of ordinary columns."""
         return min(self.files, key=lambda f: (f.max_sequence_number, f.file_name))
 
 

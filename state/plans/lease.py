@@ -1,4 +1,5 @@
-"""Leases on items of a plan, which need no common clock, no lock service and no storage whose listings are up to date.
+"""Leases on items of a plan. They work without a common clock and without a lock service, and listings of the storage
+may be out of date.
 
 A lease is a file of the item and an epoch, made if it is absent. Its owner alone renews a heartbeat of that epoch.
 Others judge by clocks of their own: a heartbeat that has not changed for the lease's period, counted from when they

@@ -2,7 +2,7 @@
 
 A sort key is a table of columns of plain int64, uint64 and binary values without nulls: they compare as the values do.
 For curves each value becomes 64 bits that compare as the value does: numbers with their sign turned, the first eight
-bytes of texts. Nulls come first, on a Hilbert curve last, as in Paimon.
+bytes of texts. As in Paimon, nulls come first; on a Hilbert curve they come last.
 A sample of keys gives the bounds of ranges of keys, for sorting with several tasks.
 Source: Paimon 2.0 ZIndexer, HilbertIndexer, OrderSorter; J. Skilling, Programming the Hilbert curve (2004).
 """

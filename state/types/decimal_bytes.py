@@ -51,6 +51,6 @@ def _is_sign_only(
     ends: "np.ndarray[tuple[int], np.dtype[np.int64]]",
     little: "np.ndarray[tuple[int, int], np.dtype[np.uint8]]",
 ) -> bool:
-    """Whether the bytes in front of the last 16 say nothing but the sign of what follows."""
+    """Whether the bytes before the last 16 only repeat the sign of the number."""
     sign = np.where(little[:, _WIDTH - 1] & 0x80, 0xFF, 0)
     return all(bool((data[a : b - _WIDTH] == s).all()) for a, b, s in zip(starts, ends, sign, strict=True))

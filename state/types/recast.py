@@ -126,8 +126,8 @@ def _to_integer(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
 
 
 def _from_floats(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Returns floating-point numbers as integers, narrowed as in Java: NaN is 0, what is too large is the largest;
-    bytes and shorts are the lower part of an int.
+    """Returns floating-point numbers as integers, narrowed as in Java: NaN is 0, a number that is too large becomes the
+    largest integer; bytes and shorts are the lower part of an int.
     """
     wide = np.int64 if target == pa.int64() else np.int32
     values = column.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)

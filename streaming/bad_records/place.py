@@ -1,9 +1,10 @@
 """Counts the bad records of a batch, and stores them before the batch is committed, or stops the job.
 
 Bad records are written before the commit, under the name of the batch. If the job dies before the commit, the batch is
-repeated, and stores its bad records under the same name again. A folder or a table replaces those of the first attempt,
-so it has each bad record once. A topic cannot take a record back, so it may have a bad record twice. No bad record is
-lost. A place does not know the tables of the job: it is called once for each batch, with the bad records of all tables.
+repeated, and stores its bad records under the same name again. A folder or a table replaces the bad records of the
+first attempt, and so has each bad record once. A topic cannot take a record back, so it may have a bad record twice. No
+bad record is lost. A place does not know the tables of the job: it is called once for each batch, with the bad records
+of all tables.
 """
 
 from collections.abc import Sequence

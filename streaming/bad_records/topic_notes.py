@@ -1,7 +1,7 @@
 """Notes about a topic for bad records, in files beside the job's checkpoint: what was sent, what a replay has taken.
 
 A topic cannot take a record back. So before bad records are sent, a note names their attempt; and before a repeated
-batch sends its own, a note withdraws those of the earlier attempt.
+batch sends its own, a note withdraws the bad records of the earlier attempt.
 """
 
 import json

@@ -56,7 +56,7 @@ class InPool:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A thread, the Spark context that it uses, its planner, and how long a stop waits for it."""
+    """A thread, the Spark context that the thread uses, its planner, and how long a stop waits for the thread."""
 
     thread: CompactionThread
     context: Any
@@ -111,8 +111,8 @@ def notice_batch(target: Target, batch_id: int) -> None:
 
 
 def await_async(target: Target, timeout_ms: int) -> bool:
-    """Lets the thread plan what is due, and waits for it up to that time. Returns whether it is still at work then.
-    Raises CompactionFailedError.
+    """Lets the thread plan the compactions that are due, and waits for the thread up to that time. Returns whether it
+    is still at work then. Raises CompactionFailedError.
     """
     running = _running_of(target.at.table.metadata_path, target.user)
     if running is None or not target.at.plan.compacts_async:

@@ -48,7 +48,7 @@ def counts_in(properties: Mapping[str, str]) -> BatchCounts:
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
     """A batch of a stream as its snapshots show it. `stored_rows` counts the rows of its files, deletes included.
-    `snapshot_ids` are ascending: first the snapshot of the rows, then that of the batch's compaction.
+    `snapshot_ids` are ascending: first the snapshot of the rows, then the snapshot of the batch's compaction.
     """
 
     writer: str

@@ -140,7 +140,8 @@ def mark_newest(target: Target) -> None:
 
 
 def of_newest_batch(newer: Sequence[Snapshot], known: Sequence[Snapshot]) -> list[Snapshot]:
-    """The snapshots of a writer's newest batch. `newer` are its newest snapshots, `known` the ones before.
+    """The snapshots of a writer's newest batch. `newer` are its newest snapshots, and `known` are the snapshots before
+    these.
 
     The newest snapshot with new rows decides which batch that is, because a compaction may be published after a later
     batch. If there are only compactions, the others may have expired, and the highest batch id decides.

@@ -95,12 +95,14 @@ class UserHistory:
 
     @property
     def known(self) -> tuple[Snapshot, ...]:
-        """The snapshots of the commit user that the table still has, the one that its tag keeps included."""
+        """The snapshots of the commit user that the table still has, including the snapshot that the user's tag
+        keeps.
+        """
         return self.commits if self.marker is None else (*self.commits, self.marker)
 
     @property
     def newest_batch(self) -> int | None:
-        """The number of the newest batch of the commit user; None if the table knows no batch of it."""
+        """The number of the newest batch of the commit user; None if the table knows no batch of the user."""
         return max((s.commit_identifier for s in self.known), default=None)
 
 

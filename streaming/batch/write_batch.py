@@ -371,8 +371,8 @@ def confirm_topics(target: Target, identity: BatchIdentity, outcome: Outcome, to
 
 
 def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkEngine) -> tuple[Target, Done]:
-    """For a batch that is in the table already: does the compaction that was due with it, also in buckets without new
-    rows.
+    """For a batch that is in the table already: does the compaction that was due with the batch, also in buckets
+    without new rows.
     """
     settle_skipped(target)
     at = target.at

@@ -60,10 +60,10 @@ SCHEMA = pa.schema(
 )
 """The columns of a table's status.
 
-`rows` counts the rows of its files, so a key may count more than once. `behind_records` counts the records of its topic
-partitions that the job has not read for it; `behind_seconds` is the age of the first of them. `runs` is the largest
-number of sorted runs of a bucket. `bad_records` counts all records that the job has rejected for it. `batch` and
-`committed` belong to the job's newest commit.
+`rows` counts the rows of its files, so a key may count more than once. `behind_records` counts the records of the
+table's topic partitions that the job has not read for the table; `behind_seconds` is the age of the first of them.
+`runs` is the largest number of sorted runs of a bucket. `bad_records` counts all records that the job has rejected for
+the table. `batch` and `committed` belong to the job's newest commit.
 """
 
 

@@ -161,7 +161,9 @@ class DecodeStep:
         return self.keeping.marks
 
     def key_of_table(self, table: str) -> tuple[str | None, ...]:
-        """The values of key columns that distinguish the rows of this source table from those of others."""
+        """The values of key columns that distinguish the rows of this source table from the rows of other source
+        tables.
+        """
         if not self.decode.has_row_kinds:
             return ()
         *outer, name = table.split(".")

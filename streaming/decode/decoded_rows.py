@@ -24,7 +24,7 @@ class Decoded:
     without a row were skipped; `seen` counts them by kind, and names the source's tables. `need` holds the columns and
     types that the records need and the table lacks (`schema_needs`), if the caller has asked for them; it has no fields
     of unknown type. `truncates` are the indices of records that truncate the source's table and are not bad. `moves`
-    are the records that change the key of a row and leave out values of it.
+    are the records that change the key of a row and leave out values of that row.
     """
 
     rows: pa.RecordBatch

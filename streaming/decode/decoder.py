@@ -18,7 +18,7 @@ class DecodedRows(NamedTuple):
 
     Rows have the table's columns, with `_row_kind` if the records have kinds. `records` (int64, ascending) is the
     number of each row's record; None if it is not known. `bad` are the numbers of bad records, with the reasons.
-    `moves` are the records that change the key of a row and leave out values of it.
+    `moves` are the records that change the key of a row and leave out values of that row.
     """
 
     rows: pa.Table

@@ -327,7 +327,7 @@ def _refuse_apply(why: str) -> NoReturn:
 def _keeping(step: DecodeStep, schema: TableSchema, whole: TableSchema) -> Keeping:
     """Returns how the table keeps its old values where the source left values out. Raises OptionError if it cannot.
 
-    `whole` is the schema with all columns, `schema` the one without the rescued-data column.
+    `whole` is the schema with all columns, and `schema` is the same schema without the rescued-data column.
     """
     if step.messages.unavailable is Unavailable.REJECT:
         return KEEPS_NOTHING

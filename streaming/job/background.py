@@ -1,4 +1,5 @@
-"""Runs work while a query starts. Only callers who need its result wait for it, and the end of the session does.
+"""Runs work while a query starts. Only callers who need the result of the work wait for it, and so does the end of the
+session.
 
 When Spark cancels a task it kills the task's worker, and a worker that is just starting then prints a traceback. So
 work that was begun is finished before the session is stopped, however the job ends. It is cancelled only if the wait is
@@ -63,7 +64,7 @@ def background_work(context: Any, is_asked: Callable[[], bool], patience: Patien
 
 
 def _waited(begun: Sequence["Future[Any]"], is_asked: Callable[[], bool], patience: Patience) -> bool:
-    """Waits for the work; returns whether all of it is done."""
+    """Waits for the work; returns whether all of the work is done."""
     started, asked_at, is_silent = time.monotonic(), None, True
     while wait(begun, _LOOK_SECONDS).not_done:
         now = time.monotonic()

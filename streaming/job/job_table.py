@@ -41,7 +41,7 @@ def open_or_create(config: JobConfig) -> Table:
 
 
 def open_existing(config: JobConfig) -> Table:
-    """The job's table, opened with those of the job's options that are for reading. Raises as `open_table`."""
+    """The job's table, opened with the job's options for reading. Raises as `open_table`."""
     reading = {key: text for key, text in config.options.items() if is_read_option(key)}
     if config.catalog is not None:
         return catalog_of(config.catalog).table(config.table, options=reading)

@@ -54,8 +54,8 @@ def run_query(
     read: Callable[[], Any],
     sink: QuerySink,
 ) -> None:
-    """Runs the query until its trigger is done, or the job is asked to end. `options` are those of the source, `read`
-    returns its DataFrame, and `partitions` the partitions of a Kafka source.
+    """Runs the query until its trigger is done, or the job is asked to end. `options` are the options of the source,
+    `read` returns its DataFrame, and `partitions` returns the partitions of a Kafka source.
     """
     kafka = config.source.format == KAFKA
     gate = BatchGate(sink.write)

@@ -78,7 +78,8 @@ def read_stream(
     *,
     tells_partitions: bool = False,
 ) -> Any:
-    """The stream that a job reads, with the columns that `decode` needs, or those of the table.
+    """The stream that a job reads, with the columns that `decode` needs; without `decode`, with the columns of the
+    table.
 
     With `tells_partitions`, rows of Kafka have their topic and partition too. Raises OptionError if Spark does not know
     the source, or the source lacks a needed column.

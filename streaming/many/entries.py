@@ -26,8 +26,8 @@ def span_of(identity: BatchIdentity) -> BatchSpan:
 def identity_for(
     batch: BatchIdentity, span: BatchSpan, entry: Entry | None, fed: Iterable[Feed], pin: str
 ) -> BatchIdentity:
-    """Returns the batch's identity for one table. Its offsets, which the table's snapshot stores, are those of the
-    partitions that have brought the table records; they begin at the first record that the table lacks.
+    """Returns the batch's identity for one table. The identity has the offsets of only those partitions that have
+    brought the table records, from the first record on that the table lacks. The table's snapshot stores these offsets.
     """
     commits = 0 if entry is None else entry.commits
     if not span.end:

@@ -61,7 +61,7 @@ def decode_pin(data: bytes, path: str) -> BatchPin:
 
 
 class Wish(Enum):
-    """A request to a job about one of its tables: what to do with it."""
+    """What a request asks a job to do with one of its tables."""
 
     UNPARK = "unpark"
     FORGET = "forget"

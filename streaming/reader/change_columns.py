@@ -68,7 +68,7 @@ def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
 
 
 def with_change_columns(rows: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """The schema of the requested columns; `rows` are those of the table."""
+    """The schema of the requested columns; `rows` are the columns of the table."""
     return pa.schema([_COLUMNS.field(n) if n in _COLUMNS.names else rows.field(n) for n in names])
 
 

@@ -32,7 +32,7 @@ def sql(
     `warehouse` is a folder with databases, options of a catalog, or a `Catalog`; unqualified names mean the database
     `default`. The effects of USE, SET and CREATE CATALOG last for the Spark session and the warehouse. Raises
     OptionError, before anything is done, for a statement that cannot be read; and as the operations of `Table` and
-    `Catalog`. Statements before the one that fails are done.
+    `Catalog`. The statements before a statement that fails have been carried out.
     """
     statements = parse_script(text)
     if not statements:

@@ -21,7 +21,9 @@ from bucketline.streaming.tasks.placement import Destination
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The existing buckets that a task knows, and those of them that it compacts even if they get no rows."""
+    """The existing buckets that a task knows, and those of these buckets that the task compacts even if they get no
+    rows.
+    """
 
     states: Mapping[BucketId, BucketState] = field(default_factory=dict)
     idle: tuple[BucketId, ...] = ()

@@ -1,8 +1,8 @@
 """Decides from its footer whether Arrow reads a Parquet file into the same rows as Spark.
 
-Each column must have the one Parquet type that Spark writes for the declared type. A file with any other type is left
-to Spark, which widens it, rebases it or refuses it. So is a file whose footer names another calendar. Source: Spark 4.0
-ParquetReadSupport.clipParquetSchema, ParquetToSparkSchemaConverter, ParquetVectorUpdaterFactory,
+Each column must have exactly the Parquet type that Spark writes for the declared type. A file with any other type is
+left to Spark, which widens it, rebases it or refuses it. So is a file whose footer names another calendar. Source:
+Spark 4.0 ParquetReadSupport.clipParquetSchema, ParquetToSparkSchemaConverter, ParquetVectorUpdaterFactory,
 DataSourceUtils.datetimeRebaseSpec; parquet-java 1.15 ParquetMetadataConverter.filterFileMetaDataByMidpoint.
 """
 

@@ -77,9 +77,9 @@ Records = Frame | KafkaRanges | ParquetFiles
 class ReadPlan:
     """How one task turns rows or records into sealed runs; only plain values, so that it can be sent to tasks.
 
-    `decode`, `reject_limit` and `feeds` are those of the source (see `Frame`). If a record needs a column that the
-    table lacks, the batch will be read again. So the task sends no more sealed runs, and only finds out what else its
-    records need.
+    `decode`, `reject_limit` and `feeds` are the attributes of the source with these names (see `Frame`). If a record
+    needs a column that the table lacks, the batch will be read again. So the task sends no more sealed runs, and only
+    finds out what else its records need.
     """
 
     seal: SealPlan

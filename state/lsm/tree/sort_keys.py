@@ -87,8 +87,8 @@ def sequence_columns(
 
 
 def _comparable(keys: SortKeys, limit_bytes: int) -> NDArray[Any] | None:
-    """Returns the keys as integers or as fixed-width bytes that compare as they do; None where that takes too much
-    memory.
+    """Returns the keys as integers or as bytes of a fixed width, which have the same order as the keys; None where that
+    takes too much memory.
     """
     if not pa.types.is_large_binary(keys.type):
         values: NDArray[Any] = keys.to_numpy()

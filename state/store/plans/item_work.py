@@ -1,8 +1,8 @@
 """The work on one item of a plan: checks whether it is still to be done, does it in one bucket, and commits it.
 
 A compaction is planned on a snapshot and done on a newer one: its input files are the same, but the other files of the
-bucket may have changed. So deletes, deletion vectors and the levels for lookups are those of the newer snapshot, and
-the commit is checked against what came after that.
+bucket may have changed. So deletes, deletion vectors and the levels for lookups are taken from the newer snapshot, and
+the commit is checked against the snapshots after that.
 """
 
 from collections.abc import Sequence

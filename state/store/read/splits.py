@@ -104,7 +104,7 @@ class Split:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether no other files can be read together with it."""
+        """Whether this unit must be read alone, without other files."""
         return self.is_postponed or self.share is not None
 
 

@@ -163,7 +163,7 @@ class SqlSession:
 
 
 def refuse_system_table(name: TableReference) -> None:
-    """Raises OptionError if a name is that of a system table, which cannot be changed."""
+    """Raises OptionError for the name of a system table, which cannot be changed."""
     if name.system is not None:
         raise refused(f"{name} is a system table, which cannot be changed")
 

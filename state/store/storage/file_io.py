@@ -55,7 +55,8 @@ class FileIO(Protocol):
         If a client or network may repeat a request, a file with the same bytes counts as created by this call. So bytes
         that decide between two writers must contain something unique.
         After a StorageError the file may or may not have been created, or may be created a little later: read it back.
-        Only an error with `published` = False says that the file was not created and will not be.
+        Only an error with `published` = False says that the file was not created, and that it will not be created
+        later.
         """
         ...
 

@@ -197,8 +197,8 @@ def _entries(table: TableHandle, snapshot: Snapshot | None) -> Iterator[Manifest
 
 
 def _sizes(entries: Sequence[ManifestEntry]) -> dict[str, object]:
-    """Returns the total sizes and counts of the files that were added and not deleted again. The last update time
-    includes that of deleted files, as in Paimon.
+    """Returns the total sizes and counts of the files that were added and not deleted again. As in Paimon, deleted
+    files count for the last update time too.
     """
     signed = [(1 if e.kind is FileKind.ADD else -1, e.file) for e in entries]
     times = (f.creation_time_ms for _, f in signed if f.creation_time_ms is not None)  # local times already

@@ -60,8 +60,8 @@ class InsertClause:
 @dataclass(frozen=True, slots=True)
 class MergeClauses:
     """The clauses of a merge. `on` is a condition that a pair of rows must meet in addition to equal key columns.
-    `target` is a condition on rows of the table that every row of a pair meets. Rows that do not meet it need not be
-    read, so it may only be set if no clause depends on them.
+    `target` is a condition on rows of the table that every row of a pair meets. Rows that do not meet the condition
+    need not be read, so the condition may be set only if no clause depends on such rows.
     """
 
     matched: Sequence[UpdateClause | DeleteClause] = ()

@@ -111,9 +111,10 @@ class Table(KeptTable):
 
         `partition` maps partition columns to values: matching partitions are replaced, and are empty afterwards if they
         get no rows. Without it, the partitions that get rows are replaced, or the whole table if it has no partitions
-        or `dynamic-partition-overwrite` is false. `data` and `row_kinds` as in `write`; no changelog is written. With
-        `engine=bucketline.spark_engine(spark)`, Spark's tasks write, and `data` may be a Spark DataFrame. Raises
-        SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and the errors of `write`.
+        or `dynamic-partition-overwrite` is false. `data` and `row_kinds` are given as in `write`; no changelog is
+        written. With `engine=bucketline.spark_engine(spark)`, Spark's tasks write, and `data` may be a Spark DataFrame.
+        Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and the errors of
+        `write`.
         """
         return overwrite_table(self._handle, data, partition, row_kinds, engine=engine)
 

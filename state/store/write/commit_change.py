@@ -50,8 +50,8 @@ class PlannedAt:
 def commit_change(at: TableAt, change: Change, author: Author, planned: PlannedAt | None = None) -> Committed:
     """Publishes a change, which was planned on `at` unless `planned` names another snapshot, and returns the outcome,
     from which `TableAt.after` makes the next state. A lost compaction is in `Committed.dropped`, even if there is
-    nothing else to commit. Raises CommitConflictError when the messages' rows are not in the table and will not be
-    (FilesGoneError if another process has removed some of their files, so that the work must be repeated),
+    nothing else to commit. Raises CommitConflictError if the rows of the messages are not in the table and will not get
+    into it (FilesGoneError if another process has removed some of their files, so that the work must be repeated),
     SchemaMismatchError when they could never be merged with it; CommitOutcomeUnknownError when the outcome is not
     known. Files that are certainly not in the table are removed.
     """

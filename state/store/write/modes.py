@@ -45,7 +45,7 @@ def plan_write(
     is_stream: bool = False,
     world: World = SYSTEM_WORLD,
 ) -> WritePlan:
-    """Returns the plan for a table and a job's options; `is_stream` as in `WritePlan`.
+    """Returns the plan for a table and a job's options; `is_stream` means the same as in `WritePlan`.
 
     Raises OptionError for options that are unknown, do not fit or are not honoured, UnsupportedTableError for a table
     that this release cannot write. Nothing has been written then.

@@ -180,7 +180,7 @@ class TableAt:
 def table_at(table: TableHandle, job_options: Mapping[str, str], *, is_stream: bool = False) -> TableAt:
     """Returns the table as a job with these options writes it, at no snapshot yet: `refreshed` goes to the newest.
 
-    `is_stream` as in `WritePlan`. Raises the errors of `plan_write`. Nothing is written.
+    `is_stream` means the same as in `WritePlan`. Raises the errors of `plan_write`. Nothing is written.
     """
     options = {**table.write_options, **job_options}
     return TableAt(

@@ -162,7 +162,7 @@ def stored_row_bytes(view: LiveFiles) -> int:
 def planned_ranges(frame: Any) -> Planned | None:
     """The ranges that Spark's Kafka source has planned for a DataFrame; None for a batch without records.
 
-    Raises KafkaReaderError if the plan is not that of one Kafka source, and the errors of Spark's planning.
+    Raises KafkaReaderError if the plan does not read exactly one Kafka source, and the errors of Spark's planning.
     """
     try:
         return _planned(list(frame._jdf.queryExecution().toRdd().partitions()))

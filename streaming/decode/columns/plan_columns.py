@@ -203,8 +203,8 @@ def _is_plain(output: Output) -> bool:
 def _inputs(
     named: Iterable[str], schema: TableSchema, decode: RecordFormat, types: Mapping[str, SourceType]
 ) -> tuple[DataField, ...]:
-    """The fields to decode. The type of each is that of the table's column with its name, else that in `types`, else
-    text.
+    """The fields to decode. If the table has a column with the field's name, the field has the type of that column;
+    else it has the type in `types`; else it is a text.
     """
     own = {f.name.lower(): f for f in schema.fields}
     others = {**_RECORD_TYPES, **(_EVENT_TYPES if decode in _EVENTS else {})}

@@ -109,7 +109,7 @@ def _mismatch(text: bytes, prefix: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
-    """The bytes of texts: those of text i are from starts[i] up to ends[i]."""
+    """The bytes of texts: text i has the bytes from starts[i] up to ends[i]."""
 
     data: npt.NDArray[np.uint8]
     octets: memoryview

@@ -156,8 +156,8 @@ class JvmAdmin:
         return offsets
 
     def retention_ms(self, topics: Collection[str]) -> dict[str, int]:
-        """How long each topic keeps records, in milliseconds; below 0 for ever. Topics that the brokers do not tell of
-        are not in it.
+        """How long each topic keeps records, in milliseconds; below 0 for ever. The result lacks topics about which the
+        brokers say nothing.
 
         Raises Py4JError if the query of this thread is stopped meanwhile.
         """

@@ -175,9 +175,9 @@ def restart_offsets(
 
     `written` are the offsets of the table's writers, newest first: for each partition the first one counts.
     `partitions` are those that the source reads now, empty if not known; Spark demands an offset for each, and a
-    partition that no writer knows begins at its first record. Topics that no longer exist are left out. Of partitions
-    that no longer exist, only those of a topic's newest writer are kept, and Spark then reports that they are missing.
-    An older writer with a higher offset has read an earlier topic of that name.
+    partition that no writer knows begins at its first record. Topics that no longer exist are left out. Partitions that
+    no longer exist are left out, except those of a topic's newest writer: Spark then reports that these partitions are
+    missing. An older writer with a higher offset has read an earlier topic of that name.
     """
     offsets: Topics = {}
     for topics in written:

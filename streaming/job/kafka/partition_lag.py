@@ -88,8 +88,10 @@ def lag(at: TopicOffsets, ends: TopicOffsets) -> dict[Labels, float]:
 def start_of(
     options: Mapping[str, str], read: TopicOffsets, ends: TopicOffsets, first: Callable[[], TopicOffsets]
 ) -> TopicOffsets:
-    """The offsets at which a job begins to read: those of its checkpoint, and the first record of a partition that the
-    checkpoint lacks; without a checkpoint those of its options. Empty if the options name a time."""
+    """The offsets at which a job begins to read. With a checkpoint, these are the offsets of the checkpoint, and the
+    first record of each partition that the checkpoint lacks; without a checkpoint, they are the offsets in the job's
+    options. Empty if the options name a time.
+    """
     if read:
         new = {t: [p for p in partitions if p not in read.get(t, {})] for t, partitions in ends.items()}
         firsts = first() if any(new.values()) else {}

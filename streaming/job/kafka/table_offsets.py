@@ -66,7 +66,7 @@ def _up_to_rows(newest_first: Iterator[Snapshot]) -> Iterator[Snapshot]:
 def _newest_of_each(
     walked: Sequence[Snapshot], kept: Sequence[Snapshot], wanted: str | None
 ) -> Iterator[WriterOffsets]:
-    """The newest offsets of each writer, newest first; only those of `wanted` if given.
+    """The newest offsets of each writer, newest first; only the offsets of the writer `wanted`, if it is given.
 
     `walked` are snapshots without a gap between them, `kept` are snapshots of tags.
     """

@@ -28,7 +28,8 @@ class UnreadRecords:
 @dataclass(frozen=True, slots=True)
 class KafkaNow:
     """The partitions that Kafka has answered for; `why` says why others have no answer. `retention_ms` is how long each
-    topic keeps records, below 0 for ever; a topic without an answer is not in it."""
+    topic keeps records, below 0 for ever; the result lacks a topic without an answer.
+    """
 
     partitions: Mapping[Feed, UnreadRecords]
     why: str | None = None

@@ -73,7 +73,7 @@ _NO_COLUMN = DataField(0, "_no_table", DataType(TypeRoot.VARCHAR, length=2**31 -
 
 
 def run_any(job: JobConfig | RoutedJob, *, ending: Ending, log: SparkLog, **flags: bool) -> None:
-    """Runs a job of one table or of several. `flags` are those of `run_job`.
+    """Runs a job of one table or of several. `flags` are given as in `run_job`.
 
     A job of one table whose checkpoint has a ledger keeps the ledger: it runs as a job with one route.
     """

@@ -47,7 +47,9 @@ class JobTableOpener:
         return self.routed.resolve(origin.name, origin.topic)
 
     def config(self, to: Resolved) -> JobConfig:
-        """Returns the settings of one table: those of the job with those of its route. They are merged once."""
+        """Returns the settings of one table: the settings of the job together with the settings of the table's route.
+        They are merged once.
+        """
         if to not in self._configs:
             self._configs[to] = self.routed.config_of(to)
         return self._configs[to]

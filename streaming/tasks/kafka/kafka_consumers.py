@@ -1,6 +1,7 @@
 """Consumers that a worker keeps from task to task, to keep their connections and metadata.
 
-A consumer is closed if a task fails with it. A worker keeps only a few, because each has a socket to each broker.
+A consumer is closed if the task that uses it fails. A worker keeps only a few, because each has a socket to each
+broker.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """Packs a value for tasks: how one table is read, or how it is written.
 
 A Spark task unpacks only the tables that it reads or writes. If the values were sent unpacked, every task would load
-those of all tables.
+the values of all tables.
 """
 
 import pickle
