@@ -26,7 +26,7 @@ FileKey = tuple[bytes, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How many snapshots are kept at least and at most, how long (ms), and how many one run may remove."""
+    """How many snapshots are kept at least and at most, how long (ms), and how many one run of expiry may remove."""
 
     min_count: int
     max_count: int

@@ -2,8 +2,8 @@
 other.
 
 Each process writes its pin or announcement before it looks for those of others, so at least one of two processes sees
-the other. A process that refers to a snapshot gives way to an announcement, and one that removes snapshots gives way to
-a pin. `docs/care-beside-history.md` has the argument.
+the other. A process that refers to a snapshot gives way to the announcement of a removal, and a process that removes
+snapshots gives way to a pin. `docs/care-beside-history.md` has the argument.
 """
 
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ only paused checks that its own still exists before it goes on.
 """
 
 WHOLE_BRANCH = 2**62
-"""The end in an announcement that a whole branch is removed."""
+"""The `end` in the announcement that a whole branch is removed."""
 
 
 def removal_in_the_way(pin: Pin, removals: Iterable[Removal]) -> Removal | None:
-    """Returns an announcement to which the pin gives way: snapshots that the pin holds, or earlier ones, are being
-    removed.
+    """Returns an announcement of a removal to which the pin gives way, because snapshots that the pin holds, or earlier
+    snapshots, are being removed.
 
     Earlier ids count too: a rollback to a tag uses ids again, and the files of snapshots are removed by their ids.
     """

@@ -150,7 +150,9 @@ def owed_compaction_committed(
 
 
 def settle_skipped(target: Target) -> None:
-    """Moves the writer's tag for a batch that is in the table already: the run may have died right after its commit."""
+    """Moves the writer's tag for a batch that is in the table already: the process may have died right after the
+    commit.
+    """
     with logged("moving the tag that marks the writer's newest snapshot"):
         mark_newest(target)
 

@@ -89,7 +89,7 @@ class ReadPlan:
     feeds: KafkaFeeds | None = None
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
-        """Yields the runs and notes for other tasks that are made from this task's tables, in order."""
+        """Yields the sealed runs and notes for other tasks that are made from this task's tables, in order."""
         sealing = Sealing(self)
         for rows in tables:
             yield from sealing.add(rows)
@@ -97,7 +97,7 @@ class ReadPlan:
 
 
 class Sealing:
-    """Turns the rows or records of one task into runs, as they come."""
+    """Turns the rows or records of one task into sealed runs, as they come."""
 
     def __init__(self, reading: ReadPlan) -> None:
         self._reading = reading

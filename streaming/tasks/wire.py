@@ -49,11 +49,13 @@ ANY_TASK = 0
 
 _KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT, SEEN, MIXED, RUNS, TABLES)
 _HEAD = Struct("<BxxxIIiiiqqqi")
-"""The kind, the lengths of the partition and the feeds, and the numbers of a run."""
+"""The kind, the lengths of the partition and the feeds, and the numbers of a sealed run."""
 _numbers = attrgetter("bucket", "origin", "flush", "consumed_rows", "rank_end", "row_count", "group")
-"""The members of a run between its partition and its feeds, in the order in which they are written."""
+"""The members of a sealed run between its partition and its feeds, in the order in which they are written."""
 _RUNS_HEAD = Struct("<BxxxIiiii")
-"""The kind, the length of the pieces, and the numbers of the run of an owner: its table, owner, origin and flush."""
+"""The kind, the length of the pieces, and the numbers of the sealed run of an owner: its table, owner, origin and
+flush.
+"""
 _ALIGNED = 16
 """The blob begins at a multiple of this, where Arrow reads it best."""
 
@@ -73,7 +75,7 @@ class Routed:
 
 
 Sent = tuple[str, SealedRun | OwnerRun]
-"""The received form of a message: its kind, and the run."""
+"""The received form of a message: its kind, and the sealed run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,9 @@ Next = Callable[[Iterator[Sent]], Iterator[Any]]
 
 
 def routed_note(kind: str, *, origin: int, row_count: int, blob: bytes) -> Routed:
-    """A message that is not a run and belongs to no bucket: rejected records, statistics, the token of a note."""
+    """A message that is not a sealed run and belongs to no bucket: rejected records, statistics, the token of a
+    note.
+    """
     return Routed(ANY_TASK, kind, _no_run(b"", 0, origin, row_count, blob))
 
 
@@ -123,7 +127,7 @@ def pack(routed: Routed) -> bytes:
 
 
 def unpack(data: bytes) -> Sent:
-    """The message in bytes; the blob of a run is a part of them, not a copy."""
+    """The message in bytes; the blob of a sealed run is a part of them, not a copy."""
     end = _head_size(data)
     return _sent(data, pa.py_buffer(data).slice(end + -end % _ALIGNED))
 

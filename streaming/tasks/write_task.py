@@ -1,5 +1,5 @@
-"""The last stage, on executors: turns the runs of each bucket into level-0 files, compacts if due, and makes commit
-messages.
+"""The last stage, on executors: turns the sealed runs of each bucket into level-0 files, compacts if due, and makes
+commit messages.
 
 One task owns the buckets that are sent to it: only that task writes them in this run. Files get new names in every
 attempt, and only messages that reach the driver are committed, so a repeated or speculative attempt at worst leaves

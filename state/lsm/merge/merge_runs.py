@@ -43,7 +43,7 @@ def merge_runs(
     oldest_first: bool = False,
     look: Look | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of all runs by ascending key, each key folded to at most one row.
+    """Yields the rows of all sorted runs by ascending key, each key folded to at most one row.
 
     Every run ascends by the `keys` columns, and all have the same schema, which includes `_SEQUENCE_NUMBER` and
     `_VALUE_KIND`. The yielded batches have that schema and are in key order; each has at least one row and at most
@@ -158,7 +158,7 @@ class _Plan:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the rows of a key are oldest first once the runs are joined in their order, so that no sort is
+        """Whether the rows of a key are oldest first once the sorted runs are joined in their order, so that no sort is
         needed.
         """
         return self.oldest_first and not self.sequence_fields
@@ -172,7 +172,7 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """The rows of one run in one merge step, in key order."""
+    """The rows of one sorted run in one merge step, in key order."""
 
     rank: int
     slices: list[_Slice]
@@ -189,7 +189,7 @@ class _Piece:
 
 @dataclass(slots=True)
 class _Cursor:
-    """The current record batch of a run and the next row in it; `batch` is None at the end of the run."""
+    """The current record batch of a sorted run and the next row in it; `batch` is None at the end of the run."""
 
     rank: int
     run: Iterator[pa.RecordBatch]
@@ -240,7 +240,7 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
 
 
 def _folded(rows: pa.Table, order: RowOrder | None, starts: Starts, ranks: RowOrder, plan: _Plan) -> pa.Table:
-    """Returns the rows, each key folded; the n-th by key is row `order[n]`, which comes from the run
+    """Returns the rows, each key folded; the n-th by key is row `order[n]`, which comes from the sorted run
     `ranks[order[n]]`.
     """
     if plan.look is not None:

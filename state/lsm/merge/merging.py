@@ -49,8 +49,8 @@ class Merging(ABC):
         """Returns the fold of the table.
 
         Folds that select rows may be applied to any part of a key's rows, any number of times; map tasks do so. Folds
-        that compute rows must get all rows of a flush, or all runs of a merge, as in Paimon: their result for a retract
-        depends on where the input starts.
+        that compute rows must get all rows of a flush, or all sorted runs of a merge, as in Paimon: their result for a
+        retract depends on where the input starts.
         """
 
     def row_checks(self) -> RowChecks | None:

@@ -51,8 +51,8 @@ def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, Tab
     integer column or a NOT NULL decimal column. Or a row takes a value back, and that leaves null in a NOT NULL column,
     or the function of the column cannot do it: a quotient may not exist.
 
-    `files` are all live files of one bucket, each with the schema that it was written with. A run holds a key once, so
-    the largest values of the runs bound every result. A column without statistics counts as safe.
+    `files` are all live files of one bucket, each with the schema that it was written with. A sorted run holds a key
+    once, so the largest values of the runs bound every result. A column without statistics counts as safe.
     """
     if not may_overflow(schema):
         return ()

@@ -87,7 +87,7 @@ class CompactOptions:
 
     @property
     def waits_for_runs(self) -> bool:
-        """Whether nothing is picked before the number of runs reaches the trigger."""
+        """Whether nothing is picked before the number of sorted runs reaches the trigger."""
         others = (self.optimization_interval_ms, self.total_size_threshold_bytes, self.incremental_size_threshold_bytes)
         return self.lookup_cause is None and not self.force_up_level0 and all(o is None for o in others)
 

@@ -14,7 +14,7 @@ _Ranged = tuple[Any, Any, DataFileMeta]
 
 
 def sections(files: Iterable[DataFileMeta], key_order: ToComparable) -> list[list[SortedRun]]:
-    """Returns the files as sections in key order, each a list of runs; no key is in two sections.
+    """Returns the files as sections in key order, each a list of sorted runs; no key is in two sections.
 
     Runs carry no age: which of two rows is newer is decided by their sequence, row by row.
     """

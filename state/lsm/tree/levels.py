@@ -57,12 +57,12 @@ class Levels:
         return max((level for level, run in enumerate(self.upper, 1) if run.files), default=0)
 
     def run_of(self, level: int) -> SortedRun:
-        """Returns the run of a level above 0, empty if it has no files."""
+        """Returns the sorted run of a level above 0, empty if it has no files."""
         assert level > 0
         return self.upper[level - 1] if level <= len(self.upper) else SortedRun()
 
     def runs(self) -> tuple[LevelSortedRun, ...]:
-        """Returns all runs that have files, newest first: every file of level 0, then the levels upward."""
+        """Returns all sorted runs that have files, newest first: every file of level 0, then the levels upward."""
         return (
             *(LevelSortedRun(0, SortedRun((f,))) for f in self.level0),
             *(LevelSortedRun(level, run) for level, run in enumerate(self.upper, 1) if run.files),

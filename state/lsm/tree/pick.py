@@ -1,4 +1,4 @@
-"""Chooses the runs of a bucket that are compacted next, and the level of the result.
+"""Chooses the sorted runs of a bucket that are compacted next, and the level of the result.
 
 Source: Paimon 2.0 UniversalCompaction, EarlyFullCompaction, ForceUpLevel0Compaction, CompactStrategy,
 MergeTreeCompactManager.
@@ -71,7 +71,7 @@ def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> C
 
     The compaction leaves at most `stop_trigger` runs, its output included. The unit holds all files of level 0 and of
     the levels up to its output. Or it holds only the newest files of level 0, if nothing lies between them and its
-    output. In both cases the runs that are left behind are older.
+    output. In both cases the sorted runs that are left behind are older.
     """
     bucket = _bucket_at(levels, options, local_ms)
     candidate = _early_full(bucket, options, local_ms, last_full_ms(levels)) or _universal(bucket, options)
@@ -139,7 +139,7 @@ def _universal(bucket: _Bucket, options: CompactOptions) -> _Candidate | None:
 
 
 def pick_level0(levels: Levels, options: CompactOptions, local_ms: int) -> CompactUnit | None:
-    """Returns all of level 0, and the runs above that are not much larger; None when level 0 is empty."""
+    """Returns all of level 0, and the sorted runs above that are not much larger; None when level 0 is empty."""
     bucket = _bucket_at(levels, options, local_ms)
     return _unit(levels, options, bucket, _level0_up(bucket))
 
@@ -166,8 +166,8 @@ def _level0_up(bucket: _Bucket) -> _Candidate | None:
 
 
 def _similar(bucket: _Bucket, count: int) -> int:
-    """Returns how many runs to take: the first `count`, and each next run while it is not much larger than the runs
-    before.
+    """Returns how many runs to take: the first `count`, and each next run while it is not much larger than the sorted
+    runs before.
     """
     unit_bytes = _size(bucket.runs[:count])
     for r in bucket.runs[count:]:

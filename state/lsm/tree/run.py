@@ -32,7 +32,7 @@ class SortedRun:
 
 @dataclass(frozen=True, slots=True)
 class LevelSortedRun:
-    """A run and the level it lies on: one file of level 0, or a whole level above."""
+    """A sorted run and the level it lies on: one file of level 0, or a whole level above."""
 
     level: int
     run: SortedRun
@@ -50,7 +50,7 @@ def run_count(files: Iterable[DataFileMeta]) -> int:
 
 
 def sorted_run(files: Iterable[DataFileMeta], key_order: ToComparable) -> SortedRun:
-    """Returns the run that the files of one level form, given in any order.
+    """Returns the sorted run that the files of one level form, given in any order.
 
     Raises CorruptFileError naming both files when two of them overlap: no reader could tell which one is newer.
     """

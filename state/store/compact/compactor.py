@@ -1,5 +1,5 @@
-"""Compacts the unit that the picker chose: reads its runs, merges them, writes the result, and returns which files
-replace which.
+"""Compacts the unit that the picker chose: reads its sorted runs, merges them, writes the result, and returns which
+files replace which.
 
 Source: Paimon 2.0 MergeTreeCompactTask, MergeTreeCompactRewriter, ChangelogMergeTreeRewriter.
 """
@@ -248,8 +248,8 @@ class _Compaction:
         return tuple((n, run) for n in levels if (run := self.levels.run_of(n)).files)
 
     def _memory_for(self, section: tuple[SortedRun, ...]) -> int:
-        """Returns the memory for merging the runs of a section. It is all of the compaction's memory, unless older rows
-        are looked up in the levels above: each of these takes as much as a run.
+        """Returns the memory for merging the sorted runs of a section. It is all of the compaction's memory, unless
+        older rows are looked up in the levels above: each of these takes as much as a run.
         """
         above = 0 if self.options.lookup_cause is None else len(self._runs_above)
         return self.memory_bytes * len(section) // (len(section) + above)

@@ -49,9 +49,9 @@ class Marks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """The levels above a compaction's output: the runs by level, lowest first, and how their files are read. `marks`
-    are the bucket's deletion vectors if the table has them: rows found are marked as deleted there, because a newer row
-    replaces them.
+    """The levels above a compaction's output: the sorted runs by level, lowest first, and how their files are read.
+    `marks` are the bucket's deletion vectors if the table has them: rows found are marked as deleted there, because a
+    newer row replaces them.
     """
 
     access: FileAccess

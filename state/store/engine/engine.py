@@ -77,12 +77,12 @@ class TaskStats:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a run. It has: the messages of its tasks; the rows that were refused (Arrow IPC streams); the
-    statistics of tasks; the tokens of notes that the snapshot must carry; schema changes that the records need (if
-    there are any, nothing may be committed); reports of parts; the number of records without a row, by kind; the tables
-    of the source that records name; keys whose rows came from several feeds, at most one for each task and kind of
-    check; where the source's table was truncated: topic, partition and the last offset in each; and what tasks say of
-    rows whose key changed and that lack values, as bytes.
+    """The outcome of work that an engine has done. It has: the messages of its tasks; the rows that were refused (Arrow
+    IPC streams); the statistics of tasks; the tokens of notes that the snapshot must carry; schema changes that the
+    records need (if there are any, nothing may be committed); reports of parts; the number of records without a row, by
+    kind; the tables of the source that records name; keys whose rows came from several feeds, at most one for each task
+    and kind of check; where the source's table was truncated: topic, partition and the last offset in each; and what
+    tasks say of rows whose key changed and that lack values, as bytes.
     """
 
     messages: tuple[CommitMessage, ...] = ()

@@ -11,7 +11,7 @@ from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealP
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
-    """The rows of tables, in order. `check` is called with the partition of each run, and may raise an error."""
+    """The rows of tables, in order. `check` is called with the partition of each sealed run, and may raise an error."""
 
     tables: Iterable[pa.Table]
     check: Callable[[bytes], None] | None = None

@@ -16,7 +16,7 @@ from bucketline.state.store.write.run_buffer import Blob, RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, seal, unseal
 
 GIVEN, STORED = b"given", b"stored"
-"""Marks the side of a join in place of a run's partition; the run's bucket is the share."""
+"""Marks the side of a join in place of a sealed run's partition; the run's bucket is the share."""
 
 NO_SHARE = -1
 """The share of a row that cannot match any other row."""
@@ -46,7 +46,7 @@ class ShareJoin(Protocol):
 class Joined:
     """A source of the rows that `join` makes of the rows of a share. `stored` are rows of the table, `given` is a
     source of the caller's rows, and `given_schema` their schema once they are prepared. A task holds `memory_bytes` of
-    runs, and more on disk in `directory`.
+    sealed runs, and more on disk in `directory`.
     """
 
     stored: Sequence[RowsPart]

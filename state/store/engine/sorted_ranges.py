@@ -1,7 +1,7 @@
 """Sorts an append table by ranges of a sort key: each range is sorted and written by one task.
 
-This takes two runs of an engine: the first draws a sample of the keys and divides it into ranges, the second sends each
-row to the task of its range.
+The engine works twice: first it draws a sample of the keys and divides the sample into ranges; then it sends each row
+to the task of the row's range.
 Source: Paimon 2.0 TableSorter, RangeShuffle (ranges of about as many rows, from a sample).
 """
 

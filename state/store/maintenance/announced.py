@@ -22,7 +22,9 @@ class Announced:
         self._removal: Removal | None = None
         self.name: str | None = None
         self.is_half_done = False
-        """True once some files are gone and others still exist: then the announcement stays, for the next run."""
+        """True once some files are gone and others still exist: then the announcement of the removal stays, for the
+        next run of expiry.
+        """
 
     def announce(self, end: int, last: Snapshot | None) -> None:
         """Announces that the snapshots before `end` are about to be removed, of which `last` is the newest."""
@@ -35,7 +37,9 @@ class Announced:
             self._notebook.drop(before)
 
     def goes_on(self) -> bool:
-        """Whether this run may remove files: False once another run has dropped the announcement."""
+        """Whether this run of expiry may remove files: False once another run has dropped the announcement of the
+        removal.
+        """
         if self.name is not None and not self._notebook.is_there(self.name):
             return False
         self.is_half_done = True

@@ -43,7 +43,9 @@ from bucketline.state.store.storage.file_io import FileIO
 
 @dataclass(frozen=True, slots=True)
 class ExpiredChangelogs:
-    """The result of a run: how many changelogs it removed, and how many files with them."""
+    """The result of an expiry of changelogs: the number of removed changelogs, and the number of files that were
+    removed with them.
+    """
 
     count: int = 0
     data_files: int = 0

@@ -65,8 +65,8 @@ _PINNED = "a pinned state"
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """What a run has removed: the snapshots from `begin` to `end` - 1, the number of files of each kind, the expired
-    `tags`, and the number of `changelogs` that had outlived their snapshots.
+    """What a run of expiry has removed: the snapshots from `begin` to `end` - 1, the number of files of each kind, the
+    expired `tags`, and the number of `changelogs` that had outlived their snapshots.
     """
 
     begin: int = 0
@@ -344,8 +344,8 @@ class _Expiry:
         )
 
     def _end_among_others(self, end: int, notes: Notes) -> int:
-        """Returns the end of the snapshots that this run may remove while other processes run: it goes on to where
-        other runs have announced removals, and stops before what consumers and pins keep.
+        """Returns the end of the snapshots that this run of expiry may remove while other processes are active: the end
+        goes on to where other runs have announced removals, and stops before what consumers and pins keep.
         """
         others = [r for r in notes.removals.values() if r is not None and r.history == self._notebook.history]
         announced = [r for r in others if r.end > end]
@@ -369,7 +369,9 @@ class _Expiry:
         return [t for t in tags if t is not mark]
 
     def _drop_done(self, notes: Notes) -> None:
-        """Drops the announcements of other runs if their snapshots are gone, or were replaced by a rollback."""
+        """Drops the announcements of removals by other runs of expiry if the snapshots are gone, or were replaced by a
+        rollback.
+        """
         for name, removal in notes.removals.items():
             if removal is None or removal.history != self._notebook.history:
                 continue

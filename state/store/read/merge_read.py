@@ -36,10 +36,10 @@ from bucketline.state.types.order import key_order
 from bucketline.state.types.row_kind import RowKind
 
 MERGE_BYTES = 256 << 20
-"""Default for the bytes of Arrow data in memory while the runs of one section are merged."""
+"""Default for the bytes of Arrow data in memory while the sorted runs of one section are merged."""
 
 _MERGED_BATCH_ROWS = 16384
-"""The rows of each run that a read merges at a time: twice as many would not fit into the processor's cache."""
+"""The rows of each sorted run that a read merges at a time: twice as many would not fit into the processor's cache."""
 
 _SMALLEST_BATCH_BYTES = 64 << 10
 _SHARES_OF_A_RUN = 12
@@ -54,8 +54,8 @@ def read_buckets(
     """Yields the current rows of the buckets, bucket after bucket; rows of a primary-key bucket ascend by key, unless
     the table has deletion vectors.
 
-    Memory: one batch of each run of the section that is being merged; on slow storage also the ends of the next files,
-    which are fetched ahead. Batches are never empty.
+    Memory: one batch of each sorted run of the section that is being merged; on slow storage also the ends of the next
+    files, which are fetched ahead. Batches are never empty.
     """
     read_bucket = _merged_rows if access.schema.primary_keys else _reader_of_rows(access.schema)
     access = replace(access, choice=group_choice(access.schema, projection.expression))
@@ -135,7 +135,7 @@ def merge_section(
     (`are_ages_known`) sequence numbers are neither read nor returned.
 
     Memory: about `memory_bytes` of Arrow data, including the caller's work on a batch. However small `memory_bytes` is,
-    each run takes about 3 MB at least, and a run of ORC files takes a stripe.
+    each sorted run takes about 3 MB at least, and a run of ORC files takes a stripe.
     """
     access = replace(access, batch_bytes=run_batch_bytes(memory_bytes, len(runs)))
     if ages_known:

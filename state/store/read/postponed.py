@@ -44,7 +44,7 @@ def read_with_postponed(
 
     `buckets` are all files a batch read sees and those of the postpone bucket. Rows of one writer keep their order;
     those of different writers are taken in the order of their files' creation.
-    Memory: one piece of `PIECE_ROWS` rows, then a batch of each run of a bucket. Disk: the postponed rows of one
+    Memory: one piece of `PIECE_ROWS` rows, then a batch of each sorted run of a bucket. Disk: the postponed rows of one
     partition.
     """
     partitions: dict[bytes, list[BucketFiles]] = {}

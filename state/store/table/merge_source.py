@@ -202,7 +202,7 @@ def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
 
 
 def run_of_share(share: int, number: int, rows: pa.Table) -> SealedRun:
-    """Returns rows of one share as a run for a `RunBuffer`. The buffer returns the runs of a share in the order of
-    their `number`.
+    """Returns rows of one share as a sealed run for a `RunBuffer`. The buffer returns the runs of a share in the order
+    of their `number`.
     """
     return SealedRun(b"", share, 0, number, rows.num_rows, 0, rows.num_rows, seal(rows))

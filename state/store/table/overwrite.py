@@ -88,14 +88,14 @@ class _Source(Protocol):
     """The rows that replace others. Each implementation reads them in another way."""
 
     def seen(self, plan: WritePlan, replaced: Replaced, check: PartitionCheck) -> Any:
-        """Returns the rows as a source of a run, which adds their partitions to `replaced`.
+        """Returns the rows as a source for an engine; reading the source adds the partitions of the rows to `replaced`.
 
         `check` raises for a partition that is not replaced, before the run or in it.
         """
         ...
 
     def checked(self, check: PartitionCheck) -> Any:
-        """Returns the rows as a source of a run. The run may call `check` with the partitions of the rows."""
+        """Returns the rows as a source for an engine. The run may call `check` with the partitions of the rows."""
         ...
 
 

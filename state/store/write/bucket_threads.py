@@ -21,7 +21,7 @@ from bucketline.state.store.write.owned.sorted_windows import Runs, SortedRows, 
 from bucketline.state.store.write.run_buffer import RunBuffer
 
 THREAD_BYTES = 64 << 20
-"""The least memory for merging that a thread needs: for a row group, its encoding, and batches of the runs."""
+"""The least memory for merging that a thread needs: for a row group, its encoding, and batches of the sealed runs."""
 
 _UNKNOWN = BucketState()
 

@@ -240,7 +240,7 @@ def _names(schema: TableSchema) -> tuple[str, ...]:
 
 
 def _columns(runs: Runs | SortedRows) -> Sequence[str]:
-    """Returns the names of the columns of the runs. There must be at least one run."""
+    """Returns the names of the columns of the sealed runs. There must be at least one run."""
     if isinstance(runs, SortedRows):
         return list(runs.rows.column_names)
     return list(unseal(again(runs[0][1])).schema.names)
@@ -276,7 +276,7 @@ def _merged(
 
 def _feed_check(schema: TableSchema, runs: Sequence[SealedRun], starts: Sequence[int]) -> FeedCheck | None:
     """Returns a check that finds keys whose rows came from several feeds; None if all rows came from one feed, or if
-    feeds do not matter. `starts` are the sequence numbers of rank 0 of each run.
+    feeds do not matter. `starts` are the sequence numbers of rank 0 of each sealed run.
     """
     spans = joined_spans(
         FeedSpans.from_bytes(run.feeds).moved(start) for run, start in zip(runs, starts, strict=True) if run.feeds
@@ -312,7 +312,7 @@ def _append(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: R
 
 
 def _sequenced(blob: Blob, start: int) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of a run, with sequence numbers in place of arrival ranks."""
+    """Yields the batches of a sealed run, with sequence numbers in place of arrival ranks."""
     for batch in unseal(blob):
         position = batch.schema.get_field_index(SEQUENCE)
         yield batch.set_column(position, SEQUENCE, pc.add(batch.column(position), pa.scalar(start, pa.int64())))

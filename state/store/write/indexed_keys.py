@@ -44,7 +44,7 @@ class IndexedKeys(Placing):
 
     def _known(self, partition: bytes, own: Ownership, runs: Sequence[tuple[SealedRun, Blob]]) -> KnownHashes:
         """Returns the share's part of the HASH index; if that is too large for memory, only the hashes that are in the
-        runs.
+        sealed runs.
         """
         new = self.new
         entries = new.entries.get(partition, ())

@@ -40,8 +40,8 @@ class SnapshotNote:
 
 
 Placed: TypeAlias = SealedRun | BucketNews | SnapshotNote | MixedKey | CommitMessage
-"""A result for a group of rows: a run of one bucket, news for the writer of a bucket, the token of a note, a key whose
-rows came from several feeds, or the commit message of files that were written at once.
+"""A result for a group of rows: a sealed run of one bucket, news for the writer of a bucket, the token of a note, a key
+whose rows came from several feeds, or the commit message of files that were written at once.
 """
 
 

@@ -59,7 +59,7 @@ class OwnerBlob:
     """The blob of an `OwnerRun`, in memory or on disk, out of which pieces are cut.
 
     The record batch that was read last is kept, because the next piece often has rows in the same batch: pieces are
-    taken in the order of the run.
+    taken in the order of the sealed run.
     """
 
     def __init__(self, blob: pa.Buffer | SpilledBlob, row_count: int) -> None:
@@ -108,8 +108,8 @@ class PieceBlob(CutRows):
 
 
 Blob: TypeAlias = pa.Buffer | pa.Table | SpilledBlob | PieceBlob
-"""The rows of a run in a form that `unseal` can read: compressed or plain bytes in memory, a table, or a position on
-disk.
+"""The rows of a sealed run in a form that `unseal` can read: compressed or plain bytes in memory, a table, or a
+position on disk.
 """
 
 
@@ -119,7 +119,7 @@ def again(blob: Blob) -> Blob:
 
 
 def size_bytes(blob: bytes | Blob) -> int:
-    """Returns the size of a run as it is stored, in bytes: of its stream, compressed or not, or of its table."""
+    """Returns the size of a sealed run as it is stored, in bytes: of its stream, compressed or not, or of its table."""
     if isinstance(blob, bytes):
         return len(blob)
     return int(blob.nbytes if isinstance(blob, pa.Table) else blob.size)
@@ -171,8 +171,8 @@ class SpillFile(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """`by_bucket` are the runs of each bucket. `order` tells in which order their rows come: for each run the number of
-    its bucket, and its number among the runs of this bucket.
+    """`by_bucket` are the sealed runs of each bucket. `order` tells in which order their rows come: for each run the
+    number of its bucket, and its number among the runs of this bucket.
     """
 
     by_bucket: Sequence[Sequence[SealedRun]]
@@ -195,7 +195,7 @@ class RunBuffer:
         self.spilled_bytes = 0
 
     def add(self, run: SealedRun | OwnerRun) -> None:
-        """Adds a run; its blob moves to disk if the budget is used up."""
+        """Adds a sealed run; its blob moves to disk if the budget is used up."""
         if isinstance(run, OwnerRun):
             self._add_pieces(run)
             return
@@ -238,7 +238,7 @@ class RunBuffer:
 
     @property
     def size_bytes(self) -> int:
-        """Returns the bytes of all runs, those on disk included."""
+        """Returns the bytes of all sealed runs, those on disk included."""
         return self._held_bytes + self.spilled_bytes
 
     def row_count(self, bucket_id: BucketId) -> int:
@@ -247,8 +247,8 @@ class RunBuffer:
         return of_pieces + sum(run.row_count for run in self._runs.get(bucket_id, ()))
 
     def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, Blob]]:
-        """Returns the runs of a bucket and their blobs, by (origin, flush): arrival order. The runs are removed from
-        the buffer.
+        """Returns the sealed runs of a bucket and their blobs, by (origin, flush): arrival order. The runs are removed
+        from the buffer.
 
         Each blob can be read once, while the buffer is open. Only one thread at a time may call this. It costs least if
         buckets are taken in order.
@@ -266,7 +266,8 @@ class RunBuffer:
 
     def small_bytes(self, bucket_id: BucketId, most_rows: int) -> int | None:
         """Returns the approximate size of a small bucket's rows, in bytes; None for other buckets. A bucket is small if
-        all its runs are pieces of `OwnerRun`s, with at most `most_rows` rows on average; a bucket without runs is not.
+        all its sealed runs are pieces of `OwnerRun`s, with at most `most_rows` rows on average; a bucket without runs
+        is not.
         """
         pieces = self._pieces.get(bucket_id, ())
         if not pieces or bucket_id in self._runs or sum(p.row_count for p, _, _ in pieces) > most_rows * len(pieces):
@@ -274,7 +275,9 @@ class RunBuffer:
         return sum(place.row_bytes for _, _, place in pieces)
 
     def take_pieces(self, bucket_ids: Sequence[BucketId]) -> tuple["Pieces", pa.Table]:
-        """Takes neighbouring buckets out of the buffer. Returns their runs, and one table with the rows of all runs."""
+        """Takes neighbouring buckets out of the buffer. Returns the sealed runs of these buckets, and one table with
+        the rows of all these runs.
+        """
         by_bucket: list[list[SealedRun]] = []
         of_blobs: dict[int, list[tuple[OwnerBlob, RunPlace, int, int]]] = {}
         for bucket, bucket_id in enumerate(bucket_ids):

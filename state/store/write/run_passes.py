@@ -23,10 +23,12 @@ still need.
 """
 
 RUN_MEMORY_BYTES = 6 << 20
-"""The memory of a merge for each run, measured with rows of 1 KiB: a batch, its keys, its share of the result."""
+"""The memory of a merge for each sealed run, measured with rows of 1 KiB: a batch, its keys, its share of the
+result.
+"""
 
 SMALL_ROWS = 4096
-"""Runs with fewer rows on average are sorted together: merging a run costs as much as sorting so many rows."""
+"""Runs with fewer rows on average are sorted together: merging a sealed run costs as much as sorting so many rows."""
 
 _FEWEST_RUNS = 8
 
@@ -39,10 +41,10 @@ def runs_at_once(memory_bytes: int) -> int:
 def small_runs(
     runs: Sequence[tuple[SealedRun, Blob]], starts: Sequence[int], limit_bytes: int, watch: Watch = unwatched
 ) -> pa.Table | None:
-    """Returns the rows of all runs as one table, if sorting it is faster than merging the runs: a merge takes some time
-    for each run, whatever its size. Sequence numbers are made from arrival ranks by adding `starts`. Returns None if
-    there is a single run, if runs are large on average, or if together they exceed the limit in bytes; then the runs
-    can still be read.
+    """Returns the rows of all sealed runs as one table, if sorting it is faster than merging the runs: a merge takes
+    some time for each run, whatever its size. Sequence numbers are made from arrival ranks by adding `starts`. Returns
+    None if there is a single run, if runs are large on average, or if together they exceed the limit in bytes; then the
+    runs can still be read.
     """
     row_count = sum(run.row_count for run, _ in runs)
     if len(runs) < 2 or row_count > SMALL_ROWS * len(runs):
@@ -64,8 +66,8 @@ def small_runs(
 def few_runs(
     runs: Sequence[RowRun], limit: int, merge: MergeRuns, directory: str | None, stack: ExitStack
 ) -> list[RowRun]:
-    """Returns at most `limit` runs with the rows of all runs, in order of arrival: only neighbours are merged. Merged
-    runs are read from temporary files in `directory`, which are removed when `stack` is closed.
+    """Returns at most `limit` runs with the rows of all sealed runs, in order of arrival: only neighbours are merged.
+    Merged runs are read from temporary files in `directory`, which are removed when `stack` is closed.
     """
     assert limit > 1, "merging needs two runs"
     left = list(runs)

@@ -35,14 +35,16 @@ from bucketline.state.types.order import key_changes, sort_indices
 
 BLOB_ROWS = 65536
 BLOB_BYTES = 1 << 20
-"""The rows and bytes of one record batch inside a blob. A reader of runs holds one batch of each run that it merges."""
+"""The rows and bytes of one record batch inside a blob. A reader of sealed runs holds one batch of each run that it
+merges.
+"""
 
 SMALL_BYTES = 4 << 20
 """The size of rows in bytes up to which one thread sorts or writes them as fast as several threads."""
 
 
 class RunForm(Enum):
-    """The form of the rows in a run."""
+    """The form of the rows in a sealed run."""
 
     PACKED = "an Arrow IPC stream, compressed: it travels to another task"
     PLAIN = "an Arrow IPC stream, for the task that sealed it"
@@ -58,7 +60,7 @@ class SealedRun:
     that the task had given out in the bucket, or group, when it sealed the run; `blob` holds the rows, in the form that
     the plan asks for. `group` is the bucket, or group, that ranks are counted in; it stays when the rows get a bucket.
     `feeds` is a `FeedSpans` as bytes: it tells from which feed (topic partition) the row of each rank came, at least
-    for the rows in the run. It is empty where that does not matter.
+    for the rows in the sealed run. It is empty where that does not matter.
     """
 
     partition: bytes
@@ -150,7 +152,7 @@ class Sealer(ABC, Generic[Run]):
 
     @abstractmethod
     def _seal(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None) -> Iterator[Run]:
-        """Yields the runs of the rows that were in the buffer."""
+        """Yields the sealed runs of the rows that were in the buffer."""
         ...
 
     def _grouped(self, rows: pa.Table) -> "Groups":
@@ -230,7 +232,7 @@ class RunSealer(Sealer[SealedRun]):
         yield together
 
     def _sorted(self, rows: pa.Table, kinds: pa.Array, group: "_Group") -> Iterator[pa.Table]:
-        """Yields one table: the rows of a group in the form of its runs."""
+        """Yields one table: the rows of a group in the form of its sealed runs."""
         plan, members = self._plan, group.members
         ranks = np.arange(group.start, group.end, dtype=np.int64)
         keys = plan.schema.trimmed_primary_key
@@ -350,13 +352,13 @@ def _write_stream(rows: pa.Table, sink: pa.NativeFile, compression: str | None) 
 
 
 def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
-    """Returns how many rows like these make a record batch of a run."""
+    """Returns how many rows like these make a record batch of a sealed run."""
     fitting: int = BLOB_BYTES * rows.num_rows // max(1, rows.nbytes)
     return max(1, min(BLOB_ROWS, fitting))
 
 
 class CutRows(ABC):
-    """A part of the rows of a larger run, which can be read like a run."""
+    """A part of the rows of a larger sealed run, which can be read like a sealed run."""
 
     @abstractmethod
     def reader(self) -> pa.RecordBatchReader:

@@ -1,5 +1,5 @@
-"""Turns all runs of a buffer into commit messages: rows without a bucket get one first, then bucket after bucket is
-written.
+"""Turns all sealed runs of a buffer into commit messages: rows without a bucket get one first, then bucket after bucket
+is written.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -22,7 +22,7 @@ class AskIds(Protocol):
 
 @dataclass(slots=True)
 class TopicWatch:
-    """Compares topics with those that the run of a job began with.
+    """Compares topics with the topics with which the run of a job began.
 
     `accepted` holds the ids that this run has seen and goes on with; it is the only field that changes. `fails` follows
     `failOnDataLoss`; if it is false, a topic that was created again is read on, and a warning is logged.

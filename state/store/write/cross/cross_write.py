@@ -328,8 +328,8 @@ def _parted(chunk: pa.Table) -> tuple[pa.Table, pa.Array, Feeds | None]:
 
 
 def _chunks(runs: deque[tuple[SealedRun, Blob]]) -> Iterator[pa.Table]:
-    """Yields the rows of runs in arrival order, in pieces of about CHUNK_BYTES; the runs are taken one by one. If feeds
-    matter, a column tells the feed of each row.
+    """Yields the rows of sealed runs in arrival order, in pieces of about CHUNK_BYTES; the runs are taken one by one.
+    If feeds matter, a column tells the feed of each row.
     """
     waiting: list[pa.RecordBatch] = []
     size = 0

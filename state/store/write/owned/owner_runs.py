@@ -1,5 +1,5 @@
-"""The run that one task sends to another after a flush: the rows of all groups that the other task owns, and where each
-group is.
+"""The sealed run that one task sends to another after a flush: the rows of all groups that the other task owns, and
+where each group is.
 
 The rows are ordered by partition and group; inside of a group they have the order of a run of the group alone. They are
 an Arrow IPC file, so that a group can be cut out without reading what is before it. Small neighbours share a record
@@ -14,7 +14,9 @@ import pyarrow as pa
 from bucketline.state.store.write.sealed_runs import RunForm, SealedRun
 
 SHARED_BYTES = 128 << 10
-"""The bytes of a record batch that several groups share. Code that cuts the groups out holds one batch for each run."""
+"""The bytes of a record batch that several groups share. Code that cuts the groups out holds one batch for each sealed
+run.
+"""
 
 PIECES = pa.schema(
     [
@@ -30,9 +32,9 @@ PIECES = pa.schema(
         ("feeds", pa.binary()),
     ]
 )
-"""The columns that describe the pieces of a run, one row for each piece: the members of a `SealedRun`; `row_bytes`, the
-bytes of the piece's rows by the average; `batch` and `first_row`, the record batch in which the piece begins, and its
-first row there; `is_alone`, whether no other piece has rows in its record batches.
+"""The columns that describe the pieces of a sealed run, one row for each piece: the members of a `SealedRun`;
+`row_bytes`, the bytes of the piece's rows by the average; `batch` and `first_row`, the record batch in which the piece
+begins, and its first row there; `is_alone`, whether no other piece has rows in its record batches.
 """
 
 
@@ -73,7 +75,7 @@ class OwnerRun:
 class RunPlace:
     """The position of the rows of a piece: from a row of a record batch on, and in the batches after it. `is_alone`
     says that no other piece has rows in these batches. `row_bytes` are the bytes of the rows, by the average.
-    `rows_before` is the number of rows of the run that come before the piece.
+    `rows_before` is the number of rows of the sealed run that come before the piece.
     """
 
     batch: int
@@ -86,7 +88,7 @@ class RunPlace:
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """Rows of a group that go into a run; `begins` says that they are the first rows of the group."""
+    """Rows of a group that go into a sealed run; `begins` says that they are the first rows of the group."""
 
     group: int
     row_count: int
@@ -94,8 +96,8 @@ class RunPart:
 
 
 def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator[list[RunPart]]:
-    """Divides the rows of groups into runs of at most `rows_each` rows, and yields the parts of each run. `groups` are
-    the groups with their row counts, in order. A group without rows has no part.
+    """Divides the rows of groups into sealed runs of at most `rows_each` rows, and yields the parts of each run.
+    `groups` are the groups with their row counts, in order. A group without rows has no part.
     """
     parts: list[RunPart] = []
     room = rows_each
@@ -113,7 +115,9 @@ def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator
 
 
 def batches_of(row_counts: Sequence[int], shared_rows: int, batch_rows: int) -> tuple[list[int], list[RunPlace]]:
-    """Returns how many rows each record batch of a run has, and where its pieces are, from the pieces' row counts."""
+    """Returns how many rows each record batch of a sealed run has, and where its pieces are, from the pieces' row
+    counts.
+    """
     batches: list[int] = []
     places: list[RunPlace] = []
     room = 0
@@ -161,7 +165,7 @@ def _write_file(rows: pa.Table, batch_sizes: Sequence[int], sink: pa.NativeFile,
 
 
 def opened(blob: pa.Buffer | pa.NativeFile) -> pa.RecordBatchFileReader:
-    """Returns the record batches of a run, decompressed as they are asked for."""
+    """Returns the record batches of a sealed run, decompressed as they are asked for."""
     return pa.ipc.open_file(blob, options=pa.ipc.IpcReadOptions(use_threads=False))
 
 
@@ -175,7 +179,7 @@ def cut(reader: pa.RecordBatchFileReader, place: RunPlace) -> Iterator[pa.Record
 
 
 def stretches(places: Sequence[RunPlace]) -> Iterator[RunPlace]:
-    """Yields positions in a run, in order. Positions that follow each other directly are joined into one."""
+    """Yields positions in a sealed run, in order. Positions that follow each other directly are joined into one."""
     stretch: RunPlace | None = None
     for place in places:
         if stretch is not None and stretch.rows_before + stretch.row_count == place.rows_before:

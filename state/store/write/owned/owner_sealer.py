@@ -42,7 +42,7 @@ class Owners(Protocol):
 
 
 class OwnerSealer(Sealer[OwnerRun]):
-    """Seals rows as `RunSealer` does, but into one run for all groups of an owner."""
+    """Seals rows as `RunSealer` does, but into one sealed run for all groups of an owner."""
 
     def __init__(self, plan: SealPlan, owners: Owners, *, origin: int) -> None:
         super().__init__(plan, origin=origin)

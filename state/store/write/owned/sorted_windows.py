@@ -1,8 +1,8 @@
 """Sorts the rows of neighbouring buckets together, if each bucket has few rows: for single small buckets, the calls
 that cut, sort and move columns would cost more than the work on the rows.
 
-A window is as many buckets as fit into a part of the memory for merging. Their rows are next to each other in each run
-of an owner, so that one cut of each run has all of them.
+A window is as many buckets as fit into a part of the memory for merging. Their rows are next to each other in each
+sealed run of an owner, so that one cut of each run has all of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,8 @@ Runs = Sequence[tuple[SealedRun, Blob]]
 @dataclass(frozen=True, slots=True)
 class SortedRows:
     """The rows of a bucket by key, rows of one key from old to new, with their sequence numbers; `starts` is true at
-    the first row of each key. The rows came in `runs`; rank 0 of each run has the sequence number in `first_numbers`.
+    the first row of each key. The rows came in `runs`; rank 0 of each sealed run has the sequence number in
+    `first_numbers`.
     """
 
     rows: pa.Table

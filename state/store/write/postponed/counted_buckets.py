@@ -72,8 +72,8 @@ def _buckets_for(settings: PostponeSettings, runs: Sequence[tuple[SealedRun, Blo
 
 
 def _rows(blob: Blob) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a run without the columns that are not the table's (sequence number and row kind). The blob
-    can still be read.
+    """Yields the rows of a sealed run without the columns that are not the table's (sequence number and row kind). The
+    blob can still be read.
     """
     for batch in unseal(again(blob)):
         yield batch.drop_columns([SEQUENCE, VALUE_KIND])
