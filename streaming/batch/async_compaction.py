@@ -138,9 +138,9 @@ def finish_async(
 ) -> None:
     """Lets the thread of a stream do all that is due, and ends it. Does nothing if there is no thread.
 
-    It waits up to `held_ms` for items that other compactors hold. A killed compactor, as the last run of the stream may
-    have been, holds its items until its lease ends. Once `is_ending` returns true, the thread is stopped as by
-    `stop_async`. Raises CompactionFailedError.
+    The thread waits up to `held_ms` for items that other compactors hold. A compactor that was killed holds its items
+    until its lease ends; the previous run of the stream may have been killed. Once `is_ending` returns true, the thread
+    is stopped as by `stop_async`. Raises CompactionFailedError.
     """
     running = _running_of(path, user)
     if running is None:

@@ -1,7 +1,7 @@
 """Before a batch: waits or compacts if a bucket has more sorted runs than `num-sorted-run.stop-trigger`.
 
-In the end the batch is written even if too many runs are left. It fails only if a compaction has failed: one that runs
-at the same time as the batches, or its own (`back-pressure` = `compact`).
+In the end the batch is written even if too many sorted runs are left. The batch fails only if a compaction has failed:
+an asynchronous compaction, or the compaction that back pressure itself does (`back-pressure` = `compact`).
 """
 
 import logging
@@ -28,8 +28,8 @@ _SHORTEST_WAIT_MS, _LONGEST_WAIT_MS = 100, 2_000
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """What back pressure found and did before a batch. `crowding` says how many sorted runs wait as the batch begins;
-    `spent_ms` is how long the batch has waited or compacted because of them.
+    """What back pressure found and did before a batch. `crowding` says how many sorted runs wait as the batch begins.
+    `spent_ms` is the time for which the batch has waited, or compacted, because of these runs.
 
     `crowded_before` is the number of buckets that had too many runs as the batch began.
     """

@@ -128,8 +128,10 @@ def _add(report: BatchReport, labels: Mapping[str, str], now_ms: int, registry: 
 
 
 def measure_parked(tables: Mapping[str, int | None], writer: str, registry: Registry = REGISTRY) -> None:
-    """Sets the metrics of parked tables, each with the time from which Kafka may remove what it has missed; below 0 if
-    Kafka never does, None if it is not known. Tables that are no longer in `tables` are removed from the metrics."""
+    """Sets the metrics of parked tables, each with the time from which Kafka may remove records that the table has
+    missed; below 0 if Kafka never removes them, None if the time is not known. Tables that are no longer in `tables`
+    are removed from the metrics.
+    """
     labels = {"writer": writer}
     until = {table: at / 1000 for table, at in tables.items() if at is not None and at >= 0}
     registry.replace(PARKED, {(("table", table),): 1.0 for table in tables}, labels)

@@ -1,4 +1,4 @@
-"""Reads what a table knows of a stream that writes to it, from its snapshots and the stream's tag."""
+"""Reads the history of a stream that writes to a table, from the table's snapshots and the stream's tag."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -113,7 +113,7 @@ def _source_tables(history: UserHistory) -> tuple[str, ...]:
 def check_rolled_back(at: TableAt, mismatch: CheckpointMismatchError) -> None:
     """Checks that the batches that the table lacks were rolled back, have expired, or belonged to another table.
 
-    Raises MissingSnapshotError if their snapshots are missing for no such reason.
+    Raises MissingSnapshotError if the snapshots of these batches are missing for another reason.
     """
     if not mismatch.history_complete:
         return

@@ -39,11 +39,12 @@ class BatchIdentity:
 
     Offsets are canonical JSON with one array element for each source, in the order of the sources' ids; None if
     unknown. `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id`
-    changes with every start of the query. `source` is the job's name for its Kafka cluster, `cluster` the id that the
-    cluster itself gives. `checkpoint` is the location of the query's checkpoint. `behind` counts the records that
-    waited at the source at the end of the last batch. `topic_ids` are the ids of its topics in Kafka, as far as known.
-    `turn` counts the batches with rows for this table, if some batches have none. `pin` is the hash of the settings of
-    a job of many tables. `time_ms` is the time at which Spark began the batch, the same in each attempt.
+    changes with every start of the query. `source` is the job's name for its Kafka cluster, and `cluster` is the id
+    that the cluster itself gives. `checkpoint` is the location of the query's checkpoint. `behind` counts the records
+    that waited at the source at the end of the last batch. `topic_ids` are the ids of its topics in Kafka, as far as
+    known. `turn` counts the batches with rows for this table, if some batches have none. `pin` is the hash of the
+    settings of a job of many tables. `time_ms` is the time at which Spark began the batch; each attempt at the batch
+    has the same time.
     """
 
     query_id: str
@@ -156,7 +157,7 @@ def numbered_offsets(offsets: str | None) -> dict[tuple[str, int], int]:
 
 
 def new_partitions(batch: BatchIdentity) -> frozenset[tuple[str, str]]:
-    """The topics and partitions that this batch reads and the batch before it did not."""
+    """The topics and partitions that this batch reads and that the batch before did not read."""
     return frozenset(kafka_offsets(batch.end_offsets).keys() - kafka_offsets(batch.start_offsets).keys())
 
 
@@ -181,8 +182,8 @@ _runs: "OrderedDict[str, _Run]" = OrderedDict()
 def _run_of(spark: Any, query_id: str, group: str | None) -> _Run:
     """The run with this job group.
 
-    If the group is not a run's id the run is looked up each time: user code that runs for each batch may have set the
-    group, and several queries and runs may share it.
+    If the group is not the id of a run of the query, the run is looked up each time: user code that runs for each batch
+    may have set the group, and several queries and runs may share this group.
     """
     run = None if group is None else _runs.pop(group, None)
     if run is None:

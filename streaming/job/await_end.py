@@ -42,8 +42,8 @@ class QueryWatch(Protocol):
 
 
 def queries(writer: Any, trigger: Trigger, spark: Any, checkpoint: str, partitions: Partitions) -> Iterator[Any]:
-    """Starts the queries of a job, one after the other, each when the caller asks for the next; most jobs have one
-    query. `partitions` returns the partitions of a Kafka source by topic; empty for other sources.
+    """Starts and yields the queries of a job one after the other; the next query starts when the caller asks for it.
+    Most jobs have one query. `partitions` returns the partitions of a Kafka source by topic; empty for other sources.
     """
     if trigger.interval_ms is not None:
         yield writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds").start()
@@ -130,7 +130,9 @@ def _stop(query: Any) -> bool:
 
 
 def _error_of(error: Exception, of_sink: BaseException | None) -> BucketlineError:
-    """The error of a failed query: what the sink raised if anything, else what Spark raised."""
+    """The error of a failed query: the error that the sink has raised, if there is one; else the error that Spark has
+    raised.
+    """
     if isinstance(of_sink, BucketlineError) and not isinstance(of_sink, SparkFailedError):
         return of_sink
     return explain(error, of_sink)

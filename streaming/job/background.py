@@ -2,8 +2,8 @@
 session.
 
 When Spark cancels a task it kills the task's worker, and a worker that is just starting then prints a traceback. So
-work that was begun is finished before the session is stopped, however the job ends. It is cancelled only if the wait is
-too long: an application that gets no executors never does it.
+work that was begun is finished before the session is stopped, however the job ends. Work is cancelled only if the wait
+is too long, because an application that gets no executors never finishes its work.
 """
 
 import logging
@@ -43,8 +43,9 @@ class Patience:
 def background_work(context: Any, is_asked: Callable[[], bool], patience: Patience | None = None) -> Iterator[InThread]:
     """Starts work while the block runs; the Spark jobs of the work belong to `context`, a SparkContext.
 
-    At its end it waits for running work, and only for a short time if `is_asked` says that a signal has come. Then it
-    cancels the Spark jobs of unfinished work. An error of the work is raised only when its result is asked for.
+    At its end the block waits for running work, but only for a short time if `is_asked` says that a signal has come.
+    Then the Spark jobs of unfinished work are cancelled. An error of the work is raised only when its result is asked
+    for.
     """
     begun: list[Future[Any]] = []
     tag = f"bucketline-start-{uuid4().hex}"

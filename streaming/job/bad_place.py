@@ -18,10 +18,11 @@ from bucketline.streaming.bad_records.topic_notes import TopicNotes, notes_besid
 
 
 def ready_place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPlace | None:
-    """The prepared place; None if the job names none. A missing table is created, in the job's catalog if it has one.
+    """The prepared place for bad records; None if the job names no place. If the place is a table that does not exist,
+    the table is created, in the job's catalog if the job has one.
 
     `source_options` are the options that Spark's source gets. Raises OptionError for a table that cannot hold bad
-    records, and as `create_table`.
+    records, and the errors of `create_table`.
     """
     place = _place(config, source_options)
     if place is not None:
@@ -43,8 +44,8 @@ def has_place(config: JobConfig) -> bool:
 
 
 def places_of(job: RoutedJob) -> list[JobConfig]:
-    """One table's settings for each place for bad records that a job names: first the place of the whole job, then the
-    other places that routes name.
+    """For each place for bad records that a job names, the settings of one table that names this place: first the place
+    of the whole job, then the other places that routes name.
     """
     found: dict[BadRecords, JobConfig] = {}
     configs = (job.config_of(Resolved(route.number, route.target)) for route in job.routes)

@@ -1,6 +1,7 @@
 """Runs the streaming job of a job file: table → source → sink → query, until it is done or asked to end. SIGTERM,
-SIGINT and SIGHUP end the job after the batch that is running, whether this process gets them or Spark's JVM; a second
-one does not wait. A job that dies during a batch loses nothing: the next start recognises what has been written.
+SIGINT and SIGHUP end the job after the running batch, whether this process or Spark's JVM gets the signal; a second
+signal ends the job at once. A job that dies during a batch loses nothing: the next start recognises what has been
+written.
 """
 
 import json
@@ -79,9 +80,9 @@ def run_job(
     """Runs the job until its trigger is done (availableNow) or it is asked to end.
 
     `reset_identity` renames the checkpoint and starts a new one at the Kafka offsets that the table holds.
-    `allow_reprocess` writes a batch although checkpoint and table disagree. `ending` says when to end; by default on
-    signals of this process. `log` says how much Spark logs of an error that ends the job. Raises BucketlineError when
-    the sink, the table, the settings or Spark fail.
+    `allow_reprocess` writes a batch although checkpoint and table disagree. `ending` says when the job must end; by
+    default it ends on signals of this process. `log` says how much Spark logs of an error that ends the job. Raises
+    BucketlineError when the sink, the table, the settings or Spark fail.
     """
     name = f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}"
     with (

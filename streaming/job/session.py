@@ -109,7 +109,7 @@ def settings_of_own(arguments: Sequence[str], defaults: Mapping[str, str]) -> di
 
 
 def _end_own() -> None:
-    """Ends the JVM that this process has started, if it has, and forgets it."""
+    """Ends and forgets the JVM that this process has started, if there is one."""
     gateway = _own[0]
     if gateway is not None and gateway is SparkContext._gateway:
         _own[0] = SparkContext._gateway = SparkContext._jvm = None

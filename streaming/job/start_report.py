@@ -25,8 +25,9 @@ class FirstBatch(Protocol):
 
 class StartReport:
     """Logs what a query does until its first batch is written: each change, and again every five seconds. A query that
-    has asked Kafka for ten seconds is waiting for Kafka, before its first batch and between later ones; `kafka` are the
-    servers."""
+    has asked Kafka for ten seconds is waiting for Kafka, before its first batch and between later batches; `kafka`
+    names the servers.
+    """
 
     def __init__(
         self,
@@ -44,7 +45,8 @@ class StartReport:
     def watch(self, query: Any, batch: FirstBatch) -> None:
         """Looks at the query at most once a second.
 
-        It costs nothing while a batch runs; for a source other than Kafka, nothing once the first batch is written.
+        This costs nothing while a batch runs. For a source other than Kafka, it also costs nothing once the first batch
+        is written.
         """
         moment = self._now()
         if moment - self._looked_at < _LOOK_SECONDS or (batch.is_written and (self._kafka is None or batch.is_busy)):

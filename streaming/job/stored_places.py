@@ -32,7 +32,7 @@ def place_with_options(config: JobConfig) -> BadRecordsPlace | None:
 
 
 def stored_records(session: Any, config: JobConfig) -> StoredRecords | None:
-    """The bad records in the place that a job names; None if it names none.
+    """The bad records in the place that a job names; None if the job names no place.
 
     Raises OptionError for a topic if the storage of the checkpoint cannot be reached.
     """

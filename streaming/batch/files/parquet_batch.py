@@ -65,9 +65,9 @@ class GivenUp:
 class ParquetReader:
     """How the tasks of a job read its Parquet files themselves, in one run of its query.
 
-    With `is_required`, Spark must not read instead. `takes_any_frame` is true if a caller gives the frames: they may
-    hold anything, so the plan of each frame is checked. `given_up` is the only field that changes: after a file that
-    only Spark can read, Spark reads all files for the rest of the run.
+    If `is_required` is true, Spark must not read in place of the tasks. `takes_any_frame` is true if a caller gives the
+    frames: they may hold anything, so the plan of each frame is checked. `given_up` is the only field that changes:
+    after a file that only Spark can read, Spark reads all files for the rest of the run.
     """
 
     is_required: bool
@@ -166,7 +166,7 @@ def _in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
 
 
 def planned_parts(spark: Any, scan: FileColumns) -> list[list[FilePart]]:
-    """What Spark's file source has planned for a scan, task by task.
+    """The parts of files that Spark's file source has planned for a scan, task by task.
 
     Raises UnfitFileError if the plan has anything but local files, and the errors of Spark's planning.
     """

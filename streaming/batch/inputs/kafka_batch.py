@@ -1,8 +1,8 @@
 """The offset ranges of a batch, for tasks that read Kafka themselves.
 
-Spark's own Kafka source plans them, as it would for its own tasks: it splits partitions (`minPartitions`), begins new
-ones, and refuses partitions that were deleted or whose offsets moved back. The DataFrame is planned and never run. The
-plan must agree with Spark's offsets log; a plan that is not understood is not used.
+Spark's own Kafka source plans these ranges, as it would for its own tasks: it splits partitions (`minPartitions`),
+begins new ones, and refuses partitions that were deleted or whose offsets moved back. The DataFrame is planned and
+never run. The plan must agree with Spark's offsets log; a plan that is not understood is not used.
 
 Source: Spark 4.0 to 4.3 DataSourceRDD, KafkaBatchInputPartition, KafkaOffsetRange.
 """

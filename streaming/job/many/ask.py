@@ -1,4 +1,4 @@
-"""Requests to a job of several tables, each about one table. The job does the requests with its next batch."""
+"""Requests to a job of several tables, each about one table. The job carries out the requests with its next batch."""
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean

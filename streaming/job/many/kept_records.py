@@ -15,8 +15,8 @@ AskRetention = Callable[[Collection[str]], Mapping[str, int]]
 
 @dataclass(slots=True)
 class KeptRecords:
-    """Says until when Kafka keeps what parked tables have missed. Kafka is asked while a table is parked, every ten
-    minutes, and again if a table of other topics is parked.
+    """Says until when Kafka keeps the records that parked tables have missed. Kafka is asked while a table is parked,
+    every ten minutes, and again if another table is parked whose records come from other topics.
     """
 
     retention: AskRetention
@@ -26,8 +26,9 @@ class KeptRecords:
     _asked_at: float = field(default=0.0, init=False)
 
     def until_ms(self, ledger: Ledger) -> dict[str, int | None]:
-        """For each parked table the time from which Kafka may remove what it has missed; below 0 if Kafka never does,
-        None if it is not known."""
+        """For each parked table the time from which Kafka may remove records that the table has missed; below 0 if
+        Kafka never removes them, None if the time is not known.
+        """
         parked = {name: entry for name, entry in ledger.tables.items() if entry.parked is not None}
         topics = frozenset(topic for entry in parked.values() for topic, _ in entry.fed)
         if topics and (not topics <= self._asked or self.now() - self._asked_at > _ASKED_EVERY_S):

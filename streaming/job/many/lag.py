@@ -27,8 +27,8 @@ class UnreadRecords:
 
 @dataclass(frozen=True, slots=True)
 class KafkaNow:
-    """The partitions that Kafka has answered for; `why` says why others have no answer. `retention_ms` is how long each
-    topic keeps records, below 0 for ever; the result lacks a topic without an answer.
+    """The partitions about which Kafka has answered; `why` says why other partitions have no answer. `retention_ms` is
+    how long each topic keeps records, below 0 for ever; the result lacks a topic without an answer.
     """
 
     partitions: Mapping[Feed, UnreadRecords]
@@ -128,7 +128,9 @@ class KafkaLag:
         self._admin = admin.AdminClient({**settings, "log_level": 0})
 
     def _retention(self, client: Any, topics: Collection[str]) -> dict[str, int]:
-        """How long each topic keeps records, in milliseconds; without topics that no broker has answered for."""
+        """How long each topic keeps records, in milliseconds. The result lacks topics about which no broker has
+        answered.
+        """
         is_new = self._kept_at is not None and time.monotonic() - self._kept_at < _RETENTION_S
         if is_new and self._kept_ms.keys() >= set(topics):
             return self._kept_ms
@@ -150,7 +152,7 @@ class KafkaLag:
 def _asked(
     client: Any, consumer: Any, reached: FeedOffsets, answer_s: float
 ) -> tuple[dict[Feed, UnreadRecords], str | None]:
-    """The partitions that Kafka has answered for, and the reason if an answer is missing. Raises KafkaException."""
+    """The partitions about which Kafka has answered, and the reason if an answer is missing. Raises KafkaException."""
     deadline = time.monotonic() + answer_s
     found: dict[Feed, UnreadRecords] = {}
     why: str | None = None

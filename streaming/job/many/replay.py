@@ -1,7 +1,9 @@
-"""Bad records of a job of several tables run through its routes again: in batches of their own, each once.
+"""Replays the bad records of a job of several tables through the routes of the job: in batches of their own, and each
+record once.
 
-The job's routes and settings of today say where a record goes. A replay has a folder beside the job's checkpoint, with
-its name, and a ledger for each of its batches. Tables recognise a batch that is repeated by its number and that name.
+The current routes and settings of the job decide to which table a record goes. A folder beside the job's checkpoint
+holds the name of the job's replays, and a ledger for each of their batches. By that name and the number of a batch,
+tables recognise a batch that is repeated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -138,8 +140,8 @@ def as_replayed(routed: RoutedJob) -> RoutedJob:
 
 
 def replay_job(job: RoutedJob, registry: RegistrySchemas | None = None) -> ManyJob:
-    """The settings of a replay's batches. Each of its ledgers knows only one batch, so a table need not show that it
-    has the batch before.
+    """The settings of the batches of a replay. Each ledger of a replay knows only one batch, so a table need not show
+    that it has the previous batch.
     """
     return many_job(job, Job(allow_reprocess=True), registry)
 

@@ -1,7 +1,7 @@
 """The foreachBatch function of a job of several tables.
 
-If an earlier process began a batch with other settings, the batch is finished with those: some tables may hold rows
-made by them.
+If an earlier process began a batch with other settings, the batch is finished with these other settings: some tables
+may already hold rows that were made with them.
 """
 
 import logging
@@ -48,8 +48,8 @@ class ManySink:
     """Writes the batches of one query into many tables; use as `foreachBatch(sink)`, in one process.
 
     `make_state` makes the state once the query's name is known. `kafka` returns the reader with which tasks read Kafka
-    themselves, `between` a DataFrame of Kafka's records between offsets. `kept` says until when Kafka keeps what parked
-    tables have missed.
+    themselves. `between` returns a DataFrame of Kafka's records between two offsets. `kept` says until when Kafka keeps
+    the records that parked tables have missed.
     """
 
     job: ManyJob
@@ -179,8 +179,9 @@ def _sum(reports: tuple[BatchReport, ...], name: str) -> int:
 
 
 def begun_otherwise(job: ManyJob, state: ManyState, identity: BatchIdentity) -> str | None:
-    """The settings that the batch must be finished with. None if the job's own settings may be used: the batch was
-    begun with the same settings, or no table holds it yet. Only the first batch of a process asks.
+    """The settings with which the batch must be finished. None if the job's own settings may be used, because the batch
+    was begun with the same settings, or because no table holds the batch yet. Called only for the first batch of a
+    process.
     """
     if state.has_looked:
         return None

@@ -43,7 +43,9 @@ class JobTableOpener:
         return 1 if self.routed.common.catalog is not None else self.routed.commit_parallelism
 
     def resolve(self, origin: Origin) -> Resolved | Left:
-        """Returns the table to which the routes of the job send records of an origin, or why they send them to none."""
+        """Returns the table to which the routes of the job send records of an origin, or the reason why they send these
+        records to no table.
+        """
         return self.routed.resolve(origin.name, origin.topic)
 
     def config(self, to: Resolved) -> JobConfig:
@@ -57,8 +59,8 @@ class JobTableOpener:
     def open(self, config: JobConfig, sample: pa.Table | None, *, may_create: bool) -> TableHandle | None:
         """Returns the table of these settings; None if it is missing and `may_create` is false.
 
-        A missing table is created with the columns of its route, or else with those that its first records (`sample`)
-        declare. Raises BucketlineError for a table that cannot be used or created.
+        A missing table is created with the columns of its route, or else with the columns that its first records
+        (`sample`) declare. Raises BucketlineError for a table that cannot be used or created.
         """
         is_declared = config.create is not None and config.create.schema is None
         if has_table(config):
