@@ -2,8 +2,8 @@
 
 Kafka orders only the records of one partition. If a key has records in two partitions, the order in which batches and
 tasks read them decides what the table holds, unless the table itself orders rows (`sequence.field`). Inside a batch,
-tasks see it where the rows of a key meet. Across batches nobody sees it; instead it is checked that a partition that is
-new to the stream is not begun before the older partitions of its topic were read to their ends.
+the task to which all rows of a key come notices such a key. Across batches no task can notice it. Instead it is checked
+that the stream does not begin a new partition before it has read the older partitions of the topic to their ends.
 """
 
 import logging
@@ -58,7 +58,7 @@ class KeyOrderError(BucketlineError):
 
 
 def origin_columns(columns: Iterable[str], plan: WritePlan) -> tuple[str, ...]:
-    """The columns of a DataFrame that say where rows came from and are not columns of the table."""
+    """The columns of a DataFrame that say from which topic partition rows came, and that the table does not have."""
     if plan.sink.key_order is None:
         return ()
     known = {f.name for f in plan.schema.fields}
@@ -66,7 +66,7 @@ def origin_columns(columns: Iterable[str], plan: WritePlan) -> tuple[str, ...]:
 
 
 def with_feeds(rows: Records, plan: WritePlan, identity: BatchIdentity) -> Records:
-    """The records, with the partition that each came from, if that matters for this table.
+    """The records, with the feed of each record (its topic partition), if the feed matters for this table.
 
     Raises OptionError if `key-order` is set and the partitions of the rows are not known.
     """
@@ -167,8 +167,8 @@ def settle_mixed_keys(target: Target, identity: BatchIdentity, outcome: Outcome,
 
 
 def fails(policy: KeyOrder, plan: WritePlan) -> bool:
-    """Whether a key from several partitions ends the job. In a postpone table it never does, because postponed rows are
-    ordered later.
+    """Whether a key from several partitions ends the job. In a postpone table such a key never ends the job, because
+    postponed rows are ordered later.
     """
     return policy is KeyOrder.FAIL and not plan.mode.postpones
 
@@ -240,8 +240,8 @@ def check_begun_partitions(
 def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) -> set[TopicPartition]:
     """The partitions that existed when the stream began, and so were not added later.
 
-    They are the partitions in the query's first offsets `began`. For topics that the query goes on with from the
-    offsets of other queries, the partitions that any query had read by then are added.
+    These are the partitions in the query's first offsets (`began`). If the query continues topics from the offsets of
+    other queries (`others`), the partitions of these topics that any query had read by then are added.
     """
     read = [(p, offset) for other in others for p, offset in other.items() if offset > 0]
     anew = {p[0] for p, offset in read if began.get(p, 0) < offset}
@@ -273,7 +273,8 @@ def begun_with_known(
 ) -> list[TopicPartition]:
     """The new partitions, ascending, whose first records a batch takes together with records of known partitions.
 
-    Both must belong to the same topic. A full batch takes records of each partition that holds any.
+    The new partition and the known partition must belong to the same topic. A full batch takes records from each
+    partition that holds records.
     """
     taken, before = _taken(starts, ends), set(known)
     topics = {topic for topic, partition in taken if (topic, partition) in before}

@@ -1,7 +1,7 @@
 """The tables that this process streams into: one target for each stream, kept from batch to batch.
 
-A batch then reads only the snapshots since the last batch. The sink itself stays a frozen value; what it needs between
-batches is found here by table path, commit user and job options.
+A batch then reads only the snapshots since the last batch. The sink itself stays a frozen value. The state that it
+needs between batches is found here, by table path, commit user and job options.
 """
 
 from collections.abc import Iterator, Mapping
@@ -103,7 +103,7 @@ def live_table(
 ) -> LiveTable:
     """The open table of a writer. If it is not open yet, it is opened by its path, or `table` is used if given.
 
-    Raises as `open_handle` and `table_at`, and OptionError if its metrics cannot be shown.
+    Raises the errors of `open_handle` and `table_at`, and OptionError if the metrics of the table cannot be shown.
     """
     key = (path, user, tuple(sorted(options.items())), tuple(sorted((storage or {}).items())))
     with _tables_lock:

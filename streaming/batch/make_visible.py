@@ -1,7 +1,8 @@
 """On the driver, after the commit: compacts rows that readers do not see yet, as long as the time budget lasts.
 
-Compactions that are left then are due in the next batch, at the end of a bounded job, or at the next start. A failed
-compaction never fails the batch, because its rows are in the table. A batch never waits for longer than the budget.
+Compactions that are not done in this time are due in the next batch, at the end of a bounded job, or at the next start.
+A failed compaction never fails the batch, because its rows are in the table. A batch never waits for longer than the
+budget.
 """
 
 import logging

@@ -31,7 +31,7 @@ def plan_batch(
 ) -> Stages[Records]:
     """The stages of a batch, planned on the current view of the table.
 
-    If one task does everything, it compacts at most `most_bytes`; more is shared among several tasks.
+    If one task does everything, it compacts at most `most_bytes`; larger compactions are divided among several tasks.
     """
     at, state = target.at, target.state
     plan = at.plan
@@ -74,7 +74,7 @@ def keeps_values(decode: Decoder | None) -> bool:
 
 
 def reads_rows(decode: Decoder | None) -> bool:
-    """Whether values of the table's rows are part of what is written."""
+    """Whether values of rows that the table has stored become values of the written rows."""
     return keeps_values(decode) or (isinstance(decode, DecodeStep) and isinstance(decode.moves, FoundValues))
 
 
@@ -82,8 +82,9 @@ def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
     """Whether the tasks that place keys must write the rows too, because a bucket may hold keys of several current
     shares.
 
-    `known` is the number of shares in the stream's last batch; None if its snapshot does not say. A bucket holds keys
-    of one current share only if `known` is a multiple of today's number: each of four shares lies within one of two.
+    `known` is the number of shares in the stream's last batch; None if its snapshot does not say. A bucket can hold
+    keys of only one current share if `known` is a multiple of the current number of shares: for example, each of four
+    shares lies within one of two shares.
     """
     return stages.assigners.across_partitions and known is not None and known % (stages.key_shares or known) != 0
 

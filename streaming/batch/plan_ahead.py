@@ -1,4 +1,5 @@
-"""After a batch of a writer with `compaction` = `dedicated`: makes a plan of what is due, for compactors.
+"""After a batch of a writer with `compaction` = `dedicated`: makes a plan of the compactions that are due, for
+compactors.
 
 The rows are in the table by then, so planning never fails a batch: a failure is logged as a warning, and the next batch
 plans again.
@@ -52,8 +53,8 @@ class Planner:
 
 
 def check_plan_ahead(at: TableAt) -> None:
-    """Checks before a write that this writer can make plans, if its options say that it makes plans. Raises as
-    `check_plannable`.
+    """Checks before a write that this writer can make plans, if its options say that it makes plans. Raises the errors
+    of `check_plannable`.
     """
     if at.plan.sink.compaction is Compaction.DEDICATED:
         check_plannable(at)

@@ -39,7 +39,7 @@ def connect_refused() -> OptionError:
 def check_columns(names: Sequence[str], schema: TableSchema) -> None:
     """Compares a DataFrame's columns with the table's, by name.
 
-    Raises SchemaMismatchError naming the columns that are unknown, missing or there twice.
+    Raises SchemaMismatchError that names the columns that are unknown, missing or present twice.
     """
     known = [f.name for f in schema.fields]
     twice = sorted({n for n in names if list(names).count(n) > 1})
@@ -65,7 +65,7 @@ def check_columns(names: Sequence[str], schema: TableSchema) -> None:
 
 
 def check_session(spark: Any) -> None:
-    """Checks that a session's settings allow what the sink needs; advice is logged once a session.
+    """Checks that a session's settings allow what the sink needs; advice is logged once for each session.
 
     The settings of an application do not change, and reading them costs calls into the JVM, so they are read once.
     Raises OptionError for settings with which the sink cannot work.

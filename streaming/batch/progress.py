@@ -125,7 +125,7 @@ class BatchReport:
         return " | ".join(parts)
 
     def _rate(self) -> str:
-        """Rows a second, in parentheses; empty if there are no rows or no time has passed."""
+        """The number of rows for each second, in parentheses; empty if there are no rows or no time has passed."""
         if not self.input_rows or self.total_seconds <= 0:
             return ""
         rate = self.input_rows / self.total_seconds
@@ -156,8 +156,8 @@ def describe_batch(
 ) -> BatchReport:
     """The report of a written batch. `seconds` are the times of planning, of the tasks and of the commit.
 
-    `behind` counts the records that wait at the source; `postponed` is what waits in the postpone bucket; `hidden` is
-    what readers do not see.
+    `behind` counts the records that wait at the source. `postponed` describes the rows that wait in the postpone
+    bucket, and `hidden` describes the rows that readers do not see.
     """
     messages = outcome.messages
     plan, tasks, commit = seconds

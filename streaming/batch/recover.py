@@ -1,8 +1,9 @@
 """Decides before any work: has this batch been written already, and may it be written at all?
 
-The decisions are pure. They use what the driver has read: the batch's identity, what the table knows of this commit
-user, and which snapshots are still visible. A refusal is an error with the remedies; nothing has been written then.
-Source: Paimon 2.0 filterCommitted, which compares only the identifier; here the input of the batch is compared as well.
+The decisions are pure. They use facts that the driver has read: the batch's identity, what the table knows of this
+commit user, and which snapshots are still visible. A batch that may not be written is refused with an error that names
+the remedies, before anything is written. Source: Paimon 2.0 filterCommitted, which compares only the identifier; here
+the input of the batch is compared as well.
 """
 
 from dataclasses import dataclass

@@ -100,10 +100,12 @@ def records_of(
 
 
 def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> Planned | None:
-    """The ranges of a batch: taken from its offsets if these leave Spark no choice, else asked from Spark.
+    """The ranges of a batch. They are taken from the offsets of the batch if these leave Spark no choice; otherwise
+    Spark is asked for the ranges.
 
-    Asking takes some fifty calls into the JVM. Spark has no choice if it does not split partitions, and all partitions
-    existed before and have not moved back: then each range lies between the two offsets.
+    Asking takes some fifty calls into the JVM. Spark has no choice if it does not split partitions, and if all
+    partitions existed before and have not moved back to earlier offsets: then each range lies between the two offsets
+    of its partition.
     """
     start, end = identity.start_offsets, identity.end_offsets
     if reader.asked.plan is not None and not reader.keeps_split:
@@ -120,7 +122,7 @@ def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> 
 def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...]:
     """The ranges between a batch's offsets.
 
-    Empty if the batch has no records, and if a partition is new, was deleted, or has moved back.
+    Empty if the batch has no records, or if a partition is new, was deleted, or has moved back to earlier offsets.
     """
     starts, ends = _only_source(start), _only_source(end)
     if starts.keys() != ends.keys() or any(ends[place] < starts[place] for place in ends):

@@ -1,10 +1,11 @@
 """What a file of Spark's offsets log says: up to which offset a batch reads each source.
 
-Version 1 has one line a source, in the order of the query's sources. Version 2 has `id:offset` lines in the order of a
-hash map; the id is a source's position or, with named sources, its name. Here a source is known by its id in both.
+Version 1 has one line for each source, in the order of the query's sources. Version 2 has `id:offset` lines in the
+order of a hash map; the id is a source's position or, with named sources, its name. Here a source is named by its id,
+whatever the version.
 
 Source: Spark 4.0 OffsetSeqLog; Spark 4.2 OffsetMap, `spark.sql.streaming.offsetLog.formatVersion`; seen on 4.0.5, 4.2.1
-and 4.3.0. A checkpoint of version 1 stays one, whatever the setting says later.
+and 4.3.0. A checkpoint of version 1 keeps this version, whatever the setting says later.
 """
 
 import json
@@ -47,8 +48,8 @@ def parse_offsets(text: str, path: str) -> SourceOffsets:
 
 
 def batch_time_ms(text: str) -> int | None:
-    """The time at which a batch began, in ms since 1970, the same for all its attempts; None if `offsets/N` lacks
-    it.
+    """The time at which a batch began, in milliseconds since 1970, which is the same for all attempts at the batch;
+    None if `offsets/N` lacks it.
     """
     _, _, rest = text.partition("\n")
     try:
@@ -77,7 +78,7 @@ def aligned(offsets: Mapping[str, Any] | None, sources: Sequence[str]) -> list[A
 
 
 def records_behind(latest: Sequence[Any], end: Sequence[Any]) -> int | None:
-    """The number of Kafka records between a batch's end and the newest offsets; None if no source tells it.
+    """The number of Kafka records between a batch's end and the newest offsets; None if no source gives this number.
 
     The two lists may be in different orders: sources are matched by the topics that they have in common.
     """

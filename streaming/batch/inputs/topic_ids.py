@@ -1,8 +1,8 @@
 """The ids of Kafka's topics. A topic that is deleted and created again under the same name gets another id.
 
-Offsets count within one topic, so the snapshot of a batch holds the ids of its topics next to its offsets. An id is 32
-hex digits, from whichever client. Ids are compared only within one cluster, and only if both are known. Source:
-KIP-516; Kafka 4.1 Uuid, librdkafka 2.16 rd_kafka_Uuid_t.
+Offsets count within one topic, so the snapshot of a batch holds the ids of its topics next to its offsets. An id is
+written as 32 hexadecimal digits, whatever client has given it. Ids are compared only within one cluster, and only if
+both are known. Source: KIP-516; Kafka 4.1 Uuid, librdkafka 2.16 rd_kafka_Uuid_t.
 """
 
 import base64
@@ -53,7 +53,9 @@ def ids_in(snapshot: Snapshot, cluster: str | None) -> dict[str, str]:
 
 
 def newest_ids(newest_first: Iterable[Snapshot], cluster: str | None) -> dict[str, str]:
-    """The topic ids in the newest of a batch's snapshots that has them: the snapshot of a compaction may have none."""
+    """The topic ids in the newest of a batch's snapshots that has topic ids, because the snapshot of a compaction may
+    have none.
+    """
     return next(filter(None, (ids_in(s, cluster) for s in newest_first)), {})
 
 

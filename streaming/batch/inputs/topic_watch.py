@@ -38,9 +38,9 @@ class TopicWatch:
         return self.ask(topics) if topics else {}
 
     def accept(self, known: TopicIds, now: TopicIds) -> None:
-        """Remembers the current ids of topics (`now`) as accepted. They are compared with the ids that this run has
-        accepted before, else with the ids in the table (`known`). Raises TopicCreatedAgainError if a topic has another
-        id than before.
+        """Remembers the current ids of topics (`now`) as accepted. The ids are compared with the ids that this run has
+        accepted before; ids of other topics are compared with the ids in the table (`known`). Raises
+        TopicCreatedAgainError if a topic has another id than before.
         """
         before = {**known, **self.accepted}
         for topic in created_again(before, now):
@@ -57,7 +57,8 @@ class TopicWatch:
         self.accepted.update(now)
 
     def confirm(self, batch: BatchIdentity, commits: Sequence[Snapshot]) -> TopicIds:
-        """The ids for the snapshot of the batch, asked again; `commits` are the snapshots of the batch before.
+        """Asks again for the ids of the topics, and returns the ids for the snapshot of the batch. `commits` are the
+        snapshots of the batch before.
 
         A topic whose id is not known now keeps its last id.
         Raises TopicCreatedAgainError.
