@@ -240,8 +240,9 @@ def test_a_writer_that_was_stopped_while_it_finished_a_rollback_takes_nothing_of
 def test_a_rollback_is_refused_if_an_older_one_removes_its_snapshot_meanwhile(tmp_path: Path) -> None:
     """Seed 4 of the simulation: the snapshot came back with a gap before it, and then LATEST named it for ever."""
     table = _five_snapshots(tmp_path)
+    alone = _copied(table, tmp_path / "counted")
     with stopped_at(None) as counted:
-        _copied(table, tmp_path / "counted").rollback_to(4)
+        alone.rollback_to(4)
     refused = 0
     for at in _some_of(range(1, counted.calls)):
         path = tmp_path / f"stopped-{at}"
