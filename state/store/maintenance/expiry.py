@@ -403,7 +403,10 @@ class _Expiry:
         for name, state in [(f"snapshot {end}", oldest_kept), *self._sharing(begin, end, tags), *pinned]:
             try:
                 kept = kept.union(footprint_of(self._manifests, self._schema, state))
-                live = live_keys(self._manifests, state, [e for _, e in dead.values()]) if state.id != end else set()
+                # The first kept snapshot has none of these files. A snapshot of a branch may have the same id.
+                live = set()
+                if not state.is_same_as(oldest_kept):
+                    live = live_keys(self._manifests, state, [e for _, e in dead.values()])
             except StorageError as e:
                 if e.missing and (name == _PINNED or is_marker(name)):
                     continue  # a process that refers to the snapshot finds that out as well; a marker says how far its

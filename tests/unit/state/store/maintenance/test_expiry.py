@@ -1,6 +1,7 @@
 """Expiry of a table's snapshots: nothing needed goes, nothing unneeded stays, whatever fails in between."""
 
 import copy
+from pathlib import Path
 
 import pytest
 
@@ -22,9 +23,12 @@ from bucketline.state.store.maintenance.expiry import (
     move_tag,
 )
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.table.maintenance import expire_table
+from bucketline.state.store.table.table import handle_of, open_table
 from tests.support.storage.faulty_io import Fault, FaultyIO
 from tests.support.storage.memory_io import MemoryIO
 from tests.support.tables.aged_table import Named, aged_table, assert_whole, needed_files, stored_files
+from tests.support.tables.branched import branched_table, rows
 from tests.support.tables.commit_table import CommitTable
 
 _Interruption = tuple[FaultyIO, CommitTable, int, Retention]
@@ -46,6 +50,18 @@ def _snapshot(table: CommitTable, snapshot_id: int) -> Tag:
 
 def _copy(table: CommitTable) -> CommitTable:
     return copy.deepcopy(table)
+
+
+def test_a_branch_keeps_its_files_if_the_table_has_another_snapshot_with_the_id_of_its_first(tmp_path: Path) -> None:
+    table = branched_table(str(tmp_path / "t"))
+    branch = open_table(table.path, options={"branch": "b"})
+    before = branch.to_arrow()
+    table.rollback_to(1)
+    table.overwrite(rows(7))  # snapshot 2 deletes the file of snapshot 1, which snapshot 2 of the branch has
+    result = expire_table(handle_of(table), retain_min=1, retain_max=1, older_than=None, limit=None)
+    assert (result.begin, result.end) == (1, 2)
+    assert branch.to_arrow().equals(before)
+    assert branch.doctor() == []
 
 
 @pytest.mark.parametrize("seed", range(6))
