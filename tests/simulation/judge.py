@@ -178,9 +178,10 @@ class Judge:
         try:
             found.state = self._judged(held, before, found)
         except Judgement as e:
-            if by is None or not self._was_forwarded(by):
+            if by is None or not self.has_rolled_back(by):
                 raise
-            # Its base was replaced by that of a branch: its writer finds that out, and takes it back.
+            # Its base was replaced, by that of a branch or by one of another writer after a rollback: its writer finds
+            # that out, and takes it back.
             self.doubtful.append((found, str(e)))
             return found
         self.states[found.identity] = (found.state, found.ties)
@@ -371,22 +372,18 @@ class Judge:
             by = gone.gone_by
             if left.snapshot.id > gone.snapshot.id:
                 return []  # a write published it
-            if by is not None and by.target is not None and by.ended is not None and by.result != "done":
-                rollbacks = [
-                    d for d in self.doings if d.result != "done" and d.ended is not None and d.ended > by.began
-                ]
-                targets = [line.there.get(d.target) for d in rollbacks if d.target is not None]
+            if by is not None and by.operation in UNDOING and by.ended is not None and by.result != "done":
+                undoing = [d for d in self.doings if d.operation in UNDOING and d.result != "done"]
+                ended = [d for d in undoing if d.ended is not None and d.ended > by.began]
+                if any(d.target is None for d in ended):
+                    return list(line.there.values())  # a fast-forward does not say which snapshot it rolls back to
+                targets = [line.there.get(d.target) for d in ended if d.target is not None]
                 return [t for t in targets if t is not None]
         return []
 
     def has_rolled_back(self, doing: Doing) -> bool:
         """Whether history was taken back while the operation ran."""
         return any(d.operation in UNDOING and (d.ended is None or d.ended > doing.began) for d in self.doings)
-
-    def _was_forwarded(self, doing: Doing) -> bool:
-        """Whether a fast-forward ran at the same time."""
-        forwards = (d for d in self.doings if d.operation == "fast-forward")
-        return any(d.ended is None or d.ended > doing.began for d in forwards)
 
     def check_answers(self) -> None:
         """Raises Judgement unless the answers of all operations are true and every batch is in the table once."""
