@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from bucketline.state.errors import StorageError
+from bucketline.state.store.server.rest_client import NotThereError, TakenError
 from bucketline.state.store.storage.errors import exists_already
 from bucketline.state.store.storage.file_info import FileInfo
 from bucketline.state.store.storage.local_io import LocalIO
@@ -293,8 +294,8 @@ def _name(listed: object) -> str:
 
 
 def _quietly(act: Callable[[], object]) -> None:
-    """Lets a late request of a dead process happen."""
+    """Lets a late request of a dead process happen. Nobody gets its answer, also if a catalog refuses it."""
     try:
         act()
-    except (StorageError, KilledError):
+    except (StorageError, KilledError, NotThereError, TakenError):
         return

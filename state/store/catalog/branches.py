@@ -262,6 +262,13 @@ class Branches:
             states += [(f"tag {t.name} of {where}", t.snapshot) for t in Tags(self._io, other).list()]
         return states
 
+    def snapshots_of_others(self, root: str, first: int, last: int) -> list[Snapshot]:
+        """Returns the snapshots with the ids from `first` to `last` of the histories other than the one at `root`."""
+        others = [o for o in (self._path, *map(self.path, self.names())) if o != root]
+        histories = [Snapshots(self._io, other) for other in others]
+        found = [(s, i) for s in histories for i in s.ids() if first <= i <= last]
+        return [snapshot for s, i in found if (snapshot := s.get(i)) is not None]
+
     def states_of(self, name: str) -> list[tuple[str, Snapshot]]:
         """Returns snapshots, each with a name for messages. Together they have all files that a branch shares with the
         table.
