@@ -112,9 +112,10 @@ def _remove(
     manifests = Manifests(io, path, [f.type for f in schema.select(schema.partition_keys)])
     tags = [t.snapshot for t in Tags(io, root).list()]
     branches = Branches(io, path)
-    # A table that was fast-forwarded to a branch may have lost the snapshots that the branch still has: then only their
-    # ids tell which of these snapshots the changelogs belong to.
-    others = [s for _, s in branches.states_of_others(root)] + branches.snapshots_of_others(root, going[0].id, end)
+    # If the table was fast-forwarded to a branch, both may have had the snapshots of these changelogs, and the branch
+    # may still have them.
+    found = [s for _, s in branches.states_of_others(root)] + branches.snapshots_of_others(root, going[0].id, end)
+    others = {s.base_manifest_list: s for s in found}.values()
     states = [*sharing_tags(tags, going[0].id, end), *others, kept[-1]]
     needed = unite(footprint_of(manifests, schema, state) for state in states)
     needed = needed.union(_named(manifests, schema, kept[0]))

@@ -33,7 +33,9 @@ class Silence:
         self._said_at = self._now()
 
     def look(self) -> None:
-        """Logs what the job is doing, if nothing has been logged for five seconds, however many phases they had."""
+        """Logs what the job is doing, if nothing has been logged for five seconds, even if the job has been in several
+        phases since.
+        """
         moment, doing = self._now(), self._doing
         if doing is not None and moment - self._said_at >= _LONGEST_SECONDS:
             self._said_at = moment
