@@ -1,4 +1,5 @@
-"""From Kafka into level 0: tasks that read themselves against Spark's Kafka source, Parquet files, Delta, and Paimon.
+"""From Kafka into level 0: tasks that read themselves against Spark's Kafka source, Parquet files, Delta, Paimon, and a
+program without Spark.
 
 Each contender reads the same topic from its first record to its last, in four batches of a query of its own, in one
 session after a run that warms it up. Nothing is compacted. Parquet files are appended, which neither finds keys nor
@@ -17,14 +18,17 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyspark
 from pyspark.sql import functions as F
 
 from bucketline.conf.resolve import read_assignments, resolve_job
-from bucketline.state.store.table.table import create_table
+from bucketline.state.store.table.table import create_table, handle_of
+from bucketline.state.types.arrow import arrow_schema
 from bucketline.streaming.job.run import run_job
 from tests.bench.engine import session
 from tests.bench.paimon_sink import connector, write_with_paimon
+from tests.bench.plain_program import fetch_and_write
 from tests.bench.result import Result, Size, asked, folder_bytes, paired_ratio
 from tests.bench.rows import DDL, batches
 from tests.bench.upserts import DeltaMerge
@@ -101,6 +105,7 @@ def _compare(
                     cpu[name].append(cpu_seconds() - before)
                 written[name] = folder_bytes(folder)
     for name in kind.against:
+        cpu_ratio = paired_ratio(cpu[name], cpu["native"])
         yield Result(
             name=f"kafka {kind.name}",
             what=f"{kind.what}: tasks that read themselves against {_WHAT[name]}",
@@ -109,10 +114,11 @@ def _compare(
             other_seconds=median(seconds[name]),
             written_bytes=written["native"],
             worker_peak_bytes=watch.peak_bytes,
-            ratio=paired_ratio(seconds[name], seconds["native"]),
+            # The program has one thread, whose clock says nothing.
+            ratio=cpu_ratio if name == "program" else paired_ratio(seconds[name], seconds["native"]),
             at_least=_TARGETS[name],
             memory_limit_bytes=1 << 30,
-            detail={"seconds": seconds, "cpu": cpu, "cpu ratio": paired_ratio(cpu[name], cpu["native"])},
+            detail={"seconds": seconds, "cpu": cpu, "cpu ratio": cpu_ratio},
         )
 
 
@@ -182,14 +188,29 @@ def _paimon(spark: Any, broker: KafkaBroker, kind: Messages, batch: int, folder:
     write_with_paimon(_stream(spark, broker, kind, batch), table.path, folder / "checkpoint")
 
 
-_RUNS = {"native": _job("native"), "spark": _job("spark"), "parquet": _parquet, "delta": _delta, "paimon": _paimon}
+def _program(spark: Any, broker: KafkaBroker, kind: Messages, batch: int, folder: Path) -> None:
+    del spark
+    table = create_table(str(folder / "schema"), kind.schema, ("id",))
+    schema = pa.schema((f.name, f.type) for f in arrow_schema(handle_of(table).table_schema.fields))
+    fetch_and_write(broker.bootstrap_servers, kind.name, schema, batch, folder / "files")
+
+
+_RUNS = {
+    "native": _job("native"),
+    "spark": _job("spark"),
+    "parquet": _parquet,
+    "delta": _delta,
+    "paimon": _paimon,
+    "program": _program,
+}
 _WHAT = {
     "spark": "Spark's Kafka source in the same job",
     "parquet": "from_json into Parquet files",
     "delta": "from_json and MERGE",
     "paimon": "from_json and Paimon's own sink",
+    "program": "a program that fetches, parses and writes Parquet",
 }
-_TARGETS = {"spark": 2.0, "parquet": 1.5, "delta": 3.0, "paimon": 3.0}
+_TARGETS = {"spark": 2.0, "parquet": 1.5, "delta": 3.0, "paimon": 3.0, "program": 1 / 1.15}
 
 
 def _rows(count: int) -> Iterator[dict[str, Any]]:
@@ -239,6 +260,14 @@ KINDS = (
         f"before struct<{DDL}>, after struct<{DDL}>, op string",
         decode="debezium-json",
     ),
-    Messages("large", "JSON of 1 KiB", 500_000, _large, NINE, DDL),
-    Messages("wide", "JSON of 200 columns", 50_000, _wide, f"id BIGINT NOT NULL, {_WIDE}", f"id BIGINT, {_WIDE}"),
+    Messages("large", "JSON of 1 KiB", 500_000, _large, NINE, DDL, against=("spark", "parquet", "program")),
+    Messages(
+        "wide",
+        "JSON of 200 columns",
+        50_000,
+        _wide,
+        f"id BIGINT NOT NULL, {_WIDE}",
+        f"id BIGINT, {_WIDE}",
+        against=("spark", "parquet", "program"),
+    ),
 )
