@@ -3,6 +3,7 @@
 Source: Paimon 2.0 ParquetSchemaConverter, SpecialFields, KeyValue.createKeyValueFields.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import count
@@ -164,17 +165,14 @@ def conform(batch: AnyRows, schema: TableColumns, *, extra: Collection[str] = ()
     Raises SchemaMismatchError, with `column`, `expected` and `found`, for an unknown, missing or doubled column, a null
     in a NOT NULL column, a value that does not fit, text or bytes longer than declared.
     """
-    _check_names(batch.schema.names, [f.name for f in schema.fields], extra)
-    fields, columns = [], []
-    for field in schema.fields:
-        target = arrow_field(field)
-        fields.append(target)
-        columns.append(_fit_column(batch.column(field.name), field, target.type))
-    for name in batch.schema.names:
-        if name in extra:
-            fields.append(batch.schema.field(name))
-            columns.append(batch.column(name))
-    return type(batch).from_arrays(columns, schema=pa.schema(fields))
+    names = batch.schema.names
+    _check_names(names, [f.name for f in schema.fields], extra)
+    given, targets = dict(zip(names, batch.columns, strict=True)), arrow_schema(schema.fields)
+    columns = [_fit_column(given[f.name], f, t.type) for f, t in zip(schema.fields, targets, strict=True)]
+    more = [name for name in names if name in extra]
+    if more:
+        targets = pa.schema([*targets, *(batch.schema.field(name) for name in more)])
+    return type(batch).from_arrays([*columns, *(given[name] for name in more)], schema=targets)
 
 
 def with_types(rows: AnyRows, schema: pa.Schema) -> AnyRows:
@@ -189,20 +187,21 @@ def with_types(rows: AnyRows, schema: pa.Schema) -> AnyRows:
 
 
 def _check_names(names: Sequence[str], expected: Sequence[str], extra: Collection[str]) -> None:
+    wanted, times = frozenset(expected), Counter(names)
     for name in names:
-        if name not in expected and name not in extra:
+        if name not in wanted and name not in extra:
             raise SchemaMismatchError(
                 f"column {name}: unknown to the table, whose columns are {', '.join(expected)}",
                 column=name,
                 expected=list(expected),
                 found=list(names),
             )
-        if names.count(name) > 1:
+        if times[name] > 1:
             raise SchemaMismatchError(
-                f"column {name}: given {names.count(name)} times", column=name, expected=1, found=names.count(name)
+                f"column {name}: given {times[name]} times", column=name, expected=1, found=times[name]
             )
     for name in expected:
-        if name not in names:
+        if name not in times:
             raise SchemaMismatchError(
                 f"column {name}: missing from the input, whose columns are {', '.join(names)}",
                 column=name,

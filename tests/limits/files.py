@@ -28,14 +28,14 @@ from tests.limits.rows import TABLE
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("number", pa.int64()), ("text", pa.string())])
 BUCKETS = 100
-FILES_OF_A_COMMIT = 10_000
+COMMITS = 10
 FILE_ROWS = 1000
 FILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FilesShape:
-    """A table of 100 buckets with so many data files, which ten commits or one have added."""
+    """A table of 100 buckets with so many data files, which ten commits have added."""
 
     files: int
 
@@ -52,11 +52,11 @@ class FilesShape:
         create_table(path, COLUMNS, ("id",), options={"bucket": str(BUCKETS), "write-only": "true"})
         at = table_at(open_handle(path), {}).refreshed()
         template = _template(folder)
-        turns = max(1, self.files // FILES_OF_A_COMMIT)
-        for turn in range(turns):
-            numbers = range(turn * self.of_a_bucket // turns, (turn + 1) * self.of_a_bucket // turns)
-            commit_change(at, appended(at, _messages(at, path, template, numbers)), Author("fill"))
-            at = at.refreshed()
+        for turn in range(COMMITS):
+            numbers = range(turn * self.of_a_bucket // COMMITS, (turn + 1) * self.of_a_bucket // COMMITS)
+            if numbers:
+                commit_change(at, appended(at, _messages(at, path, template, numbers)), Author("fill"))
+                at = at.refreshed()
 
 
 def plan_a_read(shape: FilesShape, folder: Path) -> None:

@@ -2,8 +2,11 @@
 
 Prints how much memory, heap, threads, sockets, files and time of a batch have grown from the first third after warm-up
 to the last third, and what is wrong at the end. Exit code 1 where a bound is broken or anything is wrong.
+The environment's BUCKETLINE_SOAK_JSON names a file for every value that was measured.
 """
 
+import json
+import os
 import random
 import sys
 import tempfile
@@ -50,6 +53,8 @@ def main() -> int:
                     else ""
                 )
             raise
+        if path := os.environ.get("BUCKETLINE_SOAK_JSON"):
+            Path(path).write_text(json.dumps({"begun": begun, "ended": ended, "series": watched.series}))
         faults = len(soak.proxy.done)
         found: list[Drift] = []
         for name, values in watched.series.items():

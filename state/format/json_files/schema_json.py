@@ -60,7 +60,8 @@ class TableSchema:
         raise CorruptFileError(f"schema/schema-{self.id} has no column {name!r}", schema=self.id, column=name)
 
     def select(self, names: tuple[str, ...]) -> tuple[DataField, ...]:
-        return tuple(self.field(n) for n in names)
+        by_name = {f.name: f for f in self.fields}
+        return tuple(by_name[n] if n in by_name else self.field(n) for n in names)
 
 
 def decode_schema(data: bytes) -> TableSchema:

@@ -240,12 +240,13 @@ class ParquetRows:
         if not groups:
             return 1.0
         meta = self._file.metadata.row_group(groups[0])
-        known, bound, longest, packed = 1.0, 0.0, 0.0, set[str]()
+        known, bound, longest, packed, wanted = 1.0, 0.0, 0.0, set[str](), frozenset(columns)
         for i, leaf in enumerate(self._leaves):
-            if leaf.column not in columns:
+            if leaf.column not in wanted:
                 continue
             if leaf.is_repeated:
-                bound, packed = float("inf"), packed | {leaf.column}
+                bound = float("inf")
+                packed.add(leaf.column)
             elif leaf.physical_type != "BYTE_ARRAY":
                 known += leaf.value_bytes
             else:
@@ -255,7 +256,7 @@ class ParquetRows:
                     known += size / max(1, meta.num_rows)
                 else:
                     bound += size if encodings <= _PLAIN_OR_DICTIONARY and size >= 0 else float("inf")
-                    packed |= {leaf.column}
+                    packed.add(leaf.column)
                     longest += _longest_bound(chunk)
         if not packed or (known + bound) * meta.num_rows <= batch_bytes:
             return known + bound

@@ -120,7 +120,7 @@ def _remove(
     needed = unite(footprint_of(manifests, schema, state) for state in states)
     needed = needed.union(_named(manifests, schema, kept[0]))
     # Without changelog files, the changes are in new data files. These stayed when a later commit deleted them.
-    dead = dead_files([(s.id, delta_or_nothing(manifests, s)) for s in going])
+    dead = dead_files((s.id, delta_or_nothing(manifests, s)) for s in going)
     for state in states:
         for key in live_keys(manifests, state, [e for _, e in dead.values()]):
             dead.pop(key, None)

@@ -390,8 +390,9 @@ class _Expiry:
         oldest_kept = snapshots.pop(end, None)
         if oldest_kept is None:
             return None
-        deltas = [(i, delta_or_nothing(self._manifests, s)) for i, s in sorted(snapshots.items()) if i > begin]
-        dead = dead_files([*deltas, (end, delta_or_nothing(self._manifests, oldest_kept))])
+        changing = [*((i, s) for i, s in sorted(snapshots.items()) if i > begin), (end, oldest_kept)]
+        # One after the other: memory holds the changes of one snapshot, and those files that are removed.
+        dead = dead_files((i, delta_or_nothing(self._manifests, s)) for i, s in changing)
         if self._keeps_changelogs and self._changelog_is_data:
             dead = {
                 key: last_entry

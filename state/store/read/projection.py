@@ -40,11 +40,13 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
     own = [f.name for f in schema.fields]
     known = own if not tracks_rows(schema) else [*own, *TRACKED_NAMES]
     wanted = own if columns is None else list(columns)
-    for position, name in enumerate(wanted):
-        if name not in known:
+    there, seen = frozenset(known), set[str]()
+    for name in wanted:
+        if name not in there:
             raise SchemaMismatchError(f"unknown column {name!r}; the table has {', '.join(known)}", column=name)
-        if name in wanted[:position]:
+        if name in seen:
             raise SchemaMismatchError(f"column {name!r} is asked for twice", column=name)
+        seen.add(name)
     readable = {f.name for f in representable(schema.fields)} | set(known[len(own) :])
     unread = next((name for name in wanted if name not in readable), None)
     if unread is not None:

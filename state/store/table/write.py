@@ -31,6 +31,9 @@ Data: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream
 SpreadData: TypeAlias = Data | SparkFrame | ShapedFrame
 """Data for an operation that takes an engine: Arrow data, and with Spark's engine a DataFrame."""
 
+_TABLE_ROWS, _TABLE_BYTES = 2048, 8 << 20
+"""Record batches are put together until they have so many rows or bytes."""
+
 
 def write_table(
     table: TableHandle,
@@ -129,9 +132,20 @@ def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | N
 
 
 def _tables(data: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """Yields the rows as tables. Small record batches of a reader are put together, because every column of a table
+    takes time by itself, however few rows there are.
+    """
     if isinstance(data, pa.Table):
         yield data
         return
     yield pa.Table.from_batches([], schema=data.schema)  # the columns of an empty reader are checked as well
+    together: list[pa.RecordBatch] = []
+    rows = size = 0
     for batch in data:
-        yield pa.Table.from_batches([batch])
+        together.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _TABLE_ROWS or size >= _TABLE_BYTES:
+            yield pa.Table.from_batches(together).combine_chunks()
+            together, rows, size = [], 0, 0
+    if together:
+        yield pa.Table.from_batches(together).combine_chunks()

@@ -9,6 +9,7 @@ import pytest
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.write import with_kinds
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("n", pa.int32())])
 
@@ -124,3 +125,19 @@ def test_rowkind_field_and_ignore_delete(tmp_path: Path) -> None:
     kept.write(rows((1, "a", 1)))
     kept.write(rows((1, "a", 1)), pa.array([3], pa.int8()))
     assert set(content(kept)) == {1}
+
+
+def test_small_record_batches_of_a_reader_are_written_together() -> None:
+    schema = pa.schema([("id", pa.int64())])
+    sizes = [*[10] * 500, 3000, 5000, 7, 2048]
+    batches = [pa.record_batch([pa.array([number] * size)], schema=schema) for number, size in enumerate(sizes)]
+    tables = list(with_kinds(pa.RecordBatchReader.from_batches(schema, batches), None))
+    assert [t.num_rows for t in tables] == [0, 2050, 2050, 900 + 3000, 5000, 7 + 2048]
+    assert all(t.column(0).num_chunks == 1 for t in tables[1:])
+    assert pa.concat_tables(tables).equals(pa.Table.from_batches(batches))
+
+
+def test_record_batches_with_many_bytes_are_not_put_together() -> None:
+    schema = pa.schema([("body", pa.binary())])
+    batches = [pa.record_batch([pa.array([b"x" * (9 << 20)])], schema=schema)] * 3
+    assert [t.num_rows for t in with_kinds(pa.RecordBatchReader.from_batches(schema, batches), None)] == [0, 1, 1, 1]
