@@ -165,11 +165,14 @@ def conform(batch: AnyRows, schema: TableColumns, *, extra: Collection[str] = ()
     Raises SchemaMismatchError, with `column`, `expected` and `found`, for an unknown, missing or doubled column, a null
     in a NOT NULL column, a value that does not fit, text or bytes longer than declared.
     """
-    names = batch.schema.names
+    names: list[str] = batch.schema.names
     _check_names(names, [f.name for f in schema.fields], extra)
-    given, targets = dict(zip(names, batch.columns, strict=True)), arrow_schema(schema.fields)
-    columns = [_fit_column(given[f.name], f, t.type) for f, t in zip(schema.fields, targets, strict=True)]
-    more = [name for name in names if name in extra]
+    given: dict[str, pa.Array | pa.ChunkedArray] = dict(zip(names, batch.columns, strict=True))
+    targets: pa.Schema = arrow_schema(schema.fields)
+    columns: list[pa.Array] = [
+        _fit_column(given[f.name], f, t.type) for f, t in zip(schema.fields, targets, strict=True)
+    ]
+    more: list[str] = [name for name in names if name in extra]
     if more:
         targets = pa.schema([*targets, *(batch.schema.field(name) for name in more)])
     return type(batch).from_arrays([*columns, *(given[name] for name in more)], schema=targets)

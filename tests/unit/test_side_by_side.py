@@ -1,8 +1,12 @@
 """The page of `.ci/run bench --report`, out of results as a measurement gives them."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 from tests.bench.rivals.page import FIGURES, page
+from tests.bench.rivals.report import beside
+from tests.bench.rivals.rival import Load
 
 
 def _turn(seconds: float) -> dict[str, Any]:
@@ -28,7 +32,7 @@ def _rival(title: str, turns: list[dict[str, Any]], not_run: str | None = None) 
 
 def _page(*rivals: dict[str, Any]) -> str:
     about = {"date": "2026-01-01", "commit": "abc", "machine": "2 cores", "rows": 1000, "keys": 4000, "batches": 3}
-    more = {"warm_up": 2, "buckets": 4, "turns": 2, "session": {"a": "b"}}
+    more = {"warm_up": 2, "buckets": 4, "session": {"a": "b"}}
     return page({**about, **more, "rivals": list(rivals)})
 
 
@@ -53,3 +57,31 @@ def test_a_rival_that_was_not_run_says_why() -> None:
 
 def test_the_page_has_the_settings_of_each_rival() -> None:
     assert "| one | 1.0 | `bucket` = `4` | none | none |" in _page(_rival("one", [_turn(1.0)]))
+
+
+def test_results_without_a_figure_that_was_added_later_still_make_a_page() -> None:
+    old = _turn(1.0)
+    del old["again"]["restart_cpu"]
+    row = next(line for line in _page(_rival("one", [old])).splitlines() if line.startswith("| one | "))
+    assert row.endswith("| 9.0 | not measured |")
+
+
+def test_the_page_says_how_many_turns_the_rivals_had() -> None:
+    assert "in 1 to 2 turns." in _page(_rival("one", [_turn(1.0)]), _rival("two", [_turn(1.0)] * 2), _rival("no", []))
+    assert "in 1 turn." in _page(_rival("one", [_turn(1.0)]))
+
+
+def test_more_turns_are_added_to_those_of_the_same_commit(tmp_path: Path) -> None:
+    raw, load = tmp_path / "results.json", Load(1000, 1)
+    old = {"name": "delta", "commit": "abc", "turns": [{"cpu": 1}], "not_run": None}
+    raw.write_text(json.dumps({"rows": 1000, "rivals": [old]}))
+
+    def turns(rows: int, commit: str, *, adds: bool) -> list[dict[str, Any]]:
+        found = [{**old, "commit": commit, "turns": [{"cpu": 2}]}]
+        delta = next(r for r in beside(raw, found, Load(rows, 1), adds=adds) if r["name"] == "delta")
+        return list(delta["turns"])
+
+    assert turns(1000, "abc", adds=True) == [{"cpu": 1}, {"cpu": 2}]
+    alone = [turns(1000, "abc", adds=False), turns(1000, "other", adds=True), turns(9, "abc", adds=True)]
+    assert alone == [[{"cpu": 2}]] * 3
+    assert all(r["turns"] or r["not_run"] for r in beside(raw, [], load, adds=False))

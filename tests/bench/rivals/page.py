@@ -1,6 +1,7 @@
 """The page of the report, made from the raw results."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -16,6 +17,14 @@ class Figure:
     of: Callable[[Turn], float]
     digits: int
     in_plot: bool = False
+
+    def of_turns(self, turns: Sequence[Turn]) -> list[float]:
+        """Returns the number of each turn; none of a turn that was measured before the report had this figure."""
+        found = []
+        for turn in turns:
+            with suppress(KeyError):
+                found.append(self.of(turn))
+        return found
 
 
 FIGURES = (
@@ -43,7 +52,7 @@ where there are buckets, after {warm_up} batches into another table that warm th
 with one more batch, and reads the whole table three times. Each number is the median of the turns; the lowest and the
 highest are in brackets.
 
-Measured on {date} at commit {commit}, on {machine}, in {turns} turns. The load of the machine at the end of each turn
+Measured on {date} at commit {commit}, on {machine}, in {turns}. The load of the machine at the end of each turn
 was {loads}: other programs were at work, so that CPU says more than the clock.
 """
 
@@ -63,8 +72,8 @@ _EXPLAINED = """
 def page(results: Mapping[str, Any]) -> str:
     """The report as Markdown."""
     rivals = results["rivals"]
-    shown = {k: v for k, v in results.items() if k not in ("rivals", "session")}
-    lines = _HEAD.format(**shown, loads=_loads(rivals)).splitlines()
+    shown = {k: v for k, v in results.items() if k not in ("rivals", "session", "turns")}
+    lines = _HEAD.format(**shown, turns=_turns(rivals), loads=_loads(rivals)).splitlines()
     lines += ["", "| | " + " | ".join(figure.title for figure in FIGURES) + " |", "|---" * (len(FIGURES) + 1) + "|"]
     lines += [_row(rival) for rival in rivals]
     lines += [*_EXPLAINED.splitlines(), "", "## Plots", ""]
@@ -87,7 +96,10 @@ def _row(rival: Mapping[str, Any]) -> str:
         return f"| {rival['title']} | not run: {rival['not_run']} |" + " |" * (len(FIGURES) - 1)
     cells = []
     for figure in FIGURES:
-        found = [figure.of(turn) for turn in rival["turns"]]
+        found = figure.of_turns(rival["turns"])
+        if not found:
+            cells.append("not measured")
+            continue
         shown = [f"{number:,.{figure.digits}f}" for number in (median(found), min(found), max(found))]
         cells.append(f"{shown[0]} ({shown[1]}–{shown[2]})" if len(found) > 1 else shown[0])
     return f"| {rival['title']} | " + " | ".join(cells) + " |"
@@ -100,6 +112,12 @@ def slug(title: str) -> str:
 
 def _pairs(settings: Mapping[str, str]) -> str:
     return ", ".join(f"`{key}` = `{value}`" for key, value in settings.items()) or "none"
+
+
+def _turns(rivals: Sequence[Mapping[str, Any]]) -> str:
+    counts = sorted({len(rival["turns"]) for rival in rivals if rival["turns"]}) or [0]
+    few, most = counts[0], counts[-1]
+    return f"{few} to {most} turns" if few < most else f"{most} turn{'s' * (most != 1)}"
 
 
 def _loads(rivals: Sequence[Mapping[str, Any]]) -> str:

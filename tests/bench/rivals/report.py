@@ -1,7 +1,8 @@
 """The report of all rivals: `side-by-side.md`, and in the folder beside it plots in SVG and the raw results in JSON.
 
 `.ci/run bench --report [FOLDER [NAME...]]`. The page is made from the JSON alone, so that `--again` in place of a
-measurement writes page and plots anew from results that are there.
+measurement writes page and plots anew from results that are there. With `--more` the turns are added to those of the
+same commit that are there.
 """
 
 import json
@@ -26,8 +27,8 @@ from tests.support.peers.peer import PYPAIMON_REQUIREMENTS
 
 
 def main(arguments: list[str]) -> int:
-    again = "--again" in arguments
-    left = [a for a in arguments if a != "--again"]
+    again, adds = "--again" in arguments, "--more" in arguments
+    left = [a for a in arguments if a not in ("--again", "--more")]
     folder = Path(left[0] if left else ".venv/report")
     known = [*RIVALS, *PLAIN]
     names = left[1:] or known
@@ -42,7 +43,7 @@ def main(arguments: list[str]) -> int:
         about = _about(load)
         at = {key: about[key] for key in ("date", "commit")}
         found = [m.as_json() | _described(m.name) | at for m in measured(names, load)]
-        raw.write_text(json.dumps({**about, "rivals": _beside(raw, found, load)}, indent=1) + "\n")
+        raw.write_text(json.dumps({**about, "rivals": beside(raw, found, load, adds=adds)}, indent=1) + "\n")
     results = json.loads(raw.read_text())
     for figure in FIGURES:
         if figure.in_plot:
@@ -52,12 +53,21 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _beside(raw: Path, found: list[dict[str, Any]], load: Load) -> list[dict[str, Any]]:
-    """What was found, and of the rivals that were not measured now what the results that are there say, if they are of
-    the same load."""
+def beside(raw: Path, found: list[dict[str, Any]], load: Load, *, adds: bool) -> list[dict[str, Any]]:
+    """Returns what was found. Of the rivals that were not measured now, it has what the results in the file say, if
+    they are of the same load.
+
+    With `adds`, a rival also keeps the turns in the file that are of the same commit.
+    """
     before: dict[str, Any] = json.loads(raw.read_text()) if raw.exists() else {"rows": None}
     kept: list[dict[str, Any]] = before["rivals"] if before["rows"] == load.rows else []
-    by_name = {rival["name"]: rival for rival in (*kept, *found)}
+    by_name = {rival["name"]: rival for rival in kept}
+    for rival in found:
+        old = by_name.get(rival["name"], {"turns": []})
+        if adds and old["turns"] and old.get("commit") == rival["commit"]:
+            turns = [*old["turns"], *rival["turns"]]
+            rival = {**rival, "turns": turns, "not_run": None if turns else rival["not_run"]}
+        by_name[rival["name"]] = rival
     return [by_name.get(name) or _not_measured(name) for name in (*RIVALS, *PLAIN)]
 
 
@@ -106,7 +116,6 @@ def _about(load: Load) -> dict[str, Any]:
         "batches": BATCHES,
         "warm_up": WARM_UP,
         "buckets": BUCKETS,
-        "turns": load.repeats,
         "session": one.BASE,
     }
 
@@ -121,8 +130,8 @@ def _commit() -> str:
 def _plot(figure: Figure, rivals: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Draws one bar for each rival, with the spread of its turns."""
     pyplot: Any = import_module("matplotlib.pyplot")
-    run = [r for r in reversed(rivals) if r["turns"]]
-    found = [[figure.of(turn) for turn in r["turns"]] for r in run]
+    run = [r for r in reversed(rivals) if figure.of_turns(r["turns"])]
+    found = [figure.of_turns(r["turns"]) for r in run]
     middle = [median(f) for f in found]
     spread = [
         [m - min(f) for m, f in zip(middle, found, strict=True)],
