@@ -5,7 +5,7 @@ a column is left out only if its name stands nowhere in the query and nothing in
 part of WHERE is passed on only if Spark and the reader cannot disagree about it. Spark computes the whole query anyway.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -26,27 +26,31 @@ _KEEPS_LEFT = ("LEFT", "SEMI", "ANTI")
 _BEFORE_STAR = ("SELECT", "DISTINCT", "ALL", ",")
 
 
-def needed_columns(query: Query, relation: Relation, fields: Sequence[DataField]) -> tuple[str, ...] | None:
-    """Returns the columns of a table that the query may use, in their order; at least one. None for all."""
+def needed_columns(
+    query: Query, relation: Relation, fields: Sequence[DataField], hidden: Sequence[DataField] = ()
+) -> tuple[str, ...] | None:
+    """Returns the columns of a table that the query may use, in their order; at least one. None stands for all `fields`
+    without the `hidden` columns, which `*` does not include.
+    """
     place = _table(query, relation)
     if place is None or _names_columns_otherwise(query.tree) or _has_star(place[1]):
         return None
     words = {token.text.lower() for token in tokens_of(query.text)}
-    columns = [f for f in fields if f.name.lower() in words]
+    columns = [f for f in (*fields, *hidden) if f.name.lower() in words]
     if not columns:
         columns = [next((f for f in fields if f.type.root in _SMALL), fields[0])]
     names = tuple(f.name for f in columns)
-    if len(names) == len(fields) or any("," in n or n != n.strip() for n in names):
+    if names == tuple(f.name for f in fields) or any("," in n or n != n.strip() for n in names):
         return None
     return names
 
 
-def star_beside(query: Query, hidden: Sequence[DataField]) -> int | None:
+def star_beside(query: Query, hidden: Collection[str]) -> int | None:
     """Returns where `*` stands in a query over one table that also names a hidden column; None for other queries. Spark
     would take all columns that are read for those of `*`.
     """
     select, tokens = query.tree, tokens_of(query.text)
-    names = {f.name.lower() for f in hidden}
+    names = {name.lower() for name in hidden}
     if len(query.relations) != 1 or not isinstance(select, exp.Select) or select.args.get("joins"):
         return None
     is_wanted = any(t.text.lower() in names for t in tokens) and any(map(_is_star, select.expressions))

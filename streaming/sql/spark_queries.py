@@ -1,6 +1,5 @@
 """Queries over a Spark session: each table that a query names becomes a temporary view, and Spark runs the rest."""
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -22,7 +21,7 @@ from bucketline.conf.reader_options import (
 )
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.format.json_files.schema_json import TableSchema
-from bucketline.state.format.row_ranges import TRACKED, kept_schema, tracks_rows
+from bucketline.state.format.row_places import HIDDEN_NAMES, hidden_fields
 from bucketline.state.sql.dialect import as_spark_reads, refused
 from bucketline.state.sql.narrowing import needed_columns, needed_rows, star_beside, with_listed_columns
 from bucketline.state.sql.statement import Query, Relation
@@ -37,7 +36,6 @@ from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.types.columns_text import in_backticks
-from bucketline.state.types.logical import DataField
 from bucketline.state.types.row_kind import SHORT_NAMES
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.procedures import spark_engine
@@ -122,14 +120,14 @@ class SparkQueries:
                 self._spark.catalog.dropTempView(view)
 
     def _listed(self, session: SqlSession, query: Query) -> Query:
-        """The query, with columns in place of a `*` beside ids of rows."""
-        star = star_beside(query, TRACKED)
-        if star is None or self._is_view(session, query.relations[0]):
+        """The query, with columns in place of a `*` beside a hidden column."""
+        star = star_beside(query, HIDDEN_NAMES)
+        if star is None or query.relations[0].name.system is not None or self._is_view(session, query.relations[0]):
             return query
         table, between = session.queried(query.relations[0])
-        own = own_view(handle_of(table), None).schema
-        if between is not None or query.relations[0].name.system is not None or not tracks_rows(own):
+        if between is not None:
             return query
+        own = own_view(handle_of(table), None).schema
         return with_listed_columns(query, star, own.fields)
 
     def shown(self, result: pa.Table) -> Any:
@@ -160,7 +158,7 @@ class SparkQueries:
         if system is None or system.lower() == _READ_OPTIMIZED:
             options = {**handle.read_options, **handle.storage, READ_OPTIMIZED.key: str(system is not None).lower()}
             if query is not None:
-                options |= _needs(query, relation, _known_fields(own_view(handle, None).schema))
+                options |= _needs(query, relation, own_view(handle, None).schema)
             return read_frame(self._spark, handle.uri, options)
         schema, rows = system_table(handle, system)
         return self.shown(pa.Table.from_batches(rows, schema=schema))
@@ -185,14 +183,11 @@ class SparkQueries:
         return frame.select(kind.alias(ROW_KIND), *own)
 
 
-def _known_fields(schema: TableSchema) -> Sequence[DataField]:
-    """The columns that a query may name. Ids of rows are among them, although `*` does not include them."""
-    return kept_schema(schema).fields
-
-
-def _needs(query: Query, relation: Relation, fields: Sequence[DataField]) -> dict[str, str]:
+def _needs(query: Query, relation: Relation, schema: TableSchema) -> dict[str, str]:
     """The reader's options for the part of a table that a query needs."""
-    columns, condition = needed_columns(query, relation, fields), needed_rows(query, relation, fields)
+    fields, hidden = schema.fields, hidden_fields(schema)
+    columns = needed_columns(query, relation, fields, hidden)
+    condition = needed_rows(query, relation, (*fields, *hidden))
     options = {} if columns is None else {COLUMNS.key: ",".join(columns)}
     return options if condition is None else {**options, FILTER.key: condition}
 

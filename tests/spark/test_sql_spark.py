@@ -231,5 +231,13 @@ def test_spark_reads_ids_of_rows_beside_all_columns_and_the_changes_that_functio
     shown = bl.sql(spark, "SELECT *, s._ROW_ID FROM s WHERE n * 2 > 40", str(tmp_path))
     assert shown.columns == ["k", "n", "_ROW_ID"]
     assert sorted(map(tuple, shown.collect())) == [(3, 30, 1), (4, 40, 2)]
+    shown = bl.sql(
+        spark, "SELECT *, __paimon_bucket, __paimon_row_index FROM s WHERE __paimon_row_index = 1", str(tmp_path)
+    )
+    assert list(map(tuple, shown.collect())) == [(3, 30, 0, 1)]
+    (path, part), *_ = bl.sql(
+        spark, "SELECT __paimon_file_path, __paimon_partition FROM s LIMIT 1", str(tmp_path)
+    ).collect()
+    assert str(path).startswith(str(tmp_path)) and list(part) == []
     changed = bl.sql(spark, "SELECT s.k, n FROM paimon_incremental_query('s', 1, 2)", str(tmp_path))
     assert list(map(tuple, changed.collect())) == [(4, 40)]

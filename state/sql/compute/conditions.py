@@ -55,8 +55,9 @@ Filter: TypeAlias = pc.Expression | str | SqlExpression | Condition
 """A condition on the columns of a table: SQL text as `id > 5 AND name LIKE 'a%'`, or an Arrow expression."""
 
 
-def plan_condition(filter: Filter | None, fields: Sequence[DataField]) -> Condition:
-    """Returns the condition of a filter. Raises OptionError and SchemaMismatchError for one that does not fit the
+def plan_condition(filter: Filter | None, fields: Sequence[DataField], added: Sequence[DataField] = ()) -> Condition:
+    """Returns the condition of a filter. `added` are columns that files do not hold: SQL text may name them, and what
+    it says of them is computed for each row. Raises OptionError and SchemaMismatchError for one that does not fit the
     table.
     """
     if filter is None:
@@ -66,19 +67,24 @@ def plan_condition(filter: Filter | None, fields: Sequence[DataField]) -> Condit
     if isinstance(filter, pc.Expression):
         return Condition(filter)
     if isinstance(filter, SqlExpression):
-        check_quoted_names(filter.quoted, [f.name for f in fields], "filter")
-        return _planned(filter.text, fields)
+        check_quoted_names(filter.quoted, [f.name for f in (*fields, *added)], "filter")
+        return _planned(filter.text, fields, added)
     if not isinstance(filter, str):
         raise SchemaMismatchError(f"a filter is SQL text or an Arrow expression, found {type(filter).__name__}")
     check_spelling(filter, "filter")
-    check_quoted_names(quoted_texts(filter), [f.name for f in fields], "filter")
-    return _planned(filter, fields)
+    check_quoted_names(quoted_texts(filter), [f.name for f in (*fields, *added)], "filter")
+    return _planned(filter, fields, added)
 
 
-def _planned(text: str, fields: Sequence[DataField]) -> Condition:
+def _planned(text: str, fields: Sequence[DataField], added: Sequence[DataField]) -> Condition:
+    names = {f.name.lower() for f in added}
+    known = (*fields, *added)
     whole: pc.Expression | None = None
     computed, refusals = list[exp.Expression](), list[OptionError]()
     for part in conjuncts(parse_value(text, "filter")):
+        if any(c.parts[0].name.lower() in names for c in part.find_all(exp.Column)):
+            computed.append(part)
+            continue
         try:
             expression = translate_filter(part, fields)
         except OptionError as e:
@@ -91,18 +97,18 @@ def _planned(text: str, fields: Sequence[DataField]) -> Condition:
     if not computed:
         return Condition(whole)
     joined = " AND ".join(f"({part.sql(DIALECT)})" for part in computed)
-    test = with_blanks(SqlExpression(joined), fields)
+    test = with_blanks(SqlExpression(joined), known)
     looked_at = {c.name.lower() for part in computed for c in part.find_all(exp.Column)}
     looked_at |= {c.parts[0].name.lower() for part in computed for c in part.find_all(exp.Column)}
     try:
-        condition(test, columns_of(arrow_schema(fields).empty_table()), 0)
+        condition(test, columns_of(arrow_schema(known).empty_table()), 0)
     except SchemaMismatchError:
         refusal = next((e for e in refusals if "literal" in e.fields), None)
         if refusal is not None:
             # A literal that does not fit its column is better named by the first reading.
             raise refusal from None
         raise
-    return Condition(whole, test, tuple(f.name for f in fields if f.name.lower() in looked_at))
+    return Condition(whole, test, tuple(f.name for f in known if f.name.lower() in looked_at))
 
 
 def columns_of(rows: pa.RecordBatch | pa.Table) -> Mapping[str, pa.Array]:

@@ -21,6 +21,7 @@ from bucketline.state.store.read.merge_read import merge_columns, merge_section
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan
 from bucketline.state.types.arrow import VALUE_KIND
+from bucketline.state.types.row_kind import RowKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class PostponedFile:
 
 @dataclass(frozen=True, slots=True)
 class CurrentRows:
-    """The current rows of a real bucket, one for each key, merged in `memory_bytes`.
+    """The current rows of a real bucket: in a table with a primary key one for each key, merged in `memory_bytes`.
 
     `origin` is the number of the bucket among all parts of the source. `vector_files` are the index files with the
     bucket's deletion vectors.
@@ -62,8 +63,12 @@ class CurrentRows:
         schema, access = seal.schema, self.access
         bucket = BucketFiles(*self.bucket_id, total_buckets=0, files=self.files)
         columns = [f.name for f in schema.fields]
-        fold, needed = reading_fold(schema), merge_columns(schema, columns)
         files = replace(access.files, deletions=load_deletions(access.files, self.vector_files))
+        if not schema.primary_keys:
+            in_order = sorted(self.files, key=lambda f: (f.min_sequence_number, f.file_name))
+            rows = (batch for file in in_order for batch in files.rows(bucket, file, columns))
+            return _sealed(map(_inserted, rows), columns, RunSealer(seal, origin=self.origin))
+        fold, needed = reading_fold(schema), merge_columns(schema, columns)
         merged = (
             batch
             for section in sections(list(self.files), access.key_order)
@@ -72,6 +77,10 @@ class CurrentRows:
             )
         )
         return _sealed(merged, columns, RunSealer(seal, origin=self.origin))
+
+
+def _inserted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.append_column(VALUE_KIND, pa.repeat(pa.scalar(RowKind.INSERT, pa.int8()), batch.num_rows))
 
 
 def _sealed(batches: Iterable[pa.RecordBatch], columns: Sequence[str], sealer: RunSealer) -> Iterator[SealedRun]:

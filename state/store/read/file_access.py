@@ -13,6 +13,7 @@ from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.format.row_age import RowAge
+from bucketline.state.format.row_places import ROW_INDEX, places_among
 from bucketline.state.format.row_ranges import TRACKED_NAMES, with_tracked
 from bucketline.state.store.datafile.column_mapping import Mappings
 from bucketline.state.store.datafile.data_files import (
@@ -28,6 +29,7 @@ from bucketline.state.store.index.deletion_vectors import DeletedRows, Positions
 from bucketline.state.store.read.evolved_rows import fill_tracked
 from bucketline.state.store.read.prune import BucketFiles, SchemaOf
 from bucketline.state.store.read.row_groups import FileShare, GroupChoice
+from bucketline.state.store.read.row_places import BucketPlace, numbered, stored_columns, with_places
 from bucketline.state.store.read.wanted_values import WantedValues
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 
@@ -71,12 +73,15 @@ class FileAccess:
         """
         io, path = self.place(bucket, file)
         stored = self.schema_of(file.schema_id)
-        wanted, columns = columns, columns if self.age is None else with_time(self.age, columns)
+        wanted, columns = columns, stored_columns(self.schema, columns)
+        columns = columns if self.age is None else with_time(self.age, columns)
+        places = places_among(self.schema, wanted)
         reads_tracked = not self.schema.primary_keys and any(name in columns for name in TRACKED_NAMES)
         deleted = None
         if self.deletions is not None:
             deleted = self.deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
-        choose = None if reads_tracked else self._chooser(file, stored)
+        by_position = reads_tracked or ROW_INDEX in places
+        choose = None if by_position else self._chooser(file, stored)
         read = partial(
             read_data_file,
             io,
@@ -89,8 +94,9 @@ class FileAccess:
             limit=BatchLimit(batch_rows, self.batch_bytes),
             mappings=None if reads_tracked else self.mappings,
         )
-        if reads_tracked:
-            batches = fill_tracked(read(), file)
+        if by_position:
+            batches = fill_tracked(read(), file) if reads_tracked else read()
+            batches = numbered(batches) if ROW_INDEX in places else batches
             batches = batches if deleted is None else drop_deleted(batches, deleted, path)
         elif deleted is None:
             batches = read(groups=choose)
@@ -98,7 +104,12 @@ class FileAccess:
             groups = None if choose is None else chosen_groups(io, path, file, choose)
             most = _MOST_GROUPS if self.share is None else None
             batches = _less_deleted(read, deleted, path, groups, most)
-        return batches if self.age is None else _unexpired(batches, self.age, wanted)
+        if self.age is not None:
+            batches = _unexpired(batches, self.age, wanted)
+        if not places:
+            return batches
+        place = BucketPlace.of(self.schema, bucket, file.external_path or path)
+        return with_places(batches, place, wanted)
 
     def _chooser(self, file: DataFileMeta, stored: TableSchema) -> ChooseGroups | None:
         """Returns the function that chooses the row groups of a file to read; None if all are read."""

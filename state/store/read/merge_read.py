@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.row_places import FILE_PATH, ROW_INDEX, places_among
 from bucketline.state.format.row_ranges import row_ranges
 from bucketline.state.lsm.merge.change_rows import LEVEL
 from bucketline.state.lsm.merge.engines import merging_of
@@ -29,6 +30,7 @@ from bucketline.state.store.read.file_index import narrowed_by_index
 from bucketline.state.store.read.projection import Projection, as_shown, filtered, project
 from bucketline.state.store.read.prune import BucketFiles
 from bucketline.state.store.read.row_groups import group_choice
+from bucketline.state.store.read.row_places import BucketPlace, refuse_places, stored_columns, with_places
 from bucketline.state.store.storage.open_ahead import OpenAhead, open_ahead
 from bucketline.state.store.storage.parallel import answers_late
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
@@ -198,6 +200,9 @@ def _evolved_rows(
     """Yields the rows of a table with data evolution, by row id, each put together from the files that hold its
     columns.
     """
+    if places_among(access.schema, columns):
+        yield from _in_place(access, bucket, columns, partial(_evolved_rows, batch_rows=batch_rows))
+        return
     out = read_schema(access.schema, columns)
     for rows in row_ranges(bucket.files):
         wanted = columns_of_files(rows, access.schema, columns, access.schema_of)
@@ -216,6 +221,10 @@ def _merged_rows(
     schema = access.schema
     fold = reading_fold(schema)
     for runs in _sections(schema, bucket):
+        if is_merged(schema, runs) and places_among(schema, columns):
+            merged_files = replace(bucket, files=tuple(f for run in runs for f in run.files))
+            yield from _in_place(access, merged_files, columns, partial(_merged_rows, batch_rows=batch_rows))
+            continue
         if is_merged(schema, runs):
             with_system = merge_columns(schema, columns)
             # Row groups are skipped by keys only. By other columns, the newest version of a row could be skipped, and
@@ -236,6 +245,20 @@ def _merged_rows(
                 yield from drop_deletes(_reader(access, bucket, (*columns, VALUE_KIND), batch_rows)(file))
             else:
                 yield from _reader(access, bucket, columns, batch_rows)(file)
+
+
+def _in_place(
+    access: FileAccess,
+    bucket: BucketFiles,
+    columns: Sequence[str],
+    read: Callable[[FileAccess, BucketFiles, Sequence[str]], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Yields rows that are each put together from several files, with the partition and the bucket in which they lie.
+    Raises UnsupportedTableError if the file of a row is asked for.
+    """
+    refuse_places(access.schema, columns, (FILE_PATH, ROW_INDEX))
+    rows = read(access, bucket, stored_columns(access.schema, columns))
+    yield from with_places(rows, BucketPlace.of(access.schema, bucket), columns)
 
 
 def _sections(schema: TableSchema, bucket: BucketFiles) -> list[list[SortedRun]]:

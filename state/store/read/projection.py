@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from bucketline.conf.table.read_options import SCAN_MODE_KEY
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.row_places import places_among, read_fields
 from bucketline.state.format.row_ranges import TRACKED_NAMES, kept_schema, tracks_rows
 from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.lsm.merge.overflow_risk import long_decimals
@@ -40,7 +41,8 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
     own = [f.name for f in schema.fields]
     known = own if not tracks_rows(schema) else [*own, *TRACKED_NAMES]
     wanted = own if columns is None else list(columns)
-    there, seen = frozenset(known), set[str]()
+    places = places_among(schema, wanted)
+    there, seen = frozenset((*known, *places)), set[str]()
     for name in wanted:
         if name not in there:
             raise SchemaMismatchError(f"unknown column {name!r}; the table has {', '.join(known)}", column=name)
@@ -48,6 +50,7 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
             raise SchemaMismatchError(f"column {name!r} is asked for twice", column=name)
         seen.add(name)
     readable = {f.name for f in representable(schema.fields)} | set(known[len(own) :])
+    readable |= set(places)
     unread = next((name for name in wanted if name not in readable), None)
     if unread is not None:
         raise UnsupportedTableError(
@@ -84,7 +87,7 @@ def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: 
     Decimals that are too long for their type are null, and a CHAR has its blanks, as in Paimon's Spark.
     """
     names = list(projection.columns)
-    out = arrow_schema(schema.select(projection.columns))
+    out = arrow_schema(read_fields(schema, projection.columns))
     for batch in as_shown(schema, batches):
         for kept in filtered(batch, projection.condition):
             columns = kept.select(names)

@@ -19,6 +19,7 @@ from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import extension_of
+from bucketline.state.format.row_places import ROW_INDEX
 from bucketline.state.format.row_ranges import row_ranges, tracks_rows
 from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.store.catalog.table_handle import TableHandle, remote_location
@@ -156,7 +157,7 @@ def plan_scan(
                 kept = tuple(f for f in files if f.level >= least_level)
                 if kept:
                     part = replace(bucket, files=kept)
-                    divisible = _is_divisible(view.schema, kept)
+                    divisible = _is_divisible(view.schema, kept) and ROW_INDEX not in plan.projection.needed
                     units.append(Split(number, (part,), index=_of(vectors, (part,)), is_divisible=divisible))
     read = next((p.view.snapshot for p in plan.planned if p.view.table is table), None)
     return Scan(

@@ -20,6 +20,7 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import IndexManifestEntry, Snapshot
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import POSTPONE_BUCKET, SCHEMA_DIR, schema_name
+from bucketline.state.format.row_places import PLACES, place_fields, read_fields
 from bucketline.state.format.row_ranges import TRACKED_NAMES, kept_schema, tracks_rows, with_tracked
 from bucketline.state.sql.compute.conditions import Condition, Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -33,6 +34,7 @@ from bucketline.state.store.read.merge_read import parts_of, paths_of, read_buck
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.projection import Projection, plan_projection, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, prune_stored, visible_files
+from bucketline.state.store.read.row_places import refuse_places
 from bucketline.state.store.read.views import files_table
 from bucketline.state.store.storage.open_ahead import open_ahead
 from bucketline.state.store.storage.parallel import all_items, answers_late, core_count
@@ -91,7 +93,7 @@ def filter_condition(filter: Filter | None, schema: TableSchema) -> Condition:
     """Returns the condition of a filter on the columns of the table. Raises OptionError for text that is no
     condition.
     """
-    return plan_condition(filter, kept_schema(schema).fields)
+    return plan_condition(filter, kept_schema(schema).fields, place_fields(schema))
 
 
 def _projection_of(view: BranchView, request: ReadRequest) -> Projection:
@@ -136,7 +138,7 @@ def rows_schema(table: TableHandle, request: ReadRequest) -> pa.Schema:
     own = own_view(table, request.version)
     refuse_unreadable(own.schema, is_named=request.version is not None)
     projection = _projection_of(own, request)
-    return arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
+    return arrow_schema(read_fields(own.schema, projection.columns))
 
 
 def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> "RowsPlan":
@@ -149,8 +151,11 @@ def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[Branch
     own = next(s for s in asked if s.table is table)
     projection = _projection_of(own, request)
     asked = [_with_asked(s, projection) for s in asked]
-    out = arrow_schema(_with_asked(own, projection).schema.select(projection.columns))
-    return RowsPlan(out, projection, plan_views(asked, read_optimized=request.read_optimized))
+    out = arrow_schema(read_fields(own.schema, projection.columns))
+    planned = plan_views(asked, read_optimized=request.read_optimized)
+    if any(p.waiting for p in planned):
+        refuse_places(own.schema, projection.needed, PLACES)
+    return RowsPlan(out, projection, planned)
 
 
 def _with_asked(view: BranchView, projection: Projection) -> BranchView:
@@ -320,7 +325,7 @@ def plan_changes(table: TableHandle, request: ReadRequest, changes_since: Versio
 def _changes_of(table: TableHandle, request: ReadRequest, changes_since: Version) -> ReadRows:
     plan = plan_changes(table, request, changes_since)
     schema = plan.view.schema
-    out = arrow_schema(schema.select(plan.projection.columns))
+    out = arrow_schema(read_fields(schema, plan.projection.columns))
     out = out.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
     access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
     return out, _changes(table, access, plan.snapshots, change_files(schema), plan.projection, out)

@@ -11,11 +11,8 @@ from bucketline.conf.table.table_options import DYNAMIC_PARTITION_OVERWRITE, say
 from bucketline.state.bucket.defaults import left_out_value
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.json_files.schema_json import TableSchema
-from bucketline.state.format.row_ranges import kept_schema
-from bucketline.state.sql.compute.calls import LOCAL_CONTEXT
-from bucketline.state.sql.compute.casts import cast_to
+from bucketline.state.format.row_places import hidden_fields
 from bucketline.state.sql.compute.expression import SqlExpression
-from bucketline.state.sql.compute.zones import local_column
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.queries import read_query
 from bucketline.state.sql.statement import Delete, Insert, TruncateTable, Update
@@ -25,19 +22,17 @@ from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, QueryTarg
 from bucketline.state.store.sql.relation import (
     bind_columns,
     is_literal,
-    is_local,
     is_time_literal,
-    is_zoned,
     literal_of,
 )
 from bucketline.state.store.sql.results import snapshot_result
 from bucketline.state.store.sql.session import OVERWRITE_MODE, SqlSession
 from bucketline.state.store.sql.spelling import spelled, spelled_keys
+from bucketline.state.store.sql.stored_values import stored_column, stored_literal
 from bucketline.state.store.sql.subqueries import computed_by_merge, has_query, with_literals
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.buffers import repeated
-from bucketline.state.types.fit import fit_array
 from bucketline.state.types.logical import DataField, TypeRoot
 from bucketline.state.types.struct_fields import by_position, by_spelling
 from bucketline.state.types.timestamp_text import cast_text, plain_value
@@ -142,7 +137,7 @@ def _literal_table(rows: Sequence[Sequence[exp.Expression]], fields: Sequence[Da
         nodes = [row[at] for row in rows]
         if not all(is_literal(node, field) for node in nodes):
             return None
-        values = [literal_of(node, field) for node in nodes]
+        values = [stored_literal(node, field) for node in nodes]
         columns.append(pa.array([plain_value(v) for v in values], arrow_type(field.type)))
     return pa.table(columns, names=[f.name for f in fields])
 
@@ -155,8 +150,8 @@ def _completed(
     by_name: bool,
 ) -> pa.RecordBatchReader:
     """Returns a reader of the rows under the table's names, with constant columns and with nulls for columns that get
-    no value. Instants of a query become local times of its zone, for columns without a zone, as in Spark. The fields of
-    structs are matched as the columns are: by name or by position.
+    no value. Values get the types of the columns (`stored_column`). The fields of structs are matched as the columns
+    are: by name or by position.
     """
     own, fields_rule = {f.name: f for f in table.fields}, by_spelling if by_name else by_position
 
@@ -164,14 +159,7 @@ def _completed(
         field = own.get(name)
         if field is None:
             return column
-        target = arrow_type(field.type)
-        if is_zoned(column.type) and is_local(target):
-            return local_column(column)
-        if pa.types.is_decimal(column.type) and pa.types.is_floating(target):
-            return cast_to(column, field.type.as_nullable(), LOCAL_CONTEXT)
-        if field.type.is_atomic:
-            return column
-        return fit_array(column, field.type.as_nullable(), target, name, fields_rule)
+        return stored_column(column, field, fields_rule)
 
     def completed(batch: pa.RecordBatch) -> pa.RecordBatch:
         given = [stored(n, c) for n, c in zip(names, batch.columns, strict=True)]
@@ -258,7 +246,8 @@ def _with_literals(session: SqlSession, statement: Update, queries: Queries) -> 
 
 def _condition(table: Table, where: exp.Expression, alias: str) -> SqlExpression:
     """Returns the condition for `Table.delete` and `Table.update`."""
-    return SqlExpression(sql_text(bind_columns(where, kept_schema(handle_of(table).table_schema).fields, alias)))
+    schema = handle_of(table).table_schema
+    return SqlExpression(sql_text(bind_columns(where, (*schema.fields, *hidden_fields(schema)), alias)))
 
 
 def truncate(session: SqlSession, statement: TruncateTable) -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from bucketline.conf.catalog_options import MetastoreKind
 from bucketline.conf.statement_options import split_comment, without_type
 from bucketline.conf.table.other_options import CATALOG_OF_TABLE
-from bucketline.conf.table.read_options import SCAN_SNAPSHOT_ID, VERSIONS
+from bucketline.conf.table.read_options import BRANCH, SCAN_SNAPSHOT_ID, VERSIONS
 from bucketline.state.commit.schema_change import AddColumn, DropColumn
 from bucketline.state.errors import TableNotFoundError
 from bucketline.state.sql.dialect import refused
@@ -43,7 +43,16 @@ from bucketline.state.store.warehouse.catalog import catalog
 from bucketline.state.types.arrow import logical_fields
 from bucketline.state.types.columns_text import columns_text, quoted_name, quoted_text, type_text
 
-_OF_ONE_TABLE = (CATALOG_OF_TABLE, "path", "provider", "location", "owner", "external", "is_managed_location")
+_OF_ONE_TABLE = (
+    BRANCH.key,
+    CATALOG_OF_TABLE,
+    "path",
+    "provider",
+    "location",
+    "owner",
+    "external",
+    "is_managed_location",
+)
 
 
 def create_table(session: SqlSession, statement: CreateTable, queries: Queries) -> pa.Table:

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
-from bucketline.state.format.row_ranges import TRACKED, tracks_rows
+from bucketline.state.format.row_places import PLACES, hidden_fields
 from bucketline.state.sql.compute.expression import SqlExpression, condition, with_blanks
 from bucketline.state.sql.compute.filters import literal_scalar, translate_filter
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
@@ -58,6 +58,9 @@ class Source:
         if where is None:
             yield from self._filtered(columns, None, limit)
             return
+        if self.table is not None and _names_places(where, self.hidden):
+            yield from self._filtered(columns, SqlExpression(sql_text(where)), limit)
+            return
         try:
             expression = translate_filter(where, self.known)
         except OptionError as e:
@@ -66,7 +69,7 @@ class Source:
         yield from self._filtered(columns, expression, limit)
 
     def _filtered(
-        self, columns: Sequence[str], expression: pc.Expression | None, limit: int | None
+        self, columns: Sequence[str], expression: pc.Expression | SqlExpression | None, limit: int | None
     ) -> Iterator[pa.RecordBatch]:
         if self.log is None:
             assert self.table is not None
@@ -75,6 +78,7 @@ class Source:
         for batch in self.log:
             rows = pa.Table.from_batches([batch], schema=self.schema)
             if expression is not None:
+                assert isinstance(expression, pc.Expression)
                 rows = rows.filter(expression)
             yield from rows.select(list(columns)).to_batches()
 
@@ -106,7 +110,7 @@ def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: b
         view = own_view(handle_of(table), None)
         none = None if reads else iter(())
         own = view.schema.fields
-        hidden = TRACKED if tracks_rows(view.schema) else ()
+        hidden = hidden_fields(view.schema)
         return Source(table, alias, arrow_schema((*own, *hidden)), own, hidden, none)
     schema, rows = system_table(handle_of(table), relation.name.system)
     return rows_source(pa.RecordBatchReader.from_batches(schema, rows if reads else ()), alias)
@@ -156,14 +160,8 @@ def bind_columns(
         if part.table and part.table.lower() != alias.lower():
             raise refused(f"{part.sql(DIALECT)!r}: there is no table {part.table!r} here", column=part.name)
         meant = spellings(part.name, names)
-        if len(meant) != 1 and part.name.lower().startswith("__paimon_"):
-            raise refused(
-                f"'{part.name}', which Paimon's Spark has for each row, is not read; `t$files` lists files, partitions "
-                "and buckets",
-                column=part.name,
-            )
         if len(meant) != 1:
-            near = did_you_mean(part.name, names) or f"; there are {', '.join(names)}"
+            near = did_you_mean(part.name, names) or f"; there are {', '.join(n for n in names if n not in PLACES)}"
             raise refused(f"unknown column '{part.name}'{near}", column=part.name)
         return exp.column(exp.to_identifier(meant[0]))
 
@@ -180,6 +178,12 @@ def _inner_field(column: exp.Expression, path: Sequence[str]) -> exp.Expression:
     for name in path:
         column = exp.Dot(this=column, expression=exp.to_identifier(name, quoted=True))
     return column
+
+
+def _names_places(node: exp.Expression, hidden: Sequence[DataField]) -> bool:
+    """Whether a condition names a column that tells where a row lies. No file holds such a column."""
+    places = {f.name for f in hidden if f.name in PLACES}
+    return any(c.parts[0].name in places for c in node.find_all(exp.Column))
 
 
 def is_time_literal(node: exp.Expression) -> bool:

@@ -77,11 +77,11 @@ def plan_rescale(
             f"{MAX_BUCKET_COUNT}",
             key="bucket-num",
         )
-    if not mode_of(table.table_schema).counts_buckets or not table.primary_key:
+    if not mode_of(table.table_schema).counts_buckets:
         mode = bucket_mode(table.table_schema).value
         raise UnsupportedTableError(
-            f"{table.path} cannot be rescaled: its buckets are {mode}. Only tables with a primary key and fixed or "
-            "postponed buckets can be; the number of dynamic buckets grows by itself",
+            f"{table.path} cannot be rescaled: its buckets are {mode}. Only tables with fixed or postponed "
+            "buckets can be; the number of dynamic buckets grows by itself",
             mode=mode,
         )
     table.io.require_publish()

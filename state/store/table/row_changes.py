@@ -19,6 +19,7 @@ from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.row_places import place_fields, places_among
 from bucketline.state.format.row_ranges import TRACKED_NAMES, changed_schema, kept_schema, tracks_rows
 from bucketline.state.sql.compute.conditions import Condition, Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -48,7 +49,14 @@ def _planned_condition(schema: TableSchema, filter: Filter) -> Condition:
     filter computes with these columns instead of comparing them with values: rows do not have the columns when such a
     condition is computed.
     """
-    condition = plan_condition(filter, kept_schema(schema).fields)
+    condition = plan_condition(filter, kept_schema(schema).fields, place_fields(schema))
+    place = next(iter(places_among(schema, condition.columns)), None)
+    if place is not None and schema.primary_keys:
+        raise OptionError(
+            f"a change of rows of a table with a primary key cannot look at '{place}'; compare columns of the table",
+            key="filter",
+            column=place,
+        )
     computed = next((name for name in condition.columns if name in TRACKED_NAMES and tracks_rows(schema)), None)
     if computed is not None:
         raise OptionError(
@@ -96,7 +104,8 @@ def _change_appended(at: TableAt, condition: Condition, assignments: Assignments
     stored, change = KeptAndTaken(at), AppendedRows(condition, assignments)
     needs_all = assignments is not None or condition.test is not None
     keeps_ids = assignments is not None and tracks_rows(at.plan.schema)
-    own = [f.name for f in changed_schema(at.plan.schema).fields] if keeps_ids else None
+    own = [f.name for f in (changed_schema(at.plan.schema) if keeps_ids else at.plan.schema).fields]
+    own += places_among(at.plan.schema, condition.columns)
     parts = stored.parts(condition.expression, own if needs_all else ())
     operation = Operation.DELETE if assignments is None else Operation.UPDATE
     source = Parts([FileChange(part, change, keeps_ids) for part in parts])

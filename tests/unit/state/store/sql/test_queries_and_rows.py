@@ -1,12 +1,13 @@
 """Queries and changes of rows without Spark: what they read and write, and which queries need Spark."""
 
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import bucketline as bl
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.state.errors import SchemaMismatchError
 from tests.support.pages.sql_text import Run
@@ -152,7 +153,6 @@ def test_overwrites_replace_the_partition_that_is_named_or_those_that_get_rows(o
     ("text", "error", "message"),
     [
         ("INSERT INTO t VALUES (1, 2)", SchemaMismatchError, r"2 values for 3 columns \(k, v, dt\)"),
-        ("INSERT INTO t VALUES (1.5, 2, 'a')", OptionError, "without rounding"),
         ("INSERT INTO t VALUES ('x', 2, 'a')", OptionError, "it takes a number"),
         ("INSERT INTO t (k, q) VALUES (1, 2)", OptionError, "unknown column 'q'"),
         ("INSERT INTO t (k, K) VALUES (1, 2)", OptionError, "column 'k' is given twice"),
@@ -254,9 +254,28 @@ def test_maps_are_set_by_keys_and_values_in_turn(run: Run) -> None:
             run(f"UPDATE t SET m = map({values})")
 
 
-def test_columns_that_only_paimons_spark_has_are_refused_by_name(orders: Run) -> None:
-    with pytest.raises(OptionError, match=r"'__paimon_file_path'.*is not read; `t\$files` lists files"):
-        orders("SELECT __paimon_file_path FROM t")
+def test_a_query_may_name_the_places_of_rows_and_a_star_does_not_include_them(tmp_path: Path) -> None:
+    def run(text: str) -> list[tuple[object, ...]]:
+        return [tuple(row.values()) for row in bl.sql(None, text, str(tmp_path)).to_pylist()]
+
+    run(
+        "CREATE TABLE t (k INT, p STRING) PARTITIONED BY (p);"
+        "INSERT INTO t VALUES (1, 'x'), (2, 'x'), (3, 'y'); INSERT INTO t VALUES (4, 'x')"
+    )
+    assert run("SELECT * FROM t WHERE __paimon_partition.p = 'y' AND k > 0") == [(3, "y")]
+    assert run("SELECT *, t.__PAIMON_row_index FROM t WHERE __paimon_bucket = 0 AND k IN (2, 4) ORDER BY k") == [
+        (2, "x", 1),
+        (4, "x", 0),
+    ]
+    files = run("SELECT __paimon_file_path, COUNT(*) FROM t GROUP BY __paimon_file_path ORDER BY 2 DESC")
+    assert sorted(files) == sorted(run("SELECT file_path, record_count FROM t$files")) and files[0][1] == 2
+    run(f"DELETE FROM t WHERE __paimon_file_path = '{files[0][0]}' AND __paimon_row_index = 0")
+    run("UPDATE t SET k = k * 10 WHERE __paimon_partition.p = 'y'")
+    assert sorted(run("SELECT k FROM t")) == [(2,), (4,), (30,)]
+    with pytest.raises(OptionError, match="unknown column '__paimon_buckets'; did you mean '__paimon_bucket'"):
+        run("SELECT __paimon_buckets FROM t")
+    with pytest.raises(OptionError, match=r"unknown column 'zzzzzz'; there are k, p$"):
+        run("SELECT zzzzzz FROM t")
 
 
 def test_a_hint_at_the_end_of_a_statement_is_heard(orders: Run) -> None:
@@ -275,3 +294,28 @@ def test_a_hint_inside_a_comment_is_none(orders: Run) -> None:
     assert orders(f"SELECT count(*) FROM t -- the first\n {old}") == [4]
     orders(f"TRUNCATE TABLE t -- {old}")
     assert orders("SELECT count(*) FROM t") == [0]
+
+
+@pytest.mark.parametrize("form", ["VALUES ({})", "SELECT {}"])
+def test_insert_casts_values_to_the_types_of_columns_as_spark_does(tmp_path: Path, form: str) -> None:
+    def run(text: str) -> list[tuple[object, ...]]:
+        return [tuple(row.values()) for row in bl.sql(None, text, str(tmp_path)).to_pylist()]
+
+    run("CREATE TABLE t (i INT, b BIGINT, s STRING, d DATE, n DECIMAL(5, 2), f DOUBLE, o BOOLEAN, c CHAR(2))")
+    for column, value, stored in (
+        ("i", "'4'", 4),
+        ("b", "1.73", 1),
+        ("s", "true", "true"),
+        ("s", "1.50", "1.50"),
+        ("s", "DATE '2024-01-02'", "2024-01-02"),
+        ("d", "'2024-01-02'", date(2024, 1, 2)),
+        ("n", "'1.235'", Decimal("1.24")),
+        ("f", "'1.5'", 1.5),
+        ("o", "1", True),
+    ):
+        run(f"INSERT OVERWRITE t ({column}) {form.format(value)}")
+        assert run(f"SELECT {column} FROM t") == [(stored,)]
+    for column, value in {"i": "'x'", "b": "'1.5'", "d": "7", "c": "'abc'", "n": "12345"}.items():
+        with pytest.raises((OptionError, SchemaMismatchError), match=f"column '?{column}"):
+            run(f"INSERT INTO t ({column}) {form.format(value)}")
+    assert run("SELECT o FROM t") == [(True,)]

@@ -26,6 +26,16 @@ def test_columns_that_a_statement_leaves_out_get_their_default(run: Run, tmp_pat
     assert [f.get("defaultValue") for f in schema["fields"]][1:4] == ["'mine'", "-5", "'2020-01-31'"]
 
 
+def test_a_table_like_a_branch_has_the_columns_of_the_branch(run: Run) -> None:
+    run(
+        "CREATE TABLE t (k INT) WITH ('bucket'='1','bucket-key'='k'); INSERT INTO t VALUES (1);"
+        "CALL sys.create_branch('t', 'b'); ALTER TABLE t$branch_b ADD COLUMN extra STRING;"
+        "CREATE TABLE u LIKE `t$branch_b`; INSERT INTO u VALUES (1, 'x')"
+    )
+    assert run("SELECT * FROM u") == [(1, "x")] and run("SHOW TBLPROPERTIES u ('bucket')") == [("bucket", "1")]
+    assert "branch" not in run("SHOW CREATE TABLE u")[0]
+
+
 def test_a_default_stays_in_what_shows_the_table_and_in_a_table_like_it(run: Run) -> None:
     run(f"{DEFAULTS}; CREATE TABLE u LIKE t")
     (shown,) = run("SHOW CREATE TABLE t")

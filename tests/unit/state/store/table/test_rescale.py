@@ -92,6 +92,25 @@ def test_what_cannot_be_rescaled_is_refused(tmp_path: Path) -> None:
         fixed(tmp_path / "other").rescale(0)
 
 
+def test_a_table_without_a_primary_key_keeps_equal_rows_their_order_and_its_deletes(tmp_path: Path) -> None:
+    options = {"bucket": "2", "bucket-key": "id", "deletion-vectors.enabled": "true"}
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, (), ("day",), options)
+    for number in range(3):
+        table.write(rows("a", range(20), plus=number))
+    table.write(rows("b", range(5)))
+    table.delete("id = 7 AND v = 8")
+    before = content(table)
+    assert table.rescale(5) is not None
+    table = open_table(table.path)
+    assert content(table) == before and len(before) == 64 and table.options["bucket"] == "5"
+    assert {f["bucket"] for f in table.files().to_pylist()} == set(range(5))
+    assert table.to_arrow(columns=["v"], filter="id = 9 AND day = 'a'")["v"].to_pylist() == [9, 10, 11]
+    table.rescale(1, [{"day": "b"}])
+    table.write(rows("a", range(3)))
+    table = open_table(table.path)
+    assert len(content(table)) == 67 and table.doctor(rows=True) == []
+
+
 def test_a_partition_with_two_bucket_counts_keeps_the_rows_of_both(tmp_path: Path) -> None:
     """Paimon lets a writer with another 'bucket' add buckets beside those that are there."""
     table, other = fixed(tmp_path), fixed(tmp_path / "other", "4")

@@ -1,0 +1,83 @@
+"""Adds to rows the columns that tell where they lie: file, position in the file, partition and bucket."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.row_places import (
+    BUCKET,
+    FILE_PATH,
+    PARTITION,
+    ROW_INDEX,
+    place_fields,
+    places_among,
+)
+from bucketline.state.store.read.prune import BucketFiles
+from bucketline.state.types.arrow import arrow_type, representable
+from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.buffers import repeated
+from bucketline.state.types.char_text import padded_value
+from bucketline.state.types.values import to_scalar
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPlace:
+    """The place that all rows of a file, or of a bucket, have in common: one value for each column."""
+
+    values: dict[str, pa.Scalar]
+
+    @staticmethod
+    def of(schema: TableSchema, bucket: BucketFiles, path: str | None = None) -> "BucketPlace":
+        """Returns the place of the rows of a bucket; with `path`, of one of its files."""
+        keys = schema.select(schema.partition_keys)
+        stored = decode_row(bucket.partition, [f.type for f in keys])
+        partition = {
+            f.name: to_scalar(padded_value(value, f.type), f.type) for f, value in zip(keys, stored, strict=True)
+        }
+        kinds = {f.name: arrow_type(f.type) for f in place_fields(schema)}
+        values = {BUCKET: bucket.bucket, PARTITION: partition, FILE_PATH: path}
+        return BucketPlace({name: pa.scalar(value, kinds[name]) for name, value in values.items() if name in kinds})
+
+
+def with_places(
+    batches: Iterable[pa.RecordBatch], place: BucketPlace, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yields the batches with the requested columns: those that a batch has, and those of the place."""
+    for batch in batches:
+        found = dict(zip(batch.schema.names, batch.columns, strict=True))
+        arrays = [found[name] if name in found else repeated(place.values[name], batch.num_rows) for name in columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields all rows of a file, in file order, with the position of each row in the file, from 0 on."""
+    start = 0
+    for batch in batches:
+        yield batch.append_column(ROW_INDEX, pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64)))
+        start += batch.num_rows
+
+
+def stored_columns(schema: TableSchema, columns: Sequence[str]) -> Sequence[str]:
+    """Returns those of the columns that files hold; one column if no column of a file is asked for, since a batch
+    without columns has no rows to which a place could be added.
+    """
+    places = places_among(schema, columns)
+    if not places:
+        return columns
+    stored = [name for name in columns if name not in places]
+    return stored or [f.name for f in representable(schema.fields)[:1]]
+
+
+def refuse_places(schema: TableSchema, columns: Iterable[str], refused: Collection[str]) -> None:
+    """Raises UnsupportedTableError, naming the column, if one of the refused places is among the columns."""
+    name = next((name for name in places_among(schema, columns) if name in refused), None)
+    if name is not None:
+        raise UnsupportedTableError(
+            f"column {name} cannot be read here, because a row is put together from several files; compact the table "
+            "first, or leave out the column",
+            column=name,
+        )
