@@ -29,6 +29,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import SpreadEngine
 from bucketline.state.store.read.fallback import own_view
 from bucketline.state.store.sql.between import Between
+from bucketline.state.store.sql.newest_partition import with_newest_partitions
 from bucketline.state.store.sql.queries import QueryTarget, SpreadRows
 from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.system.changes import ROW_KIND, changes_between
@@ -93,6 +94,7 @@ class SparkQueries:
 
     def frame(self, session: SqlSession, query: Query) -> Any:
         """The query as a DataFrame, over the columns and rows of each table that it needs."""
+        query = with_newest_partitions(session, query)
         if parse_bool(self._spark.conf.get(_REGEX_NAMES, "false")):
             return self._frame(session, query, narrowed=False)
         try:

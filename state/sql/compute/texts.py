@@ -14,6 +14,7 @@ from bucketline.state.sql.compute.like import match_like
 from bucketline.state.sql.compute.moments import by_array
 from bucketline.state.sql.compute.numbers import Value
 from bucketline.state.sql.dialect import DIALECT
+from bucketline.state.types.if_else import if_else
 
 
 def text_of(node: Any, value: Evaluate) -> Value:
@@ -55,6 +56,21 @@ def _respelled(text: Value, signs: Mapping[str, str]) -> Value:
 
 def _concat(call: FunctionCall, value: Evaluate) -> Value:
     return pc.binary_join_element_wise(*(text_of(p, value) for p in call.arguments), "")
+
+
+def _concat_ws(call: FunctionCall, value: Evaluate) -> Value:
+    """Joins the texts that are not null. Arrow's own way to skip nulls loses rows in which all texts are null."""
+    separator, *parts = (text_of(p, value) for p in call.arguments)
+
+    def joined(before: Value, text: Value) -> Value:
+        return pc.coalesce(pc.binary_join_element_wise(before, text, separator), before, text)
+
+    found = pc.coalesce(reduce(joined, parts), "")
+    return if_else(pc.is_valid(separator), found, pa.scalar(None, pa.string()))
+
+
+def _repeat(call: FunctionCall, value: Evaluate) -> Value:
+    return pc.binary_repeat(text_of(call.arguments[0], value), max(0, literal(call.arguments[1], int)))
 
 
 def _trim(function: Callable[..., Any]) -> Callable[[FunctionCall, Evaluate], Value]:
@@ -115,6 +131,8 @@ TEXT_FUNCTIONS: Mapping[str, Function] = {
     "character_length": _LENGTH,
     "reverse": Function(1, 1, _of_text(pc.utf8_reverse)),
     "concat": Function(1, 255, _concat),
+    "concat_ws": Function(2, 255, _concat_ws),
+    "repeat": Function(2, 2, _repeat),
     "btrim": Function(1, 2, _trim(pc.utf8_trim)),
     "ltrim": Function(1, 2, _trim(pc.utf8_ltrim)),
     "rtrim": Function(1, 2, _trim(pc.utf8_rtrim)),

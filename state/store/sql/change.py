@@ -18,6 +18,7 @@ from bucketline.state.sql.queries import read_query
 from bucketline.state.sql.statement import Delete, Insert, TruncateTable, Update
 from bucketline.state.store.sql.assigned import values_by_column, with_defaults
 from bucketline.state.store.sql.merge import merge
+from bucketline.state.store.sql.newest_partition import with_newest_partition
 from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, QueryTarget, engine_of
 from bucketline.state.store.sql.relation import (
     bind_columns,
@@ -197,6 +198,7 @@ def delete(session: SqlSession, statement: Delete, queries: Queries) -> pa.Table
     table = session.table(statement.table.name, statement.table.options, writes=True)
     if statement.where is None:
         return snapshot_result(table.truncate())
+    statement = replace(statement, where=with_newest_partition(session, statement.where))
     if has_query(statement.where):
         if _joins(table, queries):
             return merge(session, computed_by_merge(statement, table.primary_key), queries)
@@ -210,6 +212,8 @@ def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table
     table = session.table(statement.table.name, statement.table.options, writes=True)
     schema = handle_of(table).table_schema
     fields = schema.fields
+    if statement.where is not None:
+        statement = replace(statement, where=with_newest_partition(session, statement.where))
     if any(map(has_query, (statement.where, *statement.assignments.values()))):
         if _joins(table, queries):
             return merge(session, computed_by_merge(statement, table.primary_key), queries)

@@ -26,6 +26,24 @@ def test_columns_that_a_statement_leaves_out_get_their_default(run: Run, tmp_pat
     assert [f.get("defaultValue") for f in schema["fields"]][1:4] == ["'mine'", "-5", "'2020-01-31'"]
 
 
+def test_the_newest_partition_of_a_table_is_a_value_in_queries_and_conditions(run: Run) -> None:
+    run(
+        "CREATE TABLE t (k INT, p STRING, h INT) PARTITIONED BY (p, h);"
+        "INSERT INTO t VALUES (1, '20250101', 1), (2, '20250102', 9), (3, '20250102', 10), (4, NULL, 1);"
+        "CREATE TABLE n (k INT, p INT) PARTITIONED BY (p); CREATE TABLE u (k INT)"
+    )
+    assert run("SELECT sys.max_pt('t')") == ["20250102"]
+    assert run("SELECT k FROM t VERSION AS OF 1 WHERE p = paimon.SYS.max_pt('default.t') AND h > 9") == [3]
+    assert run("SELECT 'sys.max_pt(''u'')'") == ["sys.max_pt('u')"]
+    for table, why in {"n": "n has no partition with data", "u": "u has no partition columns"}.items():
+        with pytest.raises(OptionError, match=f"max_pt: {why}"):
+            run(f"SELECT sys.max_pt('{table}')")
+    run("INSERT INTO n VALUES (1, 9), (2, 10); INSERT INTO u SELECT k FROM n WHERE p = sys.max_pt('n')")
+    assert run("SELECT k FROM u") == [2]
+    run("DELETE FROM t WHERE p < sys.max_pt('t'); UPDATE t SET k = k + 10 WHERE p = sys.max_pt('t') AND h = 9")
+    assert run("SELECT k FROM t ORDER BY k") == [3, 4, 12]
+
+
 def test_a_table_like_a_branch_has_the_columns_of_the_branch(run: Run) -> None:
     run(
         "CREATE TABLE t (k INT) WITH ('bucket'='1','bucket-key'='k'); INSERT INTO t VALUES (1);"
