@@ -10,15 +10,17 @@ from bucketline.state.sql.statement import TableReference
 from bucketline.state.sql.words import Words, table_name
 
 FUNCTION = "max_pt"
+_SIGNS = frozenset(("=", "==", "<>", "!=", "<", "<=", ">", ">="))
 
 
 @dataclass(frozen=True, slots=True)
 class NewestPartitionCall:
-    """A call from `start` to `end` of a text, and the table that it names."""
+    """A call from `start` to `end` of a text, the table that it names, and whether its value is compared."""
 
     start: int
     end: int
     table: TableReference
+    is_compared: bool
 
 
 def newest_partition_calls(text: str) -> Iterator[NewestPartitionCall]:
@@ -46,7 +48,9 @@ def newest_partition_calls(text: str) -> Iterator[NewestPartitionCall]:
         named.end()
         if parts and len(path) == 2:
             path = [*parts, *path]
-        yield NewestPartitionCall(words.tokens[first].start, words.tokens[words.at - 1].end + 1, table_name(path))
+        beside = {words.tokens[at].text for at in (first - 1, words.at) if 0 <= at < len(words.tokens)}
+        start, end = words.tokens[first].start, words.tokens[words.at - 1].end + 1
+        yield NewestPartitionCall(start, end, table_name(path), bool(beside & _SIGNS))
 
 
 def _is_of_system(words: Words, at: int) -> bool:

@@ -1,6 +1,7 @@
 """Arrays of any Arrow layout → arrays of a logical type without loss, or an error that names the column."""
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +20,21 @@ _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
+Cast: TypeAlias = Callable[[pa.Array, DataType, str], pa.Array]
+"""Converts values without parts to a type; the last argument is the path that errors name."""
+
+
 def fit_array(
-    array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule = by_name
+    array: pa.Array,
+    data_type: DataType,
+    target: pa.DataType,
+    column: str,
+    fields: FieldRule = by_name,
+    cast: Cast | None = None,
 ) -> pa.Array:
     """Returns the values as an array of type `target`, the Arrow type of `data_type`; `column` is the path named in
-    errors, `fields` says which field of a struct becomes which.
+    errors, `fields` says which field of a struct becomes which. If `cast` is given, it converts values without parts
+    before they are fitted; without it, values of another kind are refused.
 
     Nulls stay nulls, and are refused if the logical type is NOT NULL.
     Raises SchemaMismatchError with fields column, expected, found.
@@ -34,11 +45,13 @@ def fit_array(
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     if data_type.root is TypeRoot.ROW:
-        return _fit_row(array, data_type, target, column, fields)
+        return _fit_row(array, data_type, target, column, fields, cast)
     if data_type.root in (TypeRoot.ARRAY, TypeRoot.VECTOR):
-        return _fit_list(array, data_type, target, column, fields)
+        return _fit_list(array, data_type, target, column, fields, cast)
     if data_type.root in (TypeRoot.MAP, TypeRoot.MULTISET):
-        return _fit_map(array, data_type, target, column, fields)
+        return _fit_map(array, data_type, target, column, fields, cast)
+    if cast is not None:
+        array = cast(array, data_type, column)
     if not _same_family(array.type, data_type):
         raise _mismatch(column, data_type, str(array.type), _about_zone(array.type, data_type))
     fitted = array if array.type == target else _cast(array, data_type, target, column)
@@ -123,7 +136,9 @@ def _check_precision(array: pa.Array, data_type: DataType, column: str) -> None:
         raise _mismatch(column, data_type, "a value with more fractional digits")
 
 
-def _fit_row(array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule) -> pa.Array:
+def _fit_row(
+    array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule, cast: Cast | None
+) -> pa.Array:
     if not pa.types.is_struct(array.type):
         raise _mismatch(column, data_type, str(array.type))
     positions = fields([f.name for f in array.type], [f.name for f in data_type.fields], column)
@@ -138,18 +153,20 @@ def _fit_row(array: pa.Array, data_type: DataType, target: pa.DataType, column: 
             raise _mismatch(path, field.type, f"{required.null_count} null values")
         if array.null_count:
             child = if_else(absent, pa.scalar(None, child.type), child)
-        children.append(fit_array(child, field.type.as_nullable(), arrow.type, path, fields))
+        children.append(fit_array(child, field.type.as_nullable(), arrow.type, path, fields, cast))
     mask = absent if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
 
 
-def _fit_list(array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule) -> pa.Array:
+def _fit_list(
+    array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule, cast: Cast | None
+) -> pa.Array:
     arrow = array.type
     if not (pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow)):
         raise _mismatch(column, data_type, str(arrow))
     assert data_type.element is not None
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    values = fit_array(pc.list_flatten(array), data_type.element, target.value_type, f"{column}.element", fields)
+    values = fit_array(pc.list_flatten(array), data_type.element, target.value_type, f"{column}.element", fields, cast)
     mask = array.is_null() if array.null_count else None
     if data_type.root is TypeRoot.VECTOR:
         valid = lengths[array.is_valid().to_numpy(zero_copy_only=False)]
@@ -162,7 +179,9 @@ def _fit_list(array: pa.Array, data_type: DataType, target: pa.DataType, column:
     return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)
 
 
-def _fit_map(array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule) -> pa.Array:
+def _fit_map(
+    array: pa.Array, data_type: DataType, target: pa.DataType, column: str, fields: FieldRule, cast: Cast | None
+) -> pa.Array:
     if not pa.types.is_map(array.type):
         raise _mismatch(column, data_type, str(array.type))
     key_type, value_type = map_types(data_type)
@@ -172,8 +191,8 @@ def _fit_map(array: pa.Array, data_type: DataType, target: pa.DataType, column: 
     values = array.items.slice(start, stop - start)
     return pa.MapArray.from_arrays(
         pa.array(offsets - offsets[0]),
-        fit_array(keys, key_type.not_null(), target.key_type, f"{column}.key", fields),
-        fit_array(values, value_type, target.item_type, f"{column}.value", fields),
+        fit_array(keys, key_type.not_null(), target.key_type, f"{column}.key", fields, cast),
+        fit_array(values, value_type, target.item_type, f"{column}.value", fields, cast),
         type=target,
         mask=array.is_null() if array.null_count else None,
     )

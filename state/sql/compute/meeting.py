@@ -103,7 +103,24 @@ def common_type(types: Sequence[pa.DataType], context: Context = LOCAL_CONTEXT) 
             return INSTANT
         if len({t.tz for t in stamps}) == 1:
             return max(stamps, key=lambda t: ("s", "ms", "us", "ns").index(t.unit))
+    nested = _common_nested(known, context)
+    if nested is not None:
+        return nested
     raise pa.ArrowTypeError(f"{' and '.join(str(t) for t in known)} do not go together; use CAST")
+
+
+def _common_nested(types: Sequence[pa.DataType], context: Context) -> pa.DataType | None:
+    """Returns the common type of arrays, of maps, or of structs with the same names; None for other types."""
+    if all(map(pa.types.is_map, types)):
+        keys = common_type([t.key_type for t in types], context)
+        return pa.map_(keys, common_type([t.item_type for t in types], context))
+    if all(map(pa.types.is_list, types)):
+        return pa.list_(common_type([t.value_type for t in types], context))
+    names = [f.name for f in types[0]] if pa.types.is_struct(types[0]) else []
+    if names and all(pa.types.is_struct(t) and [f.name for f in t] == names for t in types):
+        parts = zip(*([f.type for f in t] for t in types), strict=True)
+        return pa.struct([pa.field(n, common_type(part, context)) for n, part in zip(names, parts, strict=True)])
+    return None
 
 
 def to_common(value: Value, target: pa.DataType, context: Context = LOCAL_CONTEXT) -> Value:

@@ -48,8 +48,8 @@ def _with_literals(session: SqlSession, text: str) -> str:
 
 
 def _literal(session: SqlSession, call: NewestPartitionCall) -> str:
-    """Returns the largest value that the first partition column has in any file: a number if the column holds whole
-    numbers, else a text.
+    """Returns the largest value that the first partition column has in any file: as a text, or as a number if it is
+    compared and the column holds whole numbers.
     """
     handle = handle_of(session.table(call.table))
     schema = handle.table_schema
@@ -62,4 +62,4 @@ def _literal(session: SqlSession, call: NewestPartitionCall) -> str:
     if not values:
         raise refused(f"max_pt: {call.table} has no partition with data")
     text = value_text(max(values), types[0])
-    return text if types[0].root in INTEGER_ROOTS else quoted_text(text)
+    return text if call.is_compared and types[0].root in INTEGER_ROOTS else quoted_text(text)

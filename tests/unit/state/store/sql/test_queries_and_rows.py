@@ -319,3 +319,9 @@ def test_insert_casts_values_to_the_types_of_columns_as_spark_does(tmp_path: Pat
         with pytest.raises((OptionError, SchemaMismatchError), match=f"column '?{column}"):
             run(f"INSERT INTO t ({column}) {form.format(value)}")
     assert run("SELECT o FROM t") == [(True,)]
+    nested, wrong = "map('1', 1.16, '2', 10), struct('1.5', array(7))", "struct('z', array(7))"
+    run("CREATE TABLE n (m MAP<INT, DECIMAL(5, 1)>, s STRUCT<x: DOUBLE, l: ARRAY<STRING>>)")
+    run(f"INSERT INTO n {form.format(nested)}")
+    assert run("SELECT * FROM n") == [([(1, Decimal("1.2")), (2, Decimal(10))], {"x": 1.5, "l": ["7"]})]
+    with pytest.raises(SchemaMismatchError, match=r"column s\.x: 'z' cannot be cast to DOUBLE"):
+        run(f"INSERT INTO n (s) {form.format(wrong)}")
