@@ -47,7 +47,7 @@ def newest_partition_calls(text: str) -> Iterator[NewestPartitionCall]:
         path = named.path("the name of a table")
         named.end()
         if parts and len(path) == 2:
-            path = [*parts, *path]
+            path = (*parts, *path)
         beside = {words.tokens[at].text for at in (first - 1, words.at) if 0 <= at < len(words.tokens)}
         start, end = words.tokens[first].start, words.tokens[words.at - 1].end + 1
         yield NewestPartitionCall(start, end, table_name(path), bool(beside & _SIGNS))

@@ -4,6 +4,7 @@ Source: Paimon 2.0 ReplacePaimonFunctions.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from sqlglot import exp
 
@@ -58,7 +59,7 @@ def _literal(session: SqlSession, call: NewestPartitionCall) -> str:
     types = [f.type for f in schema.select(schema.partition_keys)]
     newest = handle.snapshot_store.latest()
     stored = {e.partition for e in ([] if newest is None else handle.manifests.live_entries(newest)) if e.bucket >= 0}
-    values = [value for value in (decode_row(key, types)[0] for key in stored) if value is not None]
+    values: list[Any] = [value for value in (decode_row(key, types)[0] for key in stored) if value is not None]
     if not values:
         raise refused(f"max_pt: {call.table} has no partition with data")
     text = value_text(max(values), types[0])
