@@ -5,6 +5,7 @@ number in addition. And every value is hashed: a third of the time for a file of
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -17,6 +18,12 @@ _LIMIT_BYTES = 1 << 20
 """The size in bytes at which pyarrow drops a dictionary."""
 
 _DECIDING_ROWS = 8192
+"""A file with so many first rows decides for all files after it."""
+
+_DECIDING_FILES = 8
+"""So many smaller files decide for the later files that have about as many rows. Examining all columns of a file of a
+thousand rows takes half as long as writing the file.
+"""
 
 _SPARED = 0.75
 """The largest size of a dictionary with its numbers, as a part of the size of the plain values; less than 1, because
@@ -31,20 +38,35 @@ than this, and is mostly null, the column gets a dictionary.
 
 class DictionaryChoice:
     """Chooses the columns that get a dictionary, for files of one table that are written one after the other. The first
-    file with enough rows decides for the files after it.
+    file with enough rows decides for the files after it. Files with fewer rows decide together, by majority, for the
+    files after them whose number of rows has the same power of two.
     """
 
     def __init__(self) -> None:
         self._chosen: list[str] | None = None
+        self._votes: dict[int, list[list[str]]] = {}
+        self._chosen_for_small: dict[int, list[str]] = {}
 
     def of(self, names: Sequence[str], first: pa.Table) -> list[str]:
         """Returns the columns that get a dictionary in a file with these first rows."""
         if self._chosen is not None:
             return self._chosen
-        chosen = [name for name in names if is_worth_dictionary(first[name])]
         if first.num_rows >= _DECIDING_ROWS:
-            self._chosen = chosen
-        return chosen
+            self._chosen = _worth(names, first)
+            return self._chosen
+        size = first.num_rows.bit_length()
+        if size in self._chosen_for_small:
+            return self._chosen_for_small[size]
+        votes = self._votes.setdefault(size, [])
+        votes.append(_worth(names, first))
+        if len(votes) == _DECIDING_FILES:
+            count = Counter(name for vote in votes for name in vote)
+            self._chosen_for_small[size] = [name for name in names if 2 * count[name] > _DECIDING_FILES]
+        return votes[-1]
+
+
+def _worth(names: Sequence[str], first: pa.Table) -> list[str]:
+    return [name for name in names if is_worth_dictionary(first[name])]
 
 
 def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:

@@ -97,3 +97,15 @@ def test_the_first_file_with_enough_rows_decides_for_those_after_it() -> None:
     assert dictionaries.of(["a", "b"], few) == ["a", "b"]
     assert dictionaries.of(["a", "b"], many) == ["b"]
     assert dictionaries.of(["a", "b"], pa.table({"a": [7] * ROWS, "b": range(ROWS)})) == ["b"]
+
+
+def test_small_files_decide_for_later_files_of_their_size() -> None:
+    dictionaries, random = DictionaryChoice(), np.random.default_rng(1)
+    seven, unlike = pa.array([7] * 1000), pa.array(random.integers(0, 2**62, 1000))
+    for number in range(8):
+        # Seven of eight files have repeated values in "a", one has them in "b".
+        first = {"a": seven, "b": unlike} if number != 3 else {"a": unlike, "b": seven}
+        assert dictionaries.of(["a", "b"], pa.table(first)) == [n for n in first if first[n] is seven]
+    assert dictionaries.of(["a", "b"], pa.table({"a": unlike, "b": seven})) == ["a"]
+    other_size = pa.table({"a": unlike.slice(0, 400), "b": seven.slice(0, 400)})
+    assert dictionaries.of(["a", "b"], other_size) == ["b"]
