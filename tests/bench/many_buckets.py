@@ -40,6 +40,7 @@ def run(size: Size, root: Path) -> Sequence[Result]:
     rows = size.rows(BATCH_ROWS)
     stream = input_stream(root / "source", upserts(BATCHES, rows, key_range=size.rows(KEYS), seed=1))
     with session(root) as spark, WorkerWatch() as watch:
+        _streamed(spark, stream, root, BUCKETS[0], "64 mb")  # a session's first batches start and compile much
         return [_compared(spark, stream, root, size, memory, rows, watch) for memory in MEMORIES]
 
 
@@ -48,21 +49,14 @@ def _compared(spark: Any, stream: Any, root: Path, size: Size, memory: str, rows
     seconds: dict[int, list[float]] = {count: [] for count in BUCKETS}
     files: dict[int, list[float]] = {count: [] for count in BUCKETS}
     plain_files: dict[int, list[float]] = {count: [] for count in BUCKETS}
-    for turn in range(-1, size.repeats):
+    for _ in range(size.repeats):
         for count in BUCKETS:
+            clock = _streamed(spark, stream, root, count, memory)
+            cpu[count].append(median(clock.cpu[1:]))
+            seconds[count].append(median(clock.seconds[1:]))
             folder = root / f"{count}"
-            shutil.rmtree(folder, ignore_errors=True)
-            options = {"bucket": f"{count}", "write-only": "true"}
-            table = create_table(str(folder / "t"), COLUMNS, ("id",), options=options)
-            clock = BatchClock(TableSink(table.path, {"route-memory": memory}))
-            stream.checkpoint = folder / "checkpoint"
-            stream.run(spark, clock)
-            # The first turn warms up, and so does the first batch of each.
-            if turn >= 0:
-                cpu[count].append(median(clock.cpu[1:]))
-                seconds[count].append(median(clock.seconds[1:]))
-                files[count].append(_files_alone(folder / "t", folder / "alone") / BATCHES)
-                plain_files[count].append(_files_of_pyarrow(folder / "t", folder / "plain") / BATCHES)
+            files[count].append(_files_alone(folder / "t", folder / "alone") / BATCHES)
+            plain_files[count].append(_files_of_pyarrow(folder / "t", folder / "plain") / BATCHES)
     without, without_plain = (
         {count: [a - b for a, b in zip(cpu[count], taken_off[count], strict=True)] for count in BUCKETS}
         for taken_off in (files, plain_files)
@@ -89,6 +83,18 @@ def _compared(spark: Any, stream: Any, root: Path, size: Size, memory: str, rows
             "ratio, nothing taken off": paired_ratio(cpu[many], cpu[few]),
         },
     )
+
+
+def _streamed(spark: Any, stream: Any, root: Path, count: int, memory: str) -> BatchClock:
+    """Writes the batches into a new table of so many buckets; the first batch of each stream warms up."""
+    folder = root / f"{count}"
+    shutil.rmtree(folder, ignore_errors=True)
+    options = {"bucket": f"{count}", "write-only": "true"}
+    table = create_table(str(folder / "t"), COLUMNS, ("id",), options=options)
+    clock = BatchClock(TableSink(table.path, {"route-memory": memory}))
+    stream.checkpoint = folder / "checkpoint"
+    stream.run(spark, clock)
+    return clock
 
 
 def _files_alone(table: Path, other: Path) -> float:

@@ -45,6 +45,12 @@ def test_one_task_writes_what_one_task_reads(tmp_path: Path) -> None:
     assert (tasks_of(table, ONE), tasks_of(table, TWO)) == (1, 2)
 
 
+def test_rows_of_a_table_without_buckets_are_written_by_the_tasks_that_read_them(tmp_path: Path) -> None:
+    appended = create_table(str(tmp_path / "shop.db" / "a"), ROWS)
+    bucketed = create_table(str(tmp_path / "shop.db" / "b"), ROWS, options={"bucket": "2", "bucket-key": "id"})
+    assert (tasks_of(appended, TWO), tasks_of(bucketed, TWO)) == (None, 2)
+
+
 @pytest.mark.parametrize(("runs", "expected"), [(1, 1), (3, 1), (4, 2)])
 def test_compactions_of_large_files_are_shared_among_tasks(tmp_path: Path, runs: int, expected: int) -> None:
     assert tasks_of(table_of(tmp_path, runs), ONE, most_bytes=10) == expected
