@@ -65,9 +65,9 @@ _CASES = (
         lambda scale: rows.wide_rows(scaled(10_000, scale, 20), scaled(1000, scale, 20)),
         lambda scale: rows.wide_rows(scaled(1_000_000, scale, 20), 10),
         (
-            Step("write", rows.write, 700, 2.0),
-            Step("compact", rows.compact, 420, 2.0),
-            Step("read", rows.read, 420, 2.0),
+            Step("write", rows.write, 700, 2.5),
+            Step("compact", rows.compact, 420, 2.5),
+            Step("read", rows.read, 420, 2.5),
         ),
     ),
     Case(
@@ -105,7 +105,7 @@ _CASES = (
         lambda scale: rows.text_rows(scaled(5000, scale, 100), scaled(500, scale, 10), units=scaled(500, scale)),
         (
             Step("write", rows.write, 300, 1.2),
-            Step("read one partition", rows.read_one_partition, 64, 3.0, is_whole=True),
+            Step("read one partition", rows.read_one_partition, 64, 1.2),
             Step("list", rows.list_partitions, 64, 1.2),
             Step("read", rows.read, 200, 1.2),
         ),
