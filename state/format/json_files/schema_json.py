@@ -42,11 +42,13 @@ class TableSchema:
     version: int = CURRENT_VERSION
     storage: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     settings: TableSettings = field(init=False, repr=False, compare=False)
+    _by_name: Mapping[str, DataField] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Other engines may have stored secrets among the options.
         object.__setattr__(self, "options", MaskedOptions(self.options))
         object.__setattr__(self, "settings", TableSettings(self.options))
+        object.__setattr__(self, "_by_name", {f.name: f for f in reversed(self.fields)})
 
     @property
     def trimmed_primary_key(self) -> tuple[str, ...]:
@@ -54,14 +56,13 @@ class TableSchema:
         return tuple(k for k in self.primary_keys if k not in self.partition_keys)
 
     def field(self, name: str) -> DataField:
-        for candidate in self.fields:
-            if candidate.name == name:
-                return candidate
-        raise CorruptFileError(f"schema/schema-{self.id} has no column {name!r}", schema=self.id, column=name)
+        found = self._by_name.get(name)
+        if found is None:
+            raise CorruptFileError(f"schema/schema-{self.id} has no column {name!r}", schema=self.id, column=name)
+        return found
 
     def select(self, names: tuple[str, ...]) -> tuple[DataField, ...]:
-        by_name = {f.name: f for f in self.fields}
-        return tuple(by_name[n] if n in by_name else self.field(n) for n in names)
+        return tuple(self.field(n) for n in names)
 
 
 def decode_schema(data: bytes) -> TableSchema:
