@@ -85,3 +85,11 @@ def test_more_turns_are_added_to_those_of_the_same_commit(tmp_path: Path) -> Non
     alone = [turns(1000, "abc", adds=False), turns(1000, "other", adds=True), turns(9, "abc", adds=True)]
     assert alone == [[{"cpu": 2}]] * 3
     assert all(r["turns"] or r["not_run"] for r in beside(raw, [], load, adds=False))
+
+
+def test_the_page_names_the_commit_of_each_run() -> None:
+    later = {**_rival("two", [_turn(1.0)]), "commit": "def", "date": "2026-01-02"}
+    assert "Measured on 2026-01-01 and 2026-01-02 at commits abc and def, on" in _page(
+        _rival("one", [_turn(1.0)]), later
+    )
+    assert "Measured on 2026-01-01 at commit abc, on" in _page(_rival("one", [_turn(1.0)]))

@@ -52,7 +52,7 @@ where there are buckets, after {warm_up} batches into another table that warm th
 with one more batch, and reads the whole table three times. Each number is the median of the turns; the lowest and the
 highest are in brackets.
 
-Measured on {date} at commit {commit}, on {machine}, in {turns}. The load of the machine at the end of each turn
+Measured on {dates} at {commits}, on {machine}, in {turns}. The load of the machine at the end of each turn
 was {loads}: other programs were at work, so that CPU says more than the clock.
 """
 
@@ -73,7 +73,9 @@ def page(results: Mapping[str, Any]) -> str:
     """The report as Markdown."""
     rivals = results["rivals"]
     shown = {k: v for k, v in results.items() if k not in ("rivals", "session", "turns")}
-    lines = _HEAD.format(**shown, turns=_turns(rivals), loads=_loads(rivals)).splitlines()
+    dates, commits = _of_measured(results, "date"), _of_measured(results, "commit")
+    told = {"dates": " and ".join(dates), "commits": f"commit{'s' * (len(commits) > 1)} {' and '.join(commits)}"}
+    lines = _HEAD.format(**shown, **told, turns=_turns(rivals), loads=_loads(rivals)).splitlines()
     lines += ["", "| | " + " | ".join(figure.title for figure in FIGURES) + " |", "|---" * (len(FIGURES) + 1) + "|"]
     lines += [_row(rival) for rival in rivals]
     lines += [*_EXPLAINED.splitlines(), "", "## Plots", ""]
@@ -112,6 +114,11 @@ def slug(title: str) -> str:
 
 def _pairs(settings: Mapping[str, str]) -> str:
     return ", ".join(f"`{key}` = `{value}`" for key, value in settings.items()) or "none"
+
+
+def _of_measured(results: Mapping[str, Any], key: str) -> list[str]:
+    """Returns the dates or commits of all rivals that were measured, which may be of several runs."""
+    return sorted({str(rival.get(key) or results[key]) for rival in results["rivals"] if rival["turns"]}) or ["-"]
 
 
 def _turns(rivals: Sequence[Mapping[str, Any]]) -> str:
