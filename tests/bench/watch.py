@@ -3,6 +3,8 @@
 import os
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -46,24 +48,52 @@ class WorkerWatch:
             self.peak_bytes = max(self.peak_bytes, _python_peak_bytes(pid))
 
 
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """CPU seconds of a process itself, and those of its ended children, as far as it has waited for them."""
+
+    own: float
+    ended: float
+
+
+_seen: dict[int, Cpu] = {}
+_lost: list[float] = [0.0]
+
+
 def cpu_seconds() -> float:
     """CPU time that this process and all below it have used so far, without that of a `WorkerWatch`: steadier than the
     clock on a shared machine.
+
+    Spark's Python workers end when they were idle for a minute, and nobody waits for them, so that the system forgets
+    their CPU time. It is kept here as it was at the last call.
     """
-    return cpu_of(os.getpid(), below=True) - _looking[0]
+    now = {pid: found for pid in (os.getpid(), *all_below(os.getpid())) if (found := _cpu(pid)) is not None}
+    _lost[0] += forgotten(_seen, now)
+    _seen.clear()
+    _seen.update(now)
+    return sum(c.own + c.ended for c in now.values()) + _lost[0] - _looking[0]
+
+
+def forgotten(before: Mapping[int, Cpu], now: Mapping[int, Cpu]) -> float:
+    """The CPU time of processes that have ended between two looks, without what other processes have taken over."""
+    gone = sum(c.own + c.ended for pid, c in before.items() if pid not in now)
+    taken_over = sum(c.ended - before[pid].ended for pid, c in now.items() if pid in before)
+    return max(0.0, gone - taken_over)
 
 
 def cpu_of(pid: int, *, below: bool = False) -> float:
     """CPU time of a process and of those below it that have ended; with `below` of all below it."""
-    ticks = 0
-    for one in (pid, *(all_below(pid) if below else ())):
-        try:
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        # User and system time, then those of children that have ended.
-        ticks += sum(int(f) for f in fields[11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    found = [_cpu(one) for one in (pid, *(all_below(pid) if below else ()))]
+    return sum(c.own + c.ended for c in found if c is not None)
+
+
+def _cpu(pid: int) -> Cpu | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    user, system, ended_user, ended_system = (int(f) / os.sysconf("SC_CLK_TCK") for f in fields[11:15])
+    return Cpu(user + system, ended_user + ended_system)
 
 
 def children(pid: int) -> list[int]:
