@@ -1,4 +1,6 @@
-"""Sends the log lines of `bucketline` to the handlers of the program; if it has none, to the standard error."""
+"""Sends the log lines of `bucketline` to the handlers of the program. If the program has none, they go to the standard
+error.
+"""
 
 import logging
 
@@ -15,7 +17,7 @@ class _LastHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 def log_to_standard_error() -> None:
-    """Shows the lines of the library's loggers from INFO on, if logging is not set up.
+    """Shows the lines of the library's loggers from INFO on, if the program has not set up logging.
 
     A program that has handlers, or has set a level for `bucketline`, decides by itself.
     """

@@ -13,7 +13,7 @@ _CONFIGURATION = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command, by default that of the command line, and exits with its code."""
+    """Runs a command and exits with its exit code. `arguments` are by default those of the process."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         check_installed()

@@ -14,13 +14,13 @@ _MANY_TABLES = 3
 
 
 def folder_name(table: str) -> str:
-    """A table's name in the letters that a folder's name may have."""
+    """Returns a table's name with only the letters that a folder's name may have."""
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in table.rpartition("://")[2])
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder for bad records, on any storage. `storage` holds its storage options."""
+    """A folder for bad records, on any storage. `storage` holds the options to reach the storage."""
 
     path: str
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -30,7 +30,7 @@ class Folder:
         return self.path
 
     def prepare(self) -> None:
-        """Does nothing: a folder is made with its first file."""
+        """Does nothing: the folder is created with its first file."""
 
     def put(self, rejects: Rejects) -> str:
         """Stores the bad records of a batch; see `BadRecordsPlace.put`. Returns the path of the last file with bad
@@ -47,7 +47,8 @@ class Folder:
         return where
 
     def _known(self, rejects: Rejects) -> frozenset[str] | None:
-        """The folders of the tables of a job, from one listing; None if they are not known.
+        """Returns the folders of the tables of a job, from one listing. Returns None if it is cheaper to look for each
+        file.
 
         One listing is enough even if a first batch has rows for hundreds of tables.
         """

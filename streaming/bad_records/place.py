@@ -1,10 +1,13 @@
-"""Counts the bad records of a batch, and stores them before the batch is committed, or stops the job.
+"""Counts the bad records of a batch. If there are too many, the job stops; otherwise they are stored before the batch
+is committed.
 
 Bad records are written before the commit, under the name of the batch. If the job dies before the commit, the batch is
 repeated, and stores its bad records under the same name again. A folder or a table replaces the bad records of the
-first attempt, and so has each bad record once. A topic cannot take a record back, so it may have a bad record twice. No
-bad record is lost. A place does not know the tables of the job: it is called once for each batch, with the bad records
-of all tables.
+first attempt, so it has each bad record once. A topic cannot take a record back, so it may have a bad record twice. No
+bad record is lost.
+
+The place (folder, table or topic) does not know the tables of the job. It is called once for each batch, with the bad
+records of all tables.
 """
 
 from collections.abc import Sequence
@@ -25,9 +28,9 @@ _ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascend
 class BatchName:
     """The batch and the table that bad records belong to.
 
-    It names the writer (the query's id and the sink's id), the number of the batch, a digest of the input of the batch,
-    and the table. `run_id` changes with each start of the query; None if it is not known. `folder` is the folder of the
-    batch's file, if it is not the writer's folder.
+    `user` is the commit user of the writer (made of the query's id and the sink's id), `batch_id` the number of the
+    batch, `digest` a digest of the batch's input. `run_id` changes with each start of the query; None if it is not
+    known. `folder` is the folder of the batch's file, if this is not the writer's folder.
     """
 
     user: str
@@ -51,22 +54,24 @@ class BadRecordsPlace(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Checks that the place can take bad records; creates it if it is missing. Raises BucketlineError if it
-        cannot.
+        """Checks that the place can take bad records, and creates it if it is missing. Raises BucketlineError if the
+        place cannot take them.
         """
         ...
 
     def put(self, rejects: Rejects) -> str:
         """Stores the bad records of a batch, and returns where they are, for messages.
 
-        For each table they replace the bad records that an earlier attempt at the batch has stored.
+        For each table, they replace the bad records that an earlier attempt at the batch has stored.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """The stored bad records of a batch: their number, their place, and a description of the first."""
+    """The stored bad records of a batch: their number, the path of the place that holds them, and a description of the
+    first.
+    """
 
     count: int
     path: str
@@ -79,9 +84,10 @@ class SetAside:
 def settle_bad_records(
     place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch: BatchName
 ) -> SetAside | None:
-    """Stores the bad records of a batch of one table. Returns their number and place; None if there are no bad records.
+    """Stores the bad records of a batch of one table. `blobs` are the bad records that tasks have reported. Returns
+    their number and place; None if there are no bad records.
 
-    Raises as `allowed_rejects`, and the errors of the place.
+    Raises the errors of `allowed_rejects`, and the errors of the place.
     """
     rejects = allowed_rejects(place, max_count, blobs, batch.batch_id)
     return None if place is None else put_aside(place, [(batch, rejects)])
@@ -99,10 +105,10 @@ def put_aside(place: BadRecordsPlace, rejects: Rejects) -> SetAside | None:
 
 
 def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch_id: int) -> pa.Table:
-    """The bad records in `blobs` (as `pack_rejects` makes them), ordered by topic, partition and offset.
+    """Returns the bad records in `blobs` (as `pack_rejects` makes them), ordered by topic, partition and offset.
 
-    Raises RejectedRecordsError above the limit; the error names the first record and its reason. Records that an
-    expectation rejects do not count.
+    Raises RejectedRecordsError if there are more than `max_count`, or if there is no place for them. The error contains
+    the first record and its reason. Records that an expectation rejects do not count.
     """
     parts = [REJECTS_SCHEMA.empty_table(), *(pa.ipc.open_stream(blob).read_all() for blob in blobs)]
     rejects = pa.concat_tables(parts).sort_by(_ORDER)
@@ -122,19 +128,21 @@ def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequen
 def _what_helps(place: BadRecordsPlace | None, max_count: int) -> str:
     """Returns advice for an error: the setting that must be changed so that the job allows its bad records."""
     if place is None and max_count == 0:
-        return "Correct the source; or set bad-records.path and bad-records.max: bad records then go to that folder"
+        return "Correct the source; or set bad-records.path and bad-records.max, to store bad records in that folder"
     if place is None:
-        return f"bad-records.max allows {max_count:,} bad records: set bad-records.path, the folder for them"
+        return (
+            f"bad-records.max allows {max_count:,} bad records: also set bad-records.path, the folder that stores them"
+        )
     if max_count == 0:
         return (
-            "Correct the source; or raise bad-records.max, which is 0, to the number that a batch may have: they go "
-            f"to {mask_text(place.name)}"
+            "Correct the source; or raise bad-records.max, which is 0, to the number of bad records that a batch may "
+            f"have: they are then stored in {mask_text(place.name)}"
         )
-    return f"Correct the source; or raise bad-records.max, which allows {max_count:,} in a batch"
+    return f"Correct the source; or raise bad-records.max, which allows {max_count:,} bad records in a batch"
 
 
 def described(rejects: pa.Table) -> str:
-    """A description of the first bad records, for messages."""
+    """Returns a description of the first of the bad records, for messages."""
     topic, partition, offset, reason, value = (
         rejects[name][0].as_py() for name in ("topic", "partition", "offset", "reason", "value")
     )

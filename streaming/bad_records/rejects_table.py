@@ -1,6 +1,7 @@
-"""A table for bad records. Each bad record is one row; the key is (writer, table, batch, input, number).
+"""A table for bad records. Each bad record is one row; the primary key is (query_id, table_name, batch_id, input,
+number).
 
-A repeated batch writes the same keys again. It deletes rows of the earlier attempt that it does not write again,
+A repeated batch writes the same keys again. It deletes the rows of the earlier attempt that it does not write again,
 because the table or the settings of the job may have changed since.
 """
 
@@ -35,9 +36,10 @@ COLUMNS = (
     "number INT NOT NULL, code STRING, reason STRING, source_table STRING, topic STRING, partition INT, offset BIGINT, "
     "timestamp TIMESTAMP_LTZ(6), key BYTES, value BYTES, headers ARRAY<ROW<key STRING, value BYTES>>, replay BIGINT"
 )
-"""`query_id` is the name that the writer commits under, `table_name` the table that the record was for, `input` a
-digest of what the batch reads, `number` counts the bad records of the batch and the table; `replay` names the
-batch of a replay that has taken the record, null before."""
+"""`query_id` is the commit user of the writer, `table_name` the table that the record was for, `input` a digest of the
+input of the batch. `number` counts the bad records of the batch and the table. `replay` is the number of the replay
+that has taken the record; it is null before.
+"""
 OPTIONS = {"bucket": "1"}
 COMMENT = "Bad records of streaming jobs, written by bucketline"
 """The options and the comment of a table that is created for bad records."""
@@ -45,7 +47,7 @@ COMMENT = "Bad records of streaming jobs, written by bucketline"
 
 @dataclass(frozen=True, slots=True)
 class RejectsTable:
-    """A table of bad records at a path or URI; `storage` are its storage options."""
+    """A table of bad records at a path or URI; `storage` are the options to reach its storage."""
 
     path: str
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -55,11 +57,11 @@ class RejectsTable:
         return self.path
 
     def prepare(self) -> None:
-        """Creates the table if it is missing. Raises OptionError if it cannot take bad records."""
+        """Creates the table if it is missing. Raises OptionError if the table cannot take bad records."""
         self.open()
 
     def open(self) -> TableHandle:
-        """The opened table; it is created if it is missing. Raises OptionError if it cannot take bad records."""
+        """Opens the table, and creates it if it is missing. Raises OptionError if the table cannot take bad records."""
         io, root = file_io_for(self.path, self.storage)
         if Schemas(io, root).latest_id() is None:
             check_table_path(self.path)
@@ -73,7 +75,7 @@ class RejectsTable:
 
     def put(self, rejects: Rejects) -> str:
         """Stores the bad records of a batch with one commit, and returns where they are; see `BadRecordsPlace.put`.
-        Makes no commit if nothing changes.
+        There is no commit if nothing changes.
         """
         due = [(batch, rows) for batch, rows in rejects if rows.num_rows or is_begun(self.path, batch)]
         if due:
@@ -88,7 +90,7 @@ class RejectsTable:
 
 
 def check_rejects_table(schema: TableSchema, name: str) -> None:
-    """Checks that a table can take bad records. Raises OptionError that names the reason if it cannot."""
+    """Checks that a table can take bad records. Raises OptionError with the reason if it cannot."""
     own = {f.name: f.type for f in schema.fields}
     for f in parse_columns(COLUMNS):
         found = own.get(f.name)
@@ -106,15 +108,18 @@ def check_rejects_table(schema: TableSchema, name: str) -> None:
 
 def _refuse(name: str, why: str) -> None:
     raise OptionError(
-        f"{BAD_RECORDS_TABLE.key}: {name} cannot hold bad records: {why}. Name a table that does not exist, which is "
-        f"then created, or create one with PRIMARY KEY ({', '.join(KEY)}) and {columns_text(parse_columns(COLUMNS))}",
+        f"{BAD_RECORDS_TABLE.key}: {name} cannot hold bad records: {why}. Set a table that does not exist, which is "
+        f"then created, or create a table with PRIMARY KEY ({', '.join(KEY)}) and "
+        f"{columns_text(parse_columns(COLUMNS))}",
         key=BAD_RECORDS_TABLE.key,
         path=name,
     )
 
 
 def _of_batches(batches: Sequence[BatchName]) -> pc.Expression:
-    """A filter that keeps the stored rows of one batch. `batches` names the batch once for each of its tables."""
+    """Returns a filter that keeps the stored rows of one batch. All `batches` are this batch, once for each of its
+    tables.
+    """
     first = batches[0]
     same_batch = (pc.field("batch_id") == first.batch_id) & (pc.field("input") == (first.digest or ""))
     same_writer = pc.field("query_id") == first.user
@@ -122,7 +127,7 @@ def _of_batches(batches: Sequence[BatchName]) -> pc.Expression:
 
 
 def _with_all(table: TableHandle, changes: pa.Table) -> pa.Table:
-    """The changes with all columns of the table that stores them; columns that bad records lack are null."""
+    """Returns the changes with all columns of the table that stores them. Columns that bad records lack are null."""
     for own in table.schema:
         if own.name not in changes.column_names:
             changes = changes.append_column(own.name, pa.nulls(changes.num_rows, own.type))
@@ -130,7 +135,9 @@ def _with_all(table: TableHandle, changes: pa.Table) -> pa.Table:
 
 
 def _changes(rejects: pa.Table, batch: BatchName, known: pa.Table) -> pa.Table:
-    """The rows to write for a batch's bad records, with deletes of known rows that are not among them."""
+    """Returns the rows to write for a batch's bad records, and deletes of the rows in `known` that have no such bad
+    record any more.
+    """
     gone = np.asarray(known.filter(pc.equal(known["table_name"], batch.table))["number"])
     gone = gone[gone >= rejects.num_rows]
     numbers = np.concatenate([np.arange(rejects.num_rows), gone]).astype(np.int32)

@@ -1,8 +1,8 @@
-"""The loop of a replay: bad records are taken from their places, and written again in batches, each once.
+"""The loop of a replay: reads the stored bad records, and decodes and writes them again in batches, each record once.
 
-A batch first marks its records in the place as taken, and then writes them. If a replay dies in between, the next
-replay finds the marks and writes the same records. A record that is still bad becomes a bad record of the replay's
-batch.
+A batch first marks its records as taken, in the folder, table or topic that stores them, and then writes them. If a
+replay dies in between, the next replay finds the marks and writes the same records. A record that is still bad becomes
+a bad record of the replay's batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ from bucketline.streaming.bad_records.stored import StoredRecords
 from bucketline.streaming.decode.rejects import ReasonCode
 
 MOST_RECORDS = 10_000
-"""Records of one batch: the driver holds them."""
+"""The largest number of records in one batch of a replay; the driver holds them in memory."""
 _ORDER = [(name, "ascending") for name in ("topic", "partition", "offset", "batch_id", "number")]
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The numbers of a replay: records `taken`, and how many of these are `still_bad`. Records are `left` if they
-    cannot be replayed, or if their batch is not in the table.
+    """The counts of a replay: the records that were `taken`, and how many of these are `still_bad`. The records that
+    were `left` cannot be replayed, or their batch is not in the table.
     """
 
     taken: int
@@ -35,21 +35,21 @@ class Replayed:
     left: int
 
     def line(self) -> str:
-        """The numbers as one line for people."""
+        """Returns the counts as one line for people."""
         left = f"; left: {counted(self.left, 'record')}" if self.left else ""
         return f"replayed {counted(self.taken, 'record')}, of which {self.still_bad:,} are still bad{left}"
 
 
 ChosenRecords = Callable[[pa.Table], pa.Table]
-"""Bad records (STORED_SCHEMA) → some of them."""
+"""A function that returns some of the given bad records (STORED_SCHEMA)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The replay of a job. `user` is the replay's commit user, which also marks the records that it takes. `own`
-    chooses the records of the job among the records of a place; `written` chooses the records whose batch is in its
-    table. `newest` is the number of the replay's newest batch, None before the first. `write` writes records as the
-    batch with the given number.
+    """The replay of a job. `user` is the commit user of the replay, which also marks the records that the replay takes.
+    `own` chooses the records of this job among the records of a place (a folder, table or topic). `written` chooses the
+    records whose batch is in its table. `newest` is the number of the replay's newest batch, None before the first
+    batch. `write` writes records as the batch with the given number.
     """
 
     user: str
@@ -60,8 +60,8 @@ class Replay:
     write: Callable[[pa.Table, int], None]
 
     def run(self, is_ending: Callable[[], bool]) -> Replayed:
-        """Replays the records that the places hold at the time of the call, batch after batch. Returns how many records
-        were replayed, and how many are still bad or left.
+        """Replays the records that the places hold now, batch after batch, until `is_ending` returns True. Returns how
+        many records were replayed, and how many are still bad or left.
         """
         number = first = 0 if self.newest is None else self.newest + 1
         found = [(place, self._rows(place)) for place in self.places]
@@ -87,7 +87,7 @@ class Replay:
         return self.own(place.rows(self.user))
 
     def _waiting(self, rows: pa.Table) -> pa.Table:
-        """The records to replay, oldest first: no replay has taken them, and their batch is in its table."""
+        """Returns the records to replay, oldest first: no replay has taken them, and their batch is in its table."""
         can_be = pc.fill_null(pc.not_equal(rows["code"], ReasonCode.ROW.value), True)
         return self.written(rows.filter(pc.and_(rows["replay"].is_null(), can_be))).sort_by(_ORDER)
 
@@ -98,8 +98,9 @@ class Replay:
 
 
 def up_to(rows: pa.Table, newest: Callable[[str, str | None], int | None]) -> pa.Table:
-    """The records of batches that have been written. `newest` is the newest batch of a writer (`query_id`) in a table
-    (`table_name`), None where none is known."""
+    """Returns the records whose batch has been written. `newest` returns the newest batch that a writer (`query_id`)
+    has written to a table (`table_name`); None if no batch is known.
+    """
     if not rows.num_rows:
         return rows
     users, of_users = _encoded(rows["query_id"])
@@ -111,6 +112,8 @@ def up_to(rows: pa.Table, newest: Callable[[str, str | None], int | None]) -> pa
 
 
 def _encoded(texts: pa.ChunkedArray) -> tuple[list[Any], npt.NDArray[np.int64]]:
-    """The different texts of a column, and the position of each row's text among them; a null counts as a text."""
+    """Returns the distinct strings of a column, and the position of each row's string among them. A null counts as a
+    string.
+    """
     encoded = one_array(texts).dictionary_encode(null_encoding="encode")
     return encoded.dictionary.to_pylist(), np.asarray(encoded.indices).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Tells whether an earlier attempt at a batch may have stored its bad records and then died before its commit."""
+"""Tells whether an earlier attempt at a batch may have stored bad records and then died before its commit."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from bucketline.streaming.bad_records.place import BatchName
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of a query: its first and its newest batch whose bad records were stored."""
+    """One run of a query, from a start to the next: its first and its newest batch whose bad records were stored."""
 
     id: str
     first: int
@@ -15,20 +15,21 @@ class _Run:
 
 
 _runs: dict[tuple[str, str, str], _Run] = {}
-"""The run that this process saw last, for each place, writer and table."""
+"""The run of the query that this process saw last, for each place, writer and table."""
 
 
 def is_begun(place: str, batch: BatchName) -> bool:
-    """Whether there may have been an earlier attempt at a batch.
+    """Returns True if there may have been an earlier attempt at a batch.
 
-    The previous run may have tried the first batch of this run; this run may have tried its newest batch already.
+    The previous run of the query may have tried the first batch of this run, and this run may have tried its newest
+    batch before.
     """
     run = _runs.get((place, batch.user, batch.table))
     return run is None or run.id != batch.run_id or batch.batch_id in (run.first, run.newest)
 
 
 def note_batch(place: str, batch: BatchName) -> None:
-    """Remembers that the bad records of a batch were stored. Does nothing if the id of the run is not known."""
+    """Remembers that the bad records of a batch were stored. Does nothing if the id of the query's run is not known."""
     if batch.run_id is None:
         return
     run = _runs.get((place, batch.user, batch.table))

@@ -1,5 +1,4 @@
-"""The places for bad records that options name; stored bad records, read back from a folder or a table, and the choice
-of those that a replay takes.
+"""Reads bad records back from the folder or the table that stores them, and marks the records that a replay takes.
 
 A replay has a number, and marks the records that it takes with that number before it writes them. If the replay dies in
 between, the next attempt finds the marks and writes the same records.
@@ -37,26 +36,27 @@ STORED_SCHEMA = pa.schema(
         (REPLAY, pa.int64()),
     ]
 )
-"""A bad record with its key in the place, and the number of the replay that has taken it, null before. In a folder
-`input` is the file, and `table_name` the folder of a table, null for a job of one table."""
+"""A stored bad record: the columns of its key, then the record, then the number of the replay that has taken it (null
+before). In a folder `input` is the file, and `table_name` is the folder of a table, null for a job of one table.
+"""
 
 _CLAIMS = "replays"
 _OTHERS = -1
-"""Stands for the number of the replay, if the replay of another job has taken a record."""
+"""The number of the replay that is shown if the replay of another job has taken a record."""
 _NUMBER_BITS = 24
 
 
 class StoredRecords(Protocol):
-    """A place whose bad records can be read back."""
+    """Bad records that can be read back from a folder, a table or a topic."""
 
     def rows(self, user: str) -> pa.Table:
-        """All bad records of the place, with the columns of STORED_SCHEMA. `user` is the commit user of a replay: the
-        column `replay` has the numbers under which that replay has taken records.
+        """Returns all stored bad records, with the columns of STORED_SCHEMA. `user` is the commit user of a replay. The
+        column `replay` has the number with which this replay has marked a record.
         """
         ...
 
     def claim(self, rows: pa.Table, user: str, number: int) -> None:
-        """Marks these rows as taken by the replay of that number."""
+        """Marks these rows as taken by the replay with this commit user and number."""
         ...
 
 
@@ -69,7 +69,7 @@ class StoredInTable:
     def rows(self, user: str) -> pa.Table:
         found = read_whole(self._place.open(), ReadRequest(tuple(STORED_SCHEMA.names))).cast(STORED_SCHEMA)
         marks = found[REPLAY]
-        # The marks of one replay follow each other.
+        # The marks of one replay's batches are consecutive numbers.
         numbers = pc.subtract(marks, _mark(user, 0))
         is_own = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, 1 << _NUMBER_BITS))
         at = found.schema.get_field_index(REPLAY)
@@ -89,8 +89,8 @@ class StoredInTable:
 
 
 class StoredInFolder:
-    """The bad records in a folder: one file for each batch, in the writer's folder or in a table's folder inside the
-    writer's folder.
+    """The bad records in a folder. It has one file for each batch, in the writer's folder or in a table's folder inside
+    the writer's folder.
     """
 
     def __init__(self, place: Folder) -> None:
@@ -127,7 +127,9 @@ class StoredInFolder:
         rejects = rejects_of(given, len(read))
         batch = file.rpartition("batch-")[2].removesuffix(".parquet")
         if not batch.isdigit():
-            raise CorruptFileError(f"{self._root}/{file} is no file of bad records: it names no batch", path=file)
+            raise CorruptFileError(
+                f"{self._root}/{file} is no file of bad records: its name is not batch-<number>.parquet", path=file
+            )
         count = len(read)
         _, *folders, _ = file.split("/")
         table = folders[0] if folders else None
@@ -143,7 +145,9 @@ class StoredInFolder:
         return pa.Table.from_arrays(columns, schema=STORED_SCHEMA)
 
     def _claims(self, user: str) -> dict[str, dict[int, int]]:
-        """For each file, the positions of the records that replays have taken, with the number of the replay."""
+        """Returns for each file the positions of the records that replays have taken. The value is the number of the
+        replay, or -1 for the replay of another job.
+        """
         taken: dict[str, dict[int, int]] = {}
         for replayer in sorted(_names(self._io, f"{self._root}/{_CLAIMS}")):
             for name in sorted(_names(self._io, f"{self._root}/{_CLAIMS}/{replayer}")):
@@ -155,8 +159,8 @@ class StoredInFolder:
 
 
 def _mark(user: str, number: int) -> int:
-    """The number that a table stores for a replay's number. It includes a hash of the replay's name, because the
-    replays of all jobs write into one column.
+    """Returns the number that a table stores in the column `replay`. It includes a hash of the replay's commit user,
+    because the replays of all jobs write into one column.
     """
     return (zlib.crc32(user.encode()) << _NUMBER_BITS) + number
 
@@ -166,15 +170,15 @@ def _names(io: FileIO, directory: str) -> list[str]:
 
 
 def stored_in(place: object) -> StoredRecords | None:
-    """The bad records of a place; None for one that cannot be read back."""
+    """Returns the bad records that a place stores; None if they cannot be read back without Kafka."""
     if isinstance(place, RejectsTable):
         return StoredInTable(place)
     return StoredInFolder(place) if isinstance(place, Folder) else None
 
 
 def place_of(sink: SinkOptions, storage: Mapping[str, str]) -> BadRecordsPlace | None:
-    """The place that the options of a sink name; None if they name none. `storage` holds the storage options of the
-    table.
+    """Returns the place that the options of a sink set for bad records; None if they set none. `storage` holds the
+    storage options of the table.
     """
     if sink.bad_records_table is not None:
         return RejectsTable(sink.bad_records_table, storage)

@@ -1,7 +1,7 @@
-"""Bad records read back from a topic, each once, and the choice of those that a replay takes.
+"""Reads bad records back from a topic, each once, and notes the records that a replay takes.
 
-A record is recognised by its writer, table and batch, and by its place in the topic that it came from. So a record
-that the topic has twice is one record, and stays the same one if the topic is copied.
+A record is recognised by its writer, table and batch, and by the topic, partition and offset from which the job read
+it. So a record that is twice in the topic for bad records counts once, also if that topic is copied.
 """
 
 from collections.abc import Callable
@@ -38,16 +38,16 @@ _ATTEMPT = "attempt"
 
 @dataclass(frozen=True, slots=True)
 class StoredInTopic:
-    """The bad records in a topic. `read` reads all messages of the topic, with the columns key, value and headers; the
-    replays of a job share `notes`.
+    """The bad records in a topic. `read` returns all messages of the topic, with the columns key, value and headers.
+    `notes` belong to the job, and all its replays share them.
     """
 
     read: Callable[[], pa.Table]
     notes: TopicNotes
 
     def rows(self, user: str) -> pa.Table:
-        """All bad records of the topic, each once; see `StoredRecords.rows`. The column `input` has the text by which a
-        record is recognised.
+        """Returns all bad records of the topic, each once; see `StoredRecords.rows`. The column `input` has the string
+        by which a record is recognised.
         """
         found = _records(self.read())
         withdrawn = pa.array(sorted(self.notes.withdrawn()), pa.string())
@@ -66,14 +66,14 @@ class StoredInTopic:
         return once.select(STORED_SCHEMA.names).cast(STORED_SCHEMA)
 
     def claim(self, rows: pa.Table, user: str, number: int) -> None:
-        """Notes that the replay of that number takes these rows; see `StoredRecords.claim`."""
+        """Notes that the replay with this number takes these rows; see `StoredRecords.claim`."""
         self.notes.take(rows["input"].to_pylist(), number)
 
 
 def _records(messages: pa.Table) -> pa.Table:
-    """The bad records of messages, and their attempt; without messages that are no bad records of a job.
+    """Returns the bad records in messages, with the id of the attempt that sent them. Other messages are left out.
 
-    Their headers are Python values: bad records are few, and Spark gives them so.
+    The headers are Python values: bad records are few, and Spark returns headers as Python values.
     """
     said: list[dict[str, bytes]] = []
     own: list[list[dict[str, Any]] | None] = []

@@ -1,7 +1,9 @@
-"""A topic for bad records in the source's Kafka cluster: key, value and headers unchanged; more headers say the reason.
+"""Stores bad records in a topic of the source's Kafka cluster: key, value and headers unchanged, with more headers that
+hold the reason.
 
-The records are sent before the batch is committed, so a repeated batch sends them again: at least once. Notes beside
-the job's checkpoint say which records an earlier attempt at a batch has sent, so that a replay leaves them out.
+The records are sent before the batch is committed, so a repeated batch sends them again: each record is there at least
+once. Notes in a folder next to the job's checkpoint say which records an earlier attempt at a batch has sent, so that a
+replay leaves them out.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +22,7 @@ SOURCE_TABLE, TOPIC, PARTITION, OFFSET, TIMESTAMP = (
     f"bucketline.{name}" for name in ("source-table", "topic", "partition", "offset", "timestamp")
 )
 ATTEMPT = "bucketline.attempt"
-"""Names one sending of the bad records of a batch and a table."""
+"""The header with the id of an attempt to send the bad records of a batch and a table."""
 _OF_REJECT = {
     REASON: "reason",
     CODE: "code",
@@ -34,11 +36,11 @@ _SENT_DDL = "key binary, value binary, headers array<struct<key: string, value: 
 
 
 TopicMessage = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
-"""A message that is sent: key, value and headers."""
+"""A message to send: key, value and headers."""
 
 
 def send_by_spark(topic: str, client: Mapping[str, str], messages: Sequence[TopicMessage]) -> None:
-    """Sends messages to a topic, and returns when the brokers have them."""
+    """Sends messages to a topic, and returns when the brokers have stored them."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the command line reads places without Spark
 
     spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
@@ -50,7 +52,7 @@ def send_by_spark(topic: str, client: Mapping[str, str], messages: Sequence[Topi
 class Topic:
     """A topic for bad records.
 
-    `client` holds the options of Kafka's client, with Spark's prefix `kafka.`. `notes` are None if the storage of the
+    `client` holds the options of Kafka's client, with Spark's prefix `kafka.`. `notes` is None if the storage of the
     checkpoint cannot be reached; then the topic cannot be replayed.
     """
 
@@ -64,12 +66,12 @@ class Topic:
         return f"topic {self.topic}"
 
     def prepare(self) -> None:
-        """Does nothing: brokers may create a topic with its first record."""
+        """Does nothing: the brokers may create a topic with its first record."""
 
     def put(self, rejects: Rejects) -> str:
         """Sends the bad records of a batch to the topic, and returns the topic's name for messages.
 
-        Records of an earlier attempt at the batch stay in the topic; the notes say that they do not count.
+        Records of an earlier attempt at the batch stay in the topic; the notes say that these records do not count.
         """
         ids = SystemIds()
         attempts = {batch.table: str(ids.new_uuid()) for batch, rows in rejects if rows.num_rows}

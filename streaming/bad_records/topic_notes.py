@@ -1,7 +1,8 @@
-"""Notes about a topic for bad records, in files beside the job's checkpoint: what was sent, what a replay has taken.
+"""Notes about a topic for bad records, in files next to the job's checkpoint: what was sent, and what a replay has
+taken.
 
-A topic cannot take a record back. So before bad records are sent, a note names their attempt; and before a repeated
-batch sends its own, a note withdraws the bad records of the earlier attempt.
+A topic cannot take a record back. So before bad records are sent, a note stores the id of the attempt. Before a
+repeated batch sends its bad records, a note withdraws the bad records of the earlier attempt.
 """
 
 import json
@@ -13,26 +14,28 @@ from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.streaming.bad_records.place import BatchName
 
 BESIDE = "-replay"
-"""Ends the name of the folder beside the checkpoint."""
+"""The end of the name of the folder next to the checkpoint."""
 _SENT, _WITHDRAWN, _TAKEN = "sent", "withdrawn", "taken"
 
 
 def notes_beside(checkpoint: str, topic: str, storage: Mapping[str, str]) -> "TopicNotes":
-    """The notes of a job with that checkpoint about a topic."""
+    """Returns the notes of a job about a topic. `checkpoint` is the path of the job's checkpoint."""
     return TopicNotes(f"{checkpoint.rstrip('/')}{BESIDE}/topics/{topic}", storage)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNotes:
-    """The notes of a job about a topic, in the folder `path`. `storage` holds the storage options."""
+    """The notes of a job about a topic, in the folder `path`. `storage` holds the options to reach the storage."""
 
     path: str
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def begin(self, batches: Sequence[BatchName], attempts: Mapping[str, str], *, is_begun: bool) -> None:
-        """Notes the attempts that are sent next, by table, and withdraws earlier attempts at these batches.
+        """Notes the ids of the attempts that are sent next (`attempts`, by table), and withdraws earlier attempts at
+        these batches.
 
-        `batches` names one batch, once for each of its tables. With `is_begun` there may have been an earlier attempt.
+        All `batches` are one batch, once for each of its tables. `is_begun` is True if there may have been an earlier
+        attempt.
         """
         if not attempts and not is_begun:
             return
@@ -51,17 +54,17 @@ class TopicNotes:
             io.overwrite(path, json.dumps({"batch": name, "tables": tables}).encode())
 
     def withdrawn(self) -> set[str]:
-        """The attempts whose records do not count."""
+        """Returns the ids of the attempts whose records do not count."""
         io, root = file_io_for(self.path, self.storage)
         return {attempt for _, said in _files(io, f"{root}/{_WITHDRAWN}") for attempt in said}
 
     def take(self, records: Sequence[str], number: int) -> None:
-        """Notes that the replay of that number takes records."""
+        """Notes that the replay with this number takes records."""
         io, root = file_io_for(self.path, self.storage)
         io.overwrite(f"{root}/{_TAKEN}/{number}.json", json.dumps(list(records)).encode())
 
     def taken(self) -> dict[str, int]:
-        """The records that replays have taken, with the number of the replay."""
+        """Returns the records that replays have taken, each with the number of the replay."""
         io, root = file_io_for(self.path, self.storage)
         return {record: int(name) for name, said in _files(io, f"{root}/{_TAKEN}") for record in said}
 

@@ -1,6 +1,8 @@
-"""The driver's thread that compacts with `compaction` = `async`: its Spark jobs run while the jobs of batches run.
+"""The thread on the driver that compacts a table if the job has `compaction` = `async`. Its Spark jobs run at the same
+time as the jobs of batches.
 
-There is one thread for each table and stream; it is kept from batch to batch. If it fails, the next batch fails.
+There is one thread for each table and stream; it lives as long as the stream. If the thread fails, the next batch
+fails.
 """
 
 import logging
@@ -34,9 +36,10 @@ _HELD_LOOK_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class InPool:
-    """An engine whose Spark jobs run in a pool of Spark's scheduler, with at most `tasks` tasks.
+    """An engine whose Spark jobs run in a pool of Spark's scheduler, with at most `tasks` tasks. `pool` None means the
+    default pool.
 
-    Spark keeps the name of the pool by thread, so it is set on the thread that runs the engine.
+    Spark keeps the name of the pool for each thread, so the name is set on the thread that runs the engine.
     """
 
     engine: Engine
@@ -56,7 +59,9 @@ class InPool:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A thread, the Spark context that the thread uses, its planner, and how long a stop waits for the thread."""
+    """A compaction thread, the Spark context that it uses, the object that decides when to plan, and how long a stop
+    waits for the thread.
+    """
 
     thread: CompactionThread
     context: Any
@@ -72,7 +77,8 @@ def check_async(target: Target, spark: Any) -> None:
     """Starts the thread if this job compacts asynchronously and the thread does not run yet. Called before a batch is
     written.
 
-    Raises OptionError, UnsupportedTableError, and CompactionFailedError if an asynchronous compaction has failed.
+    Raises OptionError or UnsupportedTableError if the table cannot be compacted so, and CompactionFailedError if an
+    asynchronous compaction has failed.
     """
     at, context = target.at, spark.sparkContext
     if not at.plan.compacts_async:
@@ -95,7 +101,9 @@ def check_async(target: Target, spark: Any) -> None:
 
 
 def notice_batch(target: Target, batch_id: int) -> None:
-    """Tells the thread that a batch was committed. If the thread cannot read what it needs, a warning is logged."""
+    """Tells the thread that a batch was committed. If the thread cannot read what it needs to decide whether a
+    compaction is due, it makes a plan anyway, and a warning is logged.
+    """
     at = target.at
     running = _running_of(at.table.metadata_path, target.user) if at.plan.compacts_async else None
     if running is None:
@@ -104,15 +112,17 @@ def notice_batch(target: Target, batch_id: int) -> None:
     try:
         due = running.when.is_due(at, batch_id)
     except BucketlineError as e:
-        _LOG.warning("%s: the time of the last compaction cannot be read: %s", at.table.path, e)
+        _LOG.warning(
+            "%s: the time of the last compaction cannot be read, so a compaction is planned now: %s", at.table.path, e
+        )
     if due or full:
         running.when.planned()
     running.thread.notice(plans=due, full=full)
 
 
 def await_async(target: Target, timeout_ms: int) -> bool:
-    """Lets the thread plan the compactions that are due, and waits for the thread up to that time. Returns whether it
-    is still at work then. Raises CompactionFailedError.
+    """Lets the thread plan the compactions that are due, and waits at most `timeout_ms` for the thread. Returns True if
+    the thread is still working after that time. Raises CompactionFailedError if the thread has failed.
     """
     running = _running_of(target.at.table.metadata_path, target.user)
     if running is None or not target.at.plan.compacts_async:
@@ -123,7 +133,9 @@ def await_async(target: Target, timeout_ms: int) -> bool:
 
 
 def async_backlog(target: Target) -> OpenItems:
-    """The plan items that the thread of this stream left open when it last looked; none if there is no thread."""
+    """Returns the plan items that were open when the thread of this stream last looked; no items if there is no
+    thread.
+    """
     running = _running_of(target.at.table.metadata_path, target.user)
     return OpenItems() if running is None else running.thread.backlog
 
@@ -136,11 +148,12 @@ def finish_async(
     held_ms: int = 2 * LEASE_MS,
     world: World = SYSTEM_WORLD,
 ) -> None:
-    """Lets the thread of a stream do all that is due, and ends it. Does nothing if there is no thread.
+    """Lets the thread of a stream do all compactions that are due, and ends the thread. Does nothing if there is no
+    thread.
 
-    The thread waits up to `held_ms` for items that other compactors hold. A compactor that was killed holds its items
-    until its lease ends; the previous run of the stream may have been killed. Once `is_ending` returns true, the thread
-    is stopped as by `stop_async`. Raises CompactionFailedError.
+    The thread waits up to `held_ms` for plan items on which other compactors work. A compactor that was killed keeps
+    its items until its lease ends, and the previous run of this stream may have been killed. When `is_ending` returns
+    true, the thread is stopped like in `stop_async`. Raises CompactionFailedError if the thread has failed.
     """
     running = _running_of(path, user)
     if running is None:
@@ -152,7 +165,9 @@ def finish_async(
                 continue
             held = running.thread.backlog.count
             if held and left_ms <= 0:
-                _LOG.info("%s: %s left to other compactors", path, counted(held, "open item"))
+                _LOG.info(
+                    "%s: %s stay with other compactors, which still work on them", path, counted(held, "open item")
+                )
             if (not held and not was_held) or left_ms <= 0:
                 break
             if held:
@@ -166,8 +181,8 @@ def finish_async(
 
 
 def stop_async(path: str, user: str) -> None:
-    """Ends the thread of a stream, if there is one. The thread finishes its running items within
-    `async-compaction.stop-timeout`, or releases them.
+    """Ends the thread of a stream, if there is one. The thread gets `async-compaction.stop-timeout` to finish its
+    running plan items. Items that are not finished by then are given back, so that another compactor can do them.
     """
     running = _running_of(path, user)
     _keep(path, user, None)
@@ -183,8 +198,8 @@ def async_tables(user: str) -> list[str]:
 
 @contextmanager
 def _forgotten_on_error(target: Target) -> Iterator[None]:
-    """Forgets the thread of a stream if it has failed, so that its error is raised only once: the query ends, and its
-    next start begins another thread.
+    """Forgets the thread of a stream if it has failed, so that its error is raised only once. The error ends the query,
+    and the next start of the query begins another thread.
     """
     try:
         yield
@@ -194,7 +209,9 @@ def _forgotten_on_error(target: Target) -> Iterator[None]:
 
 
 def check_pool(pool: str | None, context: Any) -> None:
-    """Checks that a session has a pool of that name to use. Raises OptionError if its scheduler has no pools."""
+    """Checks that a session has scheduler pools, if `pool` is set. Raises OptionError if its scheduler is not FAIR and
+    so has no pools.
+    """
     mode = "" if pool is None else str(context.getConf().get(_SCHEDULER_MODE, "FIFO"))
     if pool is not None and mode.upper() != "FAIR":
         raise OptionError(

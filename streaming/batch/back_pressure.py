@@ -29,9 +29,9 @@ _SHORTEST_WAIT_MS, _LONGEST_WAIT_MS = 100, 2_000
 @dataclass(frozen=True, slots=True)
 class Relief:
     """What back pressure found and did before a batch. `crowding` says how many sorted runs wait as the batch begins.
-    `spent_ms` is the time for which the batch has waited, or compacted, because of these runs.
+    `spent_ms` is the time that the batch has spent on waiting or compacting, because there were too many sorted runs.
 
-    `crowded_before` is the number of buckets that had too many runs as the batch began.
+    `crowded_before` is the number of buckets that had too many sorted runs before the batch waited or compacted.
     """
 
     crowding: Crowding = field(default_factory=Crowding)
@@ -40,10 +40,11 @@ class Relief:
 
 
 def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
-    """Waits, compacts or continues, as the job's options say. Returns the target afterwards, and what was found and
-    done. The view of the target must be fresh.
+    """Waits, compacts or continues, as the job's option `back-pressure` says. Returns the target afterwards, and what
+    was found and done. The target must show the newest snapshot.
 
-    Raises CompactionFailedError if the compaction thread has failed, and the errors of its own compaction.
+    Raises CompactionFailedError if the compaction thread has failed, and the errors of the compaction that this
+    function does itself.
     """
     at, started_ms = target.at, target.at.table.world.clock.now_ms()
     if not at.plan.schema.primary_keys:
@@ -62,7 +63,8 @@ def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
         _tell(
             target,
             now,
-            f"'{BACK_PRESSURE.key}' = '{action.value}' has not reduced the sorted runs in time; the batch goes on",
+            f"'{BACK_PRESSURE.key}' = '{action.value}' has not reduced the sorted runs in time; the batch is "
+            "written anyway",
         )
     return target, Relief(now, crowded_before, max(0, target.at.table.world.clock.now_ms() - started_ms))
 
@@ -73,12 +75,12 @@ def _look(target: Target) -> Crowding:
 
 
 def _compacted(target: Target, engine: Engine, now: Crowding) -> Target:
-    """Compacts the crowded buckets with a commit of their own, and returns the target after the commit.
+    """Compacts the buckets with too many sorted runs in a commit of their own, and returns the target after the commit.
 
-    If that commit conflicts with another, the batch goes on without the compaction.
+    If that commit conflicts with another commit, the batch continues without the compaction.
     """
     at = target.at
-    _tell(target, now, "the batch compacts them first")
+    _tell(target, now, "the batch compacts these buckets first")
     trigger = CompactTrigger.MINOR
     states = at.bucket_states(trigger)
     due = [b for b in at.due(trigger, among=now.crowded) if b in states]
@@ -87,13 +89,18 @@ def _compacted(target: Target, engine: Engine, now: Crowding) -> Target:
         committed = commit_change(at, Compact(messages), Author(compactor_user(target.user)))
         target = target.after(committed)
         if committed.dropped is not None:
-            _LOG.info("the compaction conflicted with another commit: %s", committed.dropped.message)
+            _LOG.info(
+                "the compaction before the batch conflicted with another commit and was dropped: %s",
+                committed.dropped.message,
+            )
     return target.refreshed()
 
 
 def _waited_for(target: Target, now: Crowding) -> Target:
-    """Waits until no bucket has too many runs or the time is over, and returns the refreshed target."""
-    _tell(target, now, "the batch waits until they are compacted")
+    """Waits until no bucket has too many sorted runs, or the time is over. Returns the target at the newest
+    snapshot.
+    """
+    _tell(target, now, "the batch waits until these buckets are compacted")
     left_ms = target.at.plan.sink.async_compaction.back_pressure_timeout_ms
     pause_ms = _SHORTEST_WAIT_MS
     while now.crowded and left_ms > 0:

@@ -1,4 +1,4 @@
-"""The numbers of a batch that its snapshot holds, for readers who look at a table without its job."""
+"""The counts of a batch that are stored in its snapshot, for readers who look at a table without its job."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ BEHIND = "bucketline.behind-records"
 
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
-    """The numbers of a batch; None where a number is not known.
+    """The counts of a batch. A count that is not known is None.
 
-    They are: rows written, records rejected in the batch, records rejected in earlier batches of the writer, and
+    The counts are: rows written, records rejected in the batch, records rejected in earlier batches of the writer, and
     records that waited at the source after the batch.
     """
 
@@ -30,7 +30,7 @@ class BatchCounts:
         return (self.rejected or 0) + (self.rejected_before or 0)
 
     def properties(self) -> dict[str, str]:
-        """The known numbers, as properties of a snapshot."""
+        """Returns the known counts as properties of a snapshot."""
         named = {
             INPUT_ROWS: self.input_rows,
             REJECTED: self.rejected,
@@ -41,7 +41,7 @@ class BatchCounts:
 
 
 def counts_in(properties: Mapping[str, str]) -> BatchCounts:
-    """The numbers in a snapshot's properties. A number that cannot be read counts as not known."""
+    """Returns the counts in a snapshot's properties. A count that cannot be parsed is None."""
     return BatchCounts(*(_count(properties.get(key)) for key in (INPUT_ROWS, REJECTED, REJECTED_BEFORE, BEHIND)))
 
 
@@ -60,7 +60,7 @@ class WrittenBatch:
 
 
 def last_batches(snapshots: Iterable[Snapshot], most: int) -> list[WrittenBatch]:
-    """The newest batches of streams, newest first. `snapshots` must come newest first."""
+    """Returns the newest batches of streams, newest first, at most `most`. `snapshots` must come newest first."""
     return [batch for batch, _ in zip(_batches(snapshots), range(most), strict=False)]
 
 

@@ -26,7 +26,11 @@ COUNTERS: tuple[tuple[Metric, _Read], ...] = (
         _of("compacted_files"),
     ),
     (
-        Metric("compactions_lost", MetricKind.COUNTER, "compactions of batches that lost a race and are repeated"),
+        Metric(
+            "compactions_lost",
+            MetricKind.COUNTER,
+            "compactions of batches that conflicted with another commit and are repeated",
+        ),
         lambda r: float(r.compaction_dropped),
     ),
     (Metric("expired_snapshots", MetricKind.COUNTER, "snapshots removed after batches"), _of("expired_snapshots")),
@@ -49,9 +53,9 @@ GAUGES: tuple[tuple[Metric, _Read], ...] = (
     (Metric("behind_records", MetricKind.GAUGE, "records at the source that are not read yet"), _of("behind_records")),
     (Metric("postponed_rows", MetricKind.GAUGE, "rows in the postpone bucket"), _of("postponed_rows")),
     (Metric("postponed_bytes", MetricKind.GAUGE, "bytes of the files in the postpone bucket"), _of("postponed_bytes")),
-    (Metric("postponed_age_seconds", MetricKind.GAUGE, "age of the oldest of them"), _of("postponed_seconds")),
+    (Metric("postponed_age_seconds", MetricKind.GAUGE, "age of the oldest postponed rows"), _of("postponed_seconds")),
     (Metric("hidden_rows", MetricKind.GAUGE, "committed rows that batch readers do not see yet"), _of("hidden_rows")),
-    (Metric("hidden_age_seconds", MetricKind.GAUGE, "age of the oldest of them"), _of("hidden_seconds")),
+    (Metric("hidden_age_seconds", MetricKind.GAUGE, "age of the oldest hidden rows"), _of("hidden_seconds")),
     (Metric("most_runs", MetricKind.GAUGE, "most sorted runs of a bucket as the last batch began"), _of("most_runs")),
     (
         Metric("crowded_buckets", MetricKind.GAUGE, "buckets with more sorted runs than num-sorted-run.stop-trigger"),
@@ -67,7 +71,9 @@ GAUGES: tuple[tuple[Metric, _Read], ...] = (
 )
 
 BUCKETS_BY_RUNS = Metric("buckets", MetricKind.GAUGE, "buckets by their number of sorted runs, label runs")
-SKIPPED_RECORDS = Metric("skipped_records", MetricKind.COUNTER, "records that hold no row and are not bad, label kind")
+SKIPPED_RECORDS = Metric(
+    "skipped_records", MetricKind.COUNTER, "records without a row that are not bad, such as tombstones, label kind"
+)
 UNEXPECTED_ROWS = Metric(
     "unexpected_rows", MetricKind.COUNTER, "rows that do not meet an expectation, label expectation"
 )
@@ -75,7 +81,7 @@ PARKED = Metric("parked", MetricKind.GAUGE, "1 for each table that the job goes 
 PARKED_UNTIL = Metric(
     "parked_until_timestamp_seconds",
     MetricKind.GAUGE,
-    "from when Kafka may remove records that a parked table has missed, seconds since the epoch",
+    "when Kafka may begin to remove records that a parked table has missed, seconds since the epoch",
 )
 LAST_BATCH = Metric(
     "last_batch_timestamp_seconds", MetricKind.GAUGE, "when the last batch ended, seconds since the epoch"
@@ -101,7 +107,9 @@ def measure_tables(
     registry: Registry = REGISTRY,
     world: World = SYSTEM_WORLD,
 ) -> None:
-    """Adds a batch of several tables to the metrics of the process. Each place that the job names is written once."""
+    """Adds a batch of several tables to the metrics of the process. If several tables write their metrics to the same
+    file, the file is written once.
+    """
     now_ms = world.clock.now_ms()
     lines: dict[MetricsOptions, list[str]] = {}
     for report, settings in reports:
@@ -128,9 +136,9 @@ def _add(report: BatchReport, labels: Mapping[str, str], now_ms: int, registry: 
 
 
 def measure_parked(tables: Mapping[str, int | None], writer: str, registry: Registry = REGISTRY) -> None:
-    """Sets the metrics of parked tables, each with the time from which Kafka may remove records that the table has
-    missed; below 0 if Kafka never removes them, None if the time is not known. Tables that are no longer in `tables`
-    are removed from the metrics.
+    """Sets the metrics of parked tables, and removes the metrics of tables that are not in `tables` any more. The value
+    in `tables` is the time from which Kafka may remove records that the table has missed: below 0 if Kafka never
+    removes them, None if the time is not known.
     """
     labels = {"writer": writer}
     until = {table: at / 1000 for table, at in tables.items() if at is not None and at >= 0}

@@ -53,8 +53,8 @@ class CommitReport:
         return self.upkept.expired_snapshots
 
     def with_rounds(self, rounds: Rounds | None, later: Sequence["CommitReport"]) -> "CommitReport":
-        """Returns this report, with the commits that repeated a lost compaction. `rounds` is None if no compaction was
-        lost.
+        """Returns this report, with the commits (`later`) that repeated a compaction which had conflicted with another
+        commit. `rounds` is None if no compaction was repeated.
         """
         report = self
         for following in later:
@@ -65,7 +65,9 @@ class CommitReport:
         return replace(report, committed=replace(report.committed, dropped=dropped))
 
     def followed_by(self, later: "CommitReport | None") -> "CommitReport":
-        """Returns this report, with the results of a second commit of the same batch added."""
+        """Returns this report, with the results of a second commit of the same batch added. Returns this report
+        unchanged if `later` is None.
+        """
         if later is None:
             return self
         snapshots = (*self.committed.snapshots, *later.committed.snapshots)
@@ -86,11 +88,12 @@ def commit_batch(
     """Commits what the tasks have written, under the batch's identity. Returns the target after the commit, and a
     report.
 
-    `key_shares` is the number of shares of the table's keys, which the snapshot records. `check` says which conflicts
-    the commit checks. `rejected_rows` is the number of bad records that were stored. If the batch `empties` the table,
-    its rows replace all rows of the table.
+    `key_shares` is the number of tasks among which the table's keys are divided; the snapshot records it. `check` says
+    which conflicts the commit checks. `rejected_rows` is the number of bad records that were stored. If `empties` is
+    true, the rows of the batch replace all rows of the table.
 
-    Raises CommitConflictError, CommitOutcomeUnknownError.
+    Raises CommitConflictError if another writer changed what this commit depends on, and CommitOutcomeUnknownError if
+    the storage does not say whether the commit happened.
     """
     at, count = target.at, rejected_rows
     counts = BatchCounts(outcome.accepted_rows, count, target.state.rejected_in_all or 0, identity.behind)
@@ -99,7 +102,8 @@ def commit_batch(
         | counts.properties()
         | ({SOURCE_TABLES: TABLE_MARK.join(target.state.source_tables)} if target.state.source_tables else {})
     )
-    # The next batch looks for the snapshot of this batch, whatever the table's options say of empty commits.
+    # A batch without rows gets a snapshot too, whatever the table's options say about empty commits: the next batch
+    # looks for the snapshot of this batch.
     change: Append | Replace = appended(at, outcome.messages, check=check, ignore_empty=False)
     author = Author(target.user, identity.batch_id, properties)
     if empties:
@@ -122,17 +126,18 @@ def _any_partition(partition: bytes) -> bool:
 
 
 def compactor(target: Target, batch_id: int) -> Author:
-    """Returns the author of a compaction that is committed after its batch: the writer's name as a compactor.
+    """Returns the author of a compaction that is committed after its batch. Its commit user is derived from the
+    writer's name.
 
-    The writer may have committed a later batch by then. So the snapshot does not name the batch, and the writer's tag
-    stays.
+    The writer may have committed a later batch by then. So the snapshot of the compaction does not belong to the batch,
+    and the writer's tag does not move.
     """
     return Author(compactor_user(target.user), batch_id)
 
 
 def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[CommitMessage, ...]) -> CommitReport:
-    """Commits a compaction after its batch was committed. Returns a report, which says whether the compaction was lost
-    and is still due.
+    """Commits a compaction after its batch was committed. Returns a report; if the compaction conflicted with another
+    commit, the report says that it is still due.
     """
     committed = commit_change(target.at, Compact(messages), compactor(target, batch_id))
     return owed_compaction_committed(target, target.at.after(committed), messages, committed)
@@ -141,8 +146,8 @@ def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[Commit
 def owed_compaction_committed(
     target: Target, at: TableAt, messages: Sequence[CommitMessage], committed: Committed
 ) -> CommitReport:
-    """Applies the table's rules for expiry and tags after a compaction was committed on its own, and returns the
-    report. `at` is the table after the commit.
+    """Applies the table's rules for expiry and tags after a compaction got a commit of its own, and returns the report.
+    `at` is the table after the commit.
     """
     if committed.dropped is not None:
         _LOG.info("a compaction conflicted with another commit and is done again: %s", committed.dropped.message)
@@ -150,8 +155,8 @@ def owed_compaction_committed(
 
 
 def settle_skipped(target: Target) -> None:
-    """Moves the writer's tag for a batch that is in the table already: the process may have died right after the
-    commit.
+    """Moves the writer's tag for a batch that is in the table already, because the process may have died right after
+    the commit of the batch.
     """
     with logged("moving the tag that marks the writer's newest snapshot"):
         mark_newest(target)
@@ -165,8 +170,8 @@ def batch_properties(
 ) -> dict[str, str]:
     """Returns the properties of a batch's snapshot.
 
-    They name the batch, the notes for the key index that hold with this snapshot, the number of shares of keys, and
-    whether a bucket may hold keys of several shares.
+    They are the identity of the batch, the names of the key-index notes that belong to this snapshot, the number of
+    tasks among which the keys are divided, and whether a bucket may hold keys of several of these tasks.
     """
     named = {
         DIGEST: identity.digest,
@@ -184,8 +189,8 @@ def batch_properties(
 
 
 def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots: tuple[Snapshot, ...]) -> Upkept:
-    """Moves the writer's tag, does the upkeep, and returns the result of the upkeep. Failures are logged and never
-    raised, because the rows are committed.
+    """Moves the writer's tag and does the table's upkeep (expiry, tags). Returns the result of the upkeep. Failures are
+    logged and never raised, because the rows are committed.
     """
     if snapshots:
         with logged("moving the tag that marks the writer's newest snapshot"):
@@ -194,8 +199,8 @@ def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots:
 
 
 def _to_mark(snapshots: tuple[Snapshot, ...]) -> Snapshot:
-    """Returns the snapshot to which the writer's tag moves: the last of the batch's snapshots that follow each other
-    without a gap, so that no other batch of the writer can lie between them.
+    """Returns the snapshot to which the writer's tag moves. It is the last of the batch's snapshots that follow each
+    other without a gap, so that no other batch of the writer can lie between them.
     """
     newest = snapshots[0]
     for snapshot in snapshots[1:]:

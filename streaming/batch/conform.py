@@ -1,12 +1,14 @@
-"""Changes the table, if the job's policy says so, when the columns of a batch differ: on the driver, once a batch.
+"""Changes the table when the columns of a batch differ from its columns, if the job's policy allows it: on the driver,
+once for each batch.
 
 *Columns of a DataFrame* are known before a row is read. `evolve` changes the table and commits the new schema; `ignore`
-leaves unknown columns out; `fail` names them. With the first two, columns that only the table has (another query may
-have added them) are null in the batch.
+leaves unknown columns out; `fail` raises an error that lists them. With `evolve` and `ignore`, columns that only the
+table has (another query may have added them) are null in the batch.
 
-Fields of *records that tasks decode* are known only when they are read. With `evolve` the tasks report fields that the
-table has no column for; the driver commits the new schema and runs the tasks again. The other policies read the table's
-columns and ignore the rest. All policies refuse records of a second table of the source.
+Fields of *records that tasks decode* are known only when the records are read. With `evolve` the tasks report fields
+for which the table has no column; the driver commits the new schema and runs the tasks again. With `ignore` and `fail`
+the tasks read the table's columns and ignore all other fields. All policies refuse records of a second table of the
+source.
 """
 
 import logging
@@ -40,10 +42,11 @@ _SHOWN_TABLES = 3
 
 
 def fit_frame(frame: Any, at: TableAt, origin: tuple[str, ...] = ()) -> tuple[TableAt, Any]:
-    """The table, changed if the policy says so, and the batch with exactly the table's columns (and `_row_kind`).
+    """Returns the table, changed if the policy says so, and the batch with exactly the table's columns (and
+    `_row_kind`).
 
-    Columns named in `origin` are not columns of the table, and are kept unchanged.
-    Raises SchemaMismatchError for columns that do not fit, even after a change, and for names that occur twice.
+    Columns in `origin` are not columns of the table, and are kept unchanged. Raises SchemaMismatchError for columns
+    that do not fit, even after a change of the table, and for names that occur twice.
     """
     policy = at.plan.sink.schema_evolution
     if policy is EvolutionPolicy.FAIL:
@@ -64,7 +67,7 @@ def fit_frame(frame: Any, at: TableAt, origin: tuple[str, ...] = ()) -> tuple[Ta
 
 
 def fit_decoder(decode: Decoder | None, at: TableAt) -> Decoder | None:
-    """The decoder for the current schema of the table, which may have changed since the job started.
+    """Returns the decoder for the current schema of the table, which may have changed since the job started.
 
     Raises SchemaMismatchError if a new column takes its values from a part of the records that this job does not read.
     """
@@ -75,15 +78,16 @@ def fit_decoder(decode: Decoder | None, at: TableAt) -> Decoder | None:
     unread = [name for name in step.input_columns if name not in decode.input_columns]
     if unread:
         raise SchemaMismatchError(
-            f"the table has a new column that takes its values from {unread[0]!r} of each record, which this job does "
-            "not read; start the job again",
+            f"the table has a new column that takes its values from {unread[0]!r} of each record, but this job does "
+            f"not read {unread[0]!r}; start the job again",
             column=unread[0],
         )
     return step
 
 
 def at_time(decode: Decoder | None, time_ms: int | None) -> Decoder | None:
-    """The decoder for a batch that Spark began at `time_ms`: functions like current_timestamp return this time.
+    """Returns the decoder for a batch that Spark began at `time_ms`, in milliseconds since 1970. Functions like
+    current_timestamp return this time in all rows of the batch.
 
     Raises UnsupportedTableError if a column needs the time, and the time is not known.
     """
@@ -98,11 +102,12 @@ def at_time(decode: Decoder | None, time_ms: int | None) -> Decoder | None:
 
 
 def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None) -> Target:
-    """The target, with the names of the source's tables whose records are written.
+    """Checks that the records come from one table of the source. Returns the target, which remembers the names of the
+    source's tables whose records are written.
 
-    Raises SchemaMismatchError for records of a second source table, which could overwrite rows with the same key; the
-    files of the batch are removed then. Several source tables are allowed if `shards` says that their keys are
-    distinct, or if columns of the key hold the name of the table.
+    Raises SchemaMismatchError for records of a second source table, because they could overwrite rows with the same
+    key; the files of the batch are removed first. Several source tables are allowed if `shards` says that their keys
+    are distinct, or if columns of the key hold the name of the table.
     """
     if isinstance(decode, DecodeStep) and decode.has_distinct_keys:
         return target.with_state(replace(target.state, source_tables=()))
@@ -111,7 +116,7 @@ def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None
     if len({told_apart(table) for table in tables}) < len(tables):
         target.at.discard(outcome.messages)
         raise SchemaMismatchError(
-            f"the records are of {counted(len(tables), 'table')} of the source, {_named(tables)}: rows of one table "
+            f"the records come from {counted(len(tables), 'table')} of the source, {_named(tables)}: rows of one table "
             "would overwrite rows of another table with the same key. Set source-table to the table to read; or add "
             "the column _source_table to the primary key; or, if no key is in two tables, set shards to distinct-keys",
             tables=tuple(tables),
@@ -121,7 +126,7 @@ def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None
 
 def refuse_unexpected(target: Target, outcome: Outcome, decode: Decoder | None) -> None:
     """Checks the expectations that end the job. If a row does not meet such an expectation, the files of the batch are
-    removed. Raises UnexpectedRowsError.
+    removed and UnexpectedRowsError is raised.
     """
     columns = decode.columns if isinstance(decode, DecodeStep) else NO_COLUMN_OPTIONS
     ending = {e.name: e for e in columns.expect if e.otherwise is Otherwise.FAIL}
@@ -147,16 +152,16 @@ def _named(tables: Sequence[str]) -> str:
 
 
 def grow_table(at: TableAt, outcome: Outcome) -> TableAt:
-    """Removes the files of the batch, and changes the table so that it has columns for all fields that the records
-    need. Returns the changed table.
+    """Removes the files of the batch, and adds columns to the table for all fields that the records need. Returns the
+    changed table.
 
-    Raises SchemaMismatchError and OptionError if the table cannot be changed so.
+    Raises SchemaMismatchError or OptionError if the table cannot be changed so.
     """
     at.discard(outcome.messages)
     evolve_table(at.table, outcome.need.columns, EvolutionPolicy.EVOLVE)
     at = at.refreshed()
     _LOG.info(
-        "%s has schema %d now, with columns for: %s; the batch is run again",
+        "%s has schema %d now, with new columns %s; the tasks of the batch run again",
         at.table.path,
         at.plan.schema.id,
         _shown(outcome.need),
@@ -165,15 +170,15 @@ def grow_table(at: TableAt, outcome: Outcome) -> TableAt:
 
 
 def refuse_need(at: TableAt, outcome: Outcome) -> None:
-    """Checks that records need no further column after the table was changed for them. If they need one, the files of
-    the batch are removed. Raises SchemaMismatchError.
+    """Checks that the records need no further column after the table was changed for them. If they need one, the files
+    of the batch are removed and SchemaMismatchError is raised.
     """
     if not outcome.need:
         return
     at.discard(outcome.messages)
     raise SchemaMismatchError(
         f"the table was changed for this batch, but its records still need columns for: {_shown(outcome.need)}; add "
-        "them by hand (ALTER TABLE), or set schema-evolution to 'ignore'",
+        "these columns by hand (ALTER TABLE), or set schema-evolution to 'ignore'",
         column=outcome.need.columns.names[0],
         columns=outcome.need.columns.names,
     )

@@ -1,4 +1,4 @@
-"""Turns an error of Spark into one line: the BucketlineError that its text holds, or the cause that Spark names.
+"""Turns an error of Spark into one line: the BucketlineError that its text holds, or else the cause that Spark reports.
 
 Spark passes on errors of its Python side only as text: nested tracebacks of several processes.
 """
@@ -16,11 +16,11 @@ _CAUSE = re.compile(
     r"^(?:: |Caused by: )?(?:[A-Za-z_$][\w$]*\.)*([A-Z][\w$]*(?:Error|Exception)): (\S[^\n]*)$", re.MULTILINE
 )
 _WRAPPERS = ("Py4JJavaError", "Py4JException", "PythonException", "SparkException", "StreamingQueryException")
-"""Errors that only say that there was another error."""
+"""Classes of errors that only report that another error happened."""
 _CODED = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
 _STREAM_FAILED = re.compile(r"^\[STREAM_FAILED\].*?terminated with exception: ", re.DOTALL)
 _CALL_UNANSWERED = re.compile(r"An error occurred while calling \S+\Z")
-"""The messages of Py4J when the JVM ends before it answers; an answer has a Java trace."""
+"""The message of Py4J if the JVM ends before it answers. If the JVM answers, the message has a Java trace."""
 _FILE_READ = re.compile(r"\[FAILED_READ_FILE[A-Z_.]*\] Encountered error while reading file (\S+?)\.?(?=\s|$)")
 _MALFORMED = re.compile(r"\[MALFORMED_RECORD_IN_PARSING[A-Z_.]*\]")
 _OF_A_STOP = re.compile(r"Interrupted(?:IO)?Exception|ClosedByInterruptException|cancelled part of cancelled job group")
@@ -28,17 +28,20 @@ _TALKS_TO_JVM = ("py4j", "pyspark")
 
 
 class SparkLog(Enum):
-    """How much Spark and Py4J log of an error that ends the job: nothing, because the job reports it, or everything."""
+    """How much Spark and Py4J log about an error that ends the job: nothing (OURS_ONCE), because the job reports the
+    error itself, or EVERYTHING.
+    """
 
     OURS_ONCE = "ours once"
     EVERYTHING = "everything"
 
 
 class SparkFailedError(BucketlineError):
-    """Spark ended the query, and bucketline has raised no error; the next start repeats a batch that was not committed.
+    """Spark ended the query for a reason that is not an error of bucketline. The next start repeats a batch that was
+    not committed.
 
     `said` is Spark's whole text, for programs that search it for a reason; it is never shown. `file` is the file that
-    Spark could not read; `malformed` is true if a record in the file does not have the source's format.
+    Spark could not read. `malformed` is true if a record in the file does not have the source's format.
     """
 
     code = "SPARK_FAILED"
@@ -58,13 +61,13 @@ class SparkFailedError(BucketlineError):
 
 
 class SparkLostError(BucketlineError):
-    """Spark's JVM ended while the job ran; the next start repeats a batch that was not committed."""
+    """Spark's JVM ended while the job ran. The next start repeats a batch that was not committed."""
 
     code = "SPARK_LOST"
 
 
 def error_within(text: str) -> BucketlineError | None:
-    """Returns the BucketlineError in the text of an error of Spark; None if there is none."""
+    """Returns the BucketlineError in the text of an error of Spark; None if the text has none."""
     kinds = _kinds_by_name(BucketlineError)
     errors = [(name, message.strip()) for name, message in _OURS.findall(text) if name in kinds]
     if not errors:
@@ -75,8 +78,8 @@ def error_within(text: str) -> BucketlineError | None:
 
 
 def cause_line(text: str) -> str:
-    """Returns the line that names the cause: the last error with a Spark error class and the innermost cause, else the
-    first line.
+    """Returns the line that says the cause: the last error with a Spark error class and the innermost cause, or else
+    the first line of the text.
     """
     errors = [(name, message.strip()) for name, message in _CAUSE.findall(text)]
     coded = [message for _, message in errors if _CODED.match(message) and not _STREAM_FAILED.match(message)]
@@ -88,14 +91,14 @@ def cause_line(text: str) -> str:
 
 def explain(error: BaseException, within: BaseException | None = None) -> BucketlineError:
     """Returns the error to report for an error of Spark or Py4J. `within` is the error that a sink raised before, if
-    any.
+    there is one.
     """
     text = "\n".join(said_by(e) for e in (error, within) if e is not None)
     inner = error_within(text)
     if inner is not None and not isinstance(inner, SparkFailedError):
         return inner
     if is_jvm_lost(error) or (within is not None and is_jvm_lost(within)):
-        return SparkLostError("Spark's JVM ended while the job ran: it was killed, or ran out of memory")
+        return SparkLostError("Spark's JVM ended while the job ran: the JVM was killed, or it ran out of memory")
     if isinstance(within, SparkFailedError):
         return within
     failed = inner or _failed(text)
@@ -127,9 +130,10 @@ def said_by(error: BaseException) -> str:
 
 
 def is_jvm_lost(error: BaseException) -> bool:
-    """Whether an error means that Spark's JVM does not answer.
+    """Returns True if an error means that Spark's JVM does not answer.
 
-    It is judged by where the error was raised and not by its text, because sources and storages refuse connections too.
+    The check looks at where the error was raised and not at its text, because connections to sources and storages are
+    refused with the same texts.
     """
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, ConnectionError):
@@ -152,11 +156,11 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def explained_in_one_line() -> Iterator[None]:
-    """Raises errors of Spark and Py4J as BucketlineErrors. Python prints these without Spark's tracebacks, which are in
-    the error's `__context__`.
+    """Raises errors of Spark and Py4J as BucketlineErrors. Python prints these errors without Spark's tracebacks, which
+    are in the error's `__context__`.
 
-    The error of a query that is being stopped is not changed: Spark knows from its text that nothing has failed.
-    Source: Spark 4.0 StreamExecution.isInterruptedByStop.
+    The error of a query that is being stopped is not changed, because Spark recognises by its text that nothing has
+    failed. Source: Spark 4.0 StreamExecution.isInterruptedByStop.
     """
     try:
         yield

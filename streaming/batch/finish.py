@@ -1,4 +1,4 @@
-"""After the last batch of a bounded query: does compactions that are still due, and marks partitions as done."""
+"""After the last batch of a bounded query: does the compactions that are still due, and marks partitions as done."""
 
 from dataclasses import replace
 
@@ -13,9 +13,10 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 
 def finish_stream(target: Target, engine: SparkEngine) -> Target:
-    """The target after the end of a bounded query. Compactions that did not fit into one budget stay due in its state.
+    """Does the work that is left at the end of a bounded query, and returns the target afterwards. Compactions that did
+    not fit into the time budget stay due in the target's state.
 
-    Raises BucketlineError for errors of this work.
+    Raises BucketlineError if this work fails.
     """
     target = finish_visibility(taken_over(target.refreshed()), engine)
     budget = target.budget()

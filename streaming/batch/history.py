@@ -24,7 +24,8 @@ from bucketline.streaming.batch.target import StreamState, Target
 
 
 def read_history(target: Target) -> tuple[Target, UserHistory]:
-    """The target and the history of its stream, from the newest snapshot of the target.
+    """Reads the history of the target's stream, up to the newest snapshot of the target. Returns the target, which
+    remembers what was read, and the history.
 
     Only snapshots since the last call are read.
     """
@@ -48,7 +49,7 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
         if snapshot.commit_kind is not CommitKind.COMPACT:
             break
     has_rows = any(s.commit_kind is not CommitKind.COMPACT for s in newer)
-    # Snapshots of this stream that came after the last look may have expired since; the stream's tag keeps the newest.
+    # Snapshots of this stream that came after the last call may have expired; the stream's tag keeps the newest one.
     known = has_rows or (state.is_complete and walked_to <= state.seen_id + 1)
     commits = tuple(of_newest_batch(newer, state.commits))
     marker = None if known else _marker(target)
@@ -77,9 +78,10 @@ def read_history(target: Target) -> tuple[Target, UserHistory]:
 
 
 def other_queries(target: Target, walked: Iterable[Snapshot] | None = None) -> tuple[Snapshot, ...]:
-    """The newest snapshot of each other streaming query; if its snapshots have expired, the snapshot of its tag.
+    """Returns the newest snapshot of each other streaming query. If the snapshots of a query have expired, the snapshot
+    that its tag keeps is returned.
 
-    `walked` holds all snapshots of other queries with offsets, newest first, if they have been read already.
+    `walked` holds all snapshots of other queries with offsets, newest first, if the caller has read them already.
     """
     latest, table = target.at.view.snapshot, target.at.table
     own = writer_of(target.user)
@@ -99,13 +101,17 @@ def other_queries(target: Target, walked: Iterable[Snapshot] | None = None) -> t
 
 
 def key_shares(history: UserHistory) -> int | None:
-    """The number of tasks among which the stream's newest batch shared the keys; None if its snapshot does not say."""
+    """Returns the number of tasks among which the stream's newest batch divided the keys; None if its snapshot does not
+    say.
+    """
     stated = [s.properties[KEY_SHARES] for s in _known(history) if KEY_SHARES in s.properties]
     return int(stated[0]) if stated and stated[0].isdigit() else None
 
 
 def _source_tables(history: UserHistory) -> tuple[str, ...]:
-    """The source's tables whose records the stream has written, from the snapshot of its newest batch."""
+    """Returns the names of the source's tables whose records the stream has written, from the snapshot of its newest
+    batch.
+    """
     said = next((s.properties[SOURCE_TABLES] for s in _known(history) if SOURCE_TABLES in s.properties), "")
     return tuple(said.split(TABLE_MARK)) if said else ()
 
@@ -140,11 +146,12 @@ def mark_newest(target: Target) -> None:
 
 
 def of_newest_batch(newer: Sequence[Snapshot], known: Sequence[Snapshot]) -> list[Snapshot]:
-    """The snapshots of a writer's newest batch. `newer` are its newest snapshots, and `known` are the snapshots before
-    these.
+    """Returns the snapshots of a writer's newest batch. `newer` are the writer's newest snapshots, and `known` are its
+    snapshots before these.
 
-    The newest snapshot with new rows decides which batch that is, because a compaction may be published after a later
-    batch. If there are only compactions, the others may have expired, and the highest batch id decides.
+    The newest snapshot with new rows decides which batch is the newest, because a compaction may be published after a
+    later batch. If all snapshots are compactions, the snapshots with rows may have expired, and the highest batch id
+    decides.
     """
     rows = [s for s in newer if s.commit_kind is not CommitKind.COMPACT]
     both = [*newer, *known]
@@ -153,7 +160,9 @@ def of_newest_batch(newer: Sequence[Snapshot], known: Sequence[Snapshot]) -> lis
 
 
 def _with_rejected(state: StreamState, history: UserHistory) -> StreamState:
-    """The state with the number of rejected records, taken from the snapshots if the state does not have it yet."""
+    """Returns the state with the number of rejected records. The number is taken from the snapshots if the state does
+    not have it yet.
+    """
     if state.rejected_in_all is not None:
         return state
     counts = (counts_in(s.properties).rejected_in_all for s in _known(history))
@@ -165,8 +174,8 @@ def _known(history: UserHistory) -> tuple[Snapshot, ...]:
 
 
 def _is_undone(at: TableAt, commit: Snapshot) -> bool:
-    """Whether the table was rolled back to before a commit. A commit that has merely expired is older than the newest
-    snapshot.
+    """Returns True if the table was rolled back to a snapshot before a commit. A commit that has merely expired is
+    older than the newest snapshot.
     """
     latest = at.view.snapshot
     if latest is None or latest.id < commit.id:
@@ -176,8 +185,8 @@ def _is_undone(at: TableAt, commit: Snapshot) -> bool:
 
 
 def _seen(target: Target, marker: Snapshot) -> int:
-    """The id of the newest snapshot up to which it is known that the stream has no snapshot after its tag's snapshot
-    (`marker`).
+    """Returns the id of the newest snapshot up to which the stream is known to have no snapshot that is newer than the
+    snapshot of its tag (`marker`).
     """
     table = target.at.table
     return seen_up_to(table.io, table.metadata_path, target.user, marker)

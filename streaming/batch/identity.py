@@ -1,4 +1,4 @@
-"""Who writes a batch, and which input the batch holds; read on the driver before any work.
+"""Finds out who writes a batch, and which input the batch holds. The driver does this before any other work.
 
 The commit user is the id of the streaming query, the commit identifier is the id of the batch. Both stay the same at a
 restart from the same checkpoint. They repeat when a checkpoint is rewound or copied by hand, so the offsets of the
@@ -35,16 +35,16 @@ JOB_GROUP = "spark.jobGroup.id"
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """A micro-batch of a query.
+    """The identity of a micro-batch of a query.
 
-    Offsets are canonical JSON with one array element for each source, in the order of the sources' ids; None if
-    unknown. `digest` names the input: it covers start and end offsets, and the file names of file sources. `run_id`
-    changes with every start of the query. `source` is the job's name for its Kafka cluster, and `cluster` is the id
-    that the cluster itself gives. `checkpoint` is the location of the query's checkpoint. `behind` counts the records
-    that waited at the source at the end of the last batch. `topic_ids` are the ids of its topics in Kafka, as far as
-    known. `turn` counts the batches with rows for this table, if some batches have none. `pin` is the hash of the
-    settings of a job of many tables. `time_ms` is the time at which Spark began the batch; each attempt at the batch
-    has the same time.
+    `start_offsets` and `end_offsets` are canonical JSON with one array element for each source, in the order of the
+    sources' ids; None if unknown. `digest` is a hash of the input: of start and end offsets, and of the file names of
+    file sources. `run_id` changes with every start of the query. `source` is the job's name for its Kafka cluster, and
+    `cluster` is the id that the cluster itself returns. `checkpoint` is the location of the query's checkpoint.
+    `behind` counts the records that waited at the source at the end of the last batch. `topic_ids` are the ids of the
+    batch's topics in Kafka, as far as known. `turn` counts the batches with rows for this table, if not all batches
+    have rows for it. `pin` is the hash of the settings of a job of many tables. `time_ms` is the time at which Spark
+    began the batch; each attempt at the batch has the same time.
     """
 
     query_id: str
@@ -64,7 +64,7 @@ class BatchIdentity:
 
     @property
     def commit_number(self) -> int:
-        """The number of the batch, for work that is done once in n batches."""
+        """The number of the batch, for work that is done once in n batches of this table."""
         return self.batch_id if self.turn is None else self.turn
 
     def commit_user(self, sink_id: str | None) -> str:
@@ -72,36 +72,37 @@ class BatchIdentity:
 
 
 def commit_user(query_id: str, sink_id: str | None) -> str:
-    """The commit user of a query's sink."""
+    """Returns the commit user of a query's sink. `sink_id` is None if the query has only one sink."""
     return query_id if sink_id is None else f"{query_id}-{sink_id}"
 
 
 def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIdentity:
-    """The identity of the batch in which the calling thread is.
+    """Returns the identity of the batch that the calling thread writes.
 
-    `checkpoint` is the query's checkpoint location; if it is None the running query is asked.
-    Raises UnsupportedTableError outside of a streaming query and in another thread, OptionError with Spark Connect.
+    `checkpoint` is the query's checkpoint location; if it is None, the running query is asked for it. Raises
+    UnsupportedTableError outside of a streaming query and in a thread other than that of the query, and OptionError
+    with Spark Connect.
     """
     require_classic(spark)
     context = spark.sparkContext
     query_id = context.getLocalProperty(QUERY_ID)
     if not query_id:
         raise UnsupportedTableError(
-            "no streaming query runs on this thread, so the batch has no identity to be recognised by; call the sink "
+            "no streaming query runs on this thread, so a repeated batch could not be recognised; call the sink "
             "directly from foreachBatch, not from a thread pool, and use table.write(...) for batch data"
         )
     run = _run_of(spark, query_id, context.getLocalProperty(JOB_GROUP))
     root = checkpoint if checkpoint is not None else _checkpoint_of(run.query)
     if root is None:
         raise UnsupportedTableError(
-            "the query's checkpoint location could not be learned from this Spark version; "
-            "give it: TableSink(path, checkpoint='<the checkpointLocation>')"
+            "this version of Spark does not tell the query's checkpoint location; "
+            "pass it: TableSink(path, checkpoint='<the checkpointLocation>')"
         )
     path = f"{root}/offsets/{batch_id}"
     log = _read(spark, path)
     if log is None:
         raise UnsupportedTableError(
-            f"{root} holds no offsets of batch {batch_id}; is it the checkpointLocation of this query?",
+            f"{root} holds no offsets of batch {batch_id}; pass the checkpointLocation of this query as checkpoint",
             checkpoint=root,
         )
     end = parse_offsets(log, path)
@@ -127,7 +128,7 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
 
 
 def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[str] | None]) -> str:
-    """A short name of a batch's input. It depends on the file names of a file source, and on the offsets of other
+    """Returns a hash of a batch's input. It depends on the file names of a file source, and on the offsets of other
     sources.
     """
     inputs = []
@@ -157,7 +158,7 @@ def numbered_offsets(offsets: str | None) -> dict[tuple[str, int], int]:
 
 
 def new_partitions(batch: BatchIdentity) -> frozenset[tuple[str, str]]:
-    """The topics and partitions that this batch reads and that the batch before did not read."""
+    """Returns the topics and partitions that this batch reads and that the batch before did not read."""
     return frozenset(kafka_offsets(batch.end_offsets).keys() - kafka_offsets(batch.start_offsets).keys())
 
 
@@ -166,7 +167,8 @@ class _Run:
     """Facts that do not change while a query runs. Spark is asked for each fact once, because asking calls into the
     JVM.
 
-    `query` is Spark's own object of the query; `ends` holds the offsets of its newest batch, by checkpoint and batch.
+    `query` is Spark's own object of the query. `ends` holds the end offsets of its newest batch, by checkpoint and
+    batch id.
     """
 
     id: str | None
@@ -180,10 +182,10 @@ _runs: "OrderedDict[str, _Run]" = OrderedDict()
 
 
 def _run_of(spark: Any, query_id: str, group: str | None) -> _Run:
-    """The run with this job group.
+    """Returns the facts about the run of a query that has this job group.
 
-    If the group is not the id of a run of the query, the run is looked up each time: user code that runs for each batch
-    may have set the group, and several queries and runs may share this group.
+    Usually `group` is the id of the run. If it is not, the run is looked up each time: user code in a batch may have
+    set the group, and several queries and runs may share this group.
     """
     run = None if group is None else _runs.pop(group, None)
     if run is None:
@@ -198,12 +200,14 @@ def _run_of(spark: Any, query_id: str, group: str | None) -> _Run:
 
 
 def _checkpoint_of(query: Any) -> str | None:
-    """The checkpoint location of a running query; None if this version of Spark does not tell it."""
+    """Returns the checkpoint location of a running query; None if `query` is None."""
     return None if query is None else str(query.resolvedCheckpointRoot())
 
 
 def _latest_offsets(query: Any) -> list[Any]:
-    """The newest offsets of each source when the query last reported its progress; empty before the first report."""
+    """Returns the newest offsets of each source when the query last reported its progress; empty before the first
+    report.
+    """
     progress = None if query is None else query.lastProgress()
     if progress is None:
         return []
@@ -219,14 +223,14 @@ def running_query(spark: Any, query_id: str) -> Any:
 
 
 def _offsets(spark: Any, root: str, batch_id: int) -> SourceOffsets | None:
-    """The offsets of each source in `offsets/N`; None if there is no such file."""
+    """Returns the offsets of each source in `offsets/N`; None if there is no such file."""
     path = f"{root}/offsets/{batch_id}"
     text = _read(spark, path)
     return None if text is None else parse_offsets(text, path)
 
 
 def _initial_offsets(spark: Any, root: str, sources: list[str]) -> SourceOffsets | None:
-    """The offsets at which Kafka sources began; None for other sources.
+    """Returns the offsets at which the Kafka sources began; None if no source is a Kafka source.
 
     Spark writes them to `sources/<id>/0`: a zero byte, a version line, and JSON.
     """
@@ -235,7 +239,7 @@ def _initial_offsets(spark: Any, root: str, sources: list[str]) -> SourceOffsets
 
 
 def first_offsets(spark: Any, batch: BatchIdentity) -> str | None:
-    """The offsets at which the query of a batch began to read Kafka; None if they are not known."""
+    """Returns the offsets at which the query of a batch began to read Kafka, as JSON; None if they are not known."""
     of_batch = None if batch.checkpoint is None else _offsets(spark, batch.checkpoint, batch.batch_id)
     if batch.checkpoint is None or of_batch is None:
         return None
@@ -244,12 +248,16 @@ def first_offsets(spark: Any, batch: BatchIdentity) -> str | None:
 
 
 def read_note(spark: Any, batch: BatchIdentity, name: str) -> str | None:
-    """The text that `write_note` wrote under that name in the checkpoint of a batch; None if there is none."""
+    """Returns the text that `write_note` wrote under this name in the checkpoint of a batch; None if there is no such
+    text.
+    """
     return None if batch.checkpoint is None else _read(spark, f"{batch.checkpoint}/{_NOTES}/{name}")
 
 
 def write_note(spark: Any, batch: BatchIdentity, name: str, text: str) -> None:
-    """Writes a text into the checkpoint of a batch. `--reset-identity` does not take it over to the new checkpoint."""
+    """Writes a text under a name into the checkpoint of a batch. `--reset-identity` does not copy it to the new
+    checkpoint.
+    """
     if batch.checkpoint is None:
         return
     context = spark.sparkContext
@@ -262,7 +270,9 @@ def write_note(spark: Any, batch: BatchIdentity, name: str, text: str) -> None:
 
 
 def query_of(spark: Any, root: str) -> str | None:
-    """The id of the query in a checkpoint folder; None if no query has begun there. Raises CorruptFileError."""
+    """Returns the id of the query in a checkpoint folder; None if no query has begun there. Raises CorruptFileError if
+    the file with the id cannot be parsed.
+    """
     path = f"{root}/metadata"
     text = _read(spark, path)
     try:
@@ -272,9 +282,10 @@ def query_of(spark: Any, root: str) -> str | None:
 
 
 def newest_offsets_of(spark: Any, root: str) -> SourceOffsets:
-    """The newest offsets in the checkpoint folder of a query that reads Kafka; empty if no batch was planned yet.
+    """Returns the newest offsets in the checkpoint folder of a query that reads Kafka; empty if no batch was planned
+    yet.
 
-    Raises CorruptFileError if a file that a start reads was not written completely.
+    Raises CorruptFileError if a file that the query needs at its start was not written completely.
     """
     for path in (f"{root}/sources/0/0", _newest(spark, f"{root}/commits")):
         text = None if path is None else _read(spark, path)
@@ -288,24 +299,32 @@ def newest_offsets_of(spark: Any, root: str) -> SourceOffsets:
 
 
 def newest_planned_batch(spark: Any, root: str) -> int | None:
-    """The newest batch that Spark has planned in a checkpoint folder, done or not; None if there is none."""
+    """Returns the id of the newest batch that Spark has planned in a checkpoint folder, whether the batch is done or
+    not; None if there is no batch.
+    """
     newest = _newest(spark, f"{root}/offsets")
     return None if newest is None else int(newest.rpartition("/")[2])
 
 
 def newest_done_batch(spark: Any, root: str) -> int | None:
-    """The newest batch that Spark has recorded as done in a checkpoint folder; None if there is none."""
+    """Returns the id of the newest batch that Spark has recorded as done in a checkpoint folder; None if there is no
+    such batch.
+    """
     newest = _newest(spark, f"{root}/commits")
     return None if newest is None else int(newest.rpartition("/")[2])
 
 
 def has_ledger(spark: Any, root: str) -> bool:
-    """Whether a checkpoint folder holds a ledger, and so belongs to a job of many tables."""
+    """Returns True if a checkpoint folder holds a ledger (the state of the tables of a job) and so belongs to a job of
+    many tables.
+    """
     return _newest(spark, f"{root}/{_NOTES}/ledger") is not None
 
 
 def _newest(spark: Any, folder: str) -> str | None:
-    """The file of the newest batch in a folder of a checkpoint; None if there is none."""
+    """Returns the path of the file of the newest batch in a folder of a checkpoint; None if the folder has no such
+    file.
+    """
     context = spark.sparkContext
     location = context._jvm.org.apache.hadoop.fs.Path(folder)
     files = location.getFileSystem(context._jsc.hadoopConfiguration())
@@ -320,7 +339,9 @@ def _kafka_start(text: str) -> Any:
 
 
 def _file_names(spark: Any, root: str, source: str, old: Any, new: Any) -> list[str] | None:
-    """The files that a file source gives to this batch; None if the source is not a file source."""
+    """Returns the paths of the files that this batch reads from a file source; None if the source is not a file source.
+    `old` and `new` are the offsets of the source before and after the batch.
+    """
     if not isinstance(new, dict) or "logOffset" not in new:
         return None
     first = old["logOffset"] + 1 if isinstance(old, dict) else 0
@@ -333,7 +354,7 @@ def _file_names(spark: Any, root: str, source: str, old: Any, new: Any) -> list[
 
 
 def _read(spark: Any, path: str) -> str | None:
-    """The text of a file on any file system that Spark knows; None if the file does not exist."""
+    """Returns the text of a file on any file system that Spark knows; None if the file does not exist."""
     context = spark.sparkContext
     new_path, texts = _classes(context._jvm)
     location = new_path(path)
@@ -349,5 +370,7 @@ def _read(spark: Any, path: str) -> str | None:
 
 @lru_cache(1)
 def _classes(jvm: Any) -> tuple[Any, Any]:
-    """The JVM classes that each batch uses, looked up once: a lookup by name takes a call for each part of the name."""
+    """Returns the JVM classes that each batch uses (Path and IOUtils). They are looked up once, because a lookup by
+    name takes a call for each part of the name.
+    """
     return jvm.org.apache.hadoop.fs.Path, jvm.org.apache.commons.io.IOUtils

@@ -1,9 +1,10 @@
-"""Finds keys with records in several partitions of a topic, and decides what happens to such a batch.
+"""Finds keys with records in several partitions of a topic, and decides what happens to a batch with such keys.
 
 Kafka orders only the records of one partition. If a key has records in two partitions, the order in which batches and
 tasks read them decides what the table holds, unless the table itself orders rows (`sequence.field`). Inside a batch,
-the task to which all rows of a key come notices such a key. Across batches no task can notice it. Instead it is checked
-that the stream does not begin a new partition before it has read the older partitions of the topic to their ends.
+the task that gets all rows of a key notices such a key. Across batches no task can notice it. Therefore the driver
+checks that the stream does not begin a new partition before it has read the older partitions of the topic to their
+ends.
 """
 
 import logging
@@ -38,12 +39,12 @@ _ORDERED_BY = (
 _OR_ANY_ORDER = "or set key-order to 'warn', which accepts the order in which rows are read"
 _PAGE = "docs/exactly-once.md says more under 'Order of rows'"
 _READ_ORDER = (
-    "Rows count as newer in the order of topic, partition and offset; rows of a later batch count as newer than all "
-    "before"
+    "Inside a batch, rows count as newer in the order of topic, partition and offset; rows of a later batch count as "
+    "newer than all rows of earlier batches"
 )
 
 _REFUSED = "key-order-refused"
-"""The name of the note about the batch that was refused because of the partitions that it begins."""
+"""The name of the note in the checkpoint with the digest of a batch that was refused because it begins partitions."""
 
 OffsetOfPartition = Mapping[TopicPartition, int]
 
@@ -51,14 +52,16 @@ OffsetOfPartition = Mapping[TopicPartition, int]
 class KeyOrderError(BucketlineError):
     """Rows of one key came from partitions whose records have no common order; the batch is not committed.
 
-    The caller gives the table an order (`sequence.field`), or states that any order will do (`key-order`).
+    The user should give the table an order (`sequence.field`), or state that any order will do (`key-order`).
     """
 
     code = "KEY_ORDER"
 
 
 def origin_columns(columns: Iterable[str], plan: WritePlan) -> tuple[str, ...]:
-    """The columns of a DataFrame that say from which topic partition rows came, and that the table does not have."""
+    """Returns those columns of a DataFrame that say from which topic partition the rows came, and that are not columns
+    of the table.
+    """
     if plan.sink.key_order is None:
         return ()
     known = {f.name for f in plan.schema.fields}
@@ -66,7 +69,8 @@ def origin_columns(columns: Iterable[str], plan: WritePlan) -> tuple[str, ...]:
 
 
 def with_feeds(rows: Records, plan: WritePlan, identity: BatchIdentity) -> Records:
-    """The records, with the feed of each record (its topic partition), if the feed matters for this table.
+    """Returns the records together with the topic partition of each record (its feed), if the partition matters for
+    this table; otherwise returns the records unchanged.
 
     Raises OptionError if `key-order` is set and the partitions of the rows are not known.
     """
@@ -85,14 +89,16 @@ def with_feeds(rows: Records, plan: WritePlan, identity: BatchIdentity) -> Recor
 
 
 def policy_of(plan: WritePlan, decode: Decoder | None) -> KeyOrder | None:
-    """The policy for keys from several partitions; None if keys are not checked."""
+    """Returns the policy for keys from several partitions; None if such keys are not looked for."""
     if plan.sink.key_order is not None:
         return plan.sink.key_order
     return decode.decode.key_order if isinstance(decode, DecodeStep) else None
 
 
 def _feed_columns(rows: Frame | KafkaRanges, *, is_asked: bool) -> tuple[str, str] | None:
-    """The columns with topic and partition; None if the batch lacks them and no option needs them."""
+    """Returns the names of the columns with topic and partition; None if the batch lacks them and no option needs them.
+    Raises OptionError if `is_asked`, because the option `key-order` needs them.
+    """
     columns = ("topic", "partition") if rows.decode is not None else (TOPIC_COLUMN, PARTITION_COLUMN)
     there = rows.columns if isinstance(rows, KafkaRanges) else rows.frame.columns
     missing = [name for name in columns if name not in there]
@@ -100,7 +106,7 @@ def _feed_columns(rows: Frame | KafkaRanges, *, is_asked: bool) -> tuple[str, st
         return columns
     if is_asked:
         raise OptionError(
-            f"'{KEY_ORDER.key}' is set, and the rows have no column {missing[0]!r}: select Kafka's topic and "
+            f"'{KEY_ORDER.key}' is set, but the rows have no column {missing[0]!r}: select Kafka's topic and "
             f"partition as {columns[0]} and {columns[1]}, or remove the option",
             key=KEY_ORDER.key,
             column=missing[0],
@@ -119,8 +125,8 @@ def _partitions(identity: BatchIdentity, *, is_asked: bool) -> tuple[TopicPartit
 
 
 def check_truncates(identity: BatchIdentity, decode: Decoder | None) -> None:
-    """Checks that it is known which rows came before a truncate of the source's table, if truncates are applied. Raises
-    OptionError if it is not.
+    """Checks that the order of the records relative to a truncate of the source's table is known, if the job applies
+    truncates. Raises OptionError if the order is not known.
     """
     if not isinstance(decode, DecodeStep) or decode.messages.truncate is not Truncate.APPLY:
         return
@@ -133,7 +139,7 @@ def check_truncates(identity: BatchIdentity, decode: Decoder | None) -> None:
         else "this query does not read Kafka"
     )
     raise OptionError(
-        f"{TRUNCATE.key} = {Truncate.APPLY.value} needs one topic with one partition, and {why}: so it is not known "
+        f"{TRUNCATE.key} = {Truncate.APPLY.value} needs one topic with one partition, but {why}: so it is not known "
         "which rows came before a truncate. Write the records to a new topic with one partition, or set "
         f"{TRUNCATE.key} to skip or reject",
         key=TRUNCATE.key,
@@ -141,14 +147,15 @@ def check_truncates(identity: BatchIdentity, decode: Decoder | None) -> None:
 
 
 def settle_mixed_keys(target: Target, identity: BatchIdentity, outcome: Outcome, policy: KeyOrder | None) -> Target:
-    """The target after the check for keys from several partitions; it records the warnings that were logged.
+    """Fails or warns about keys that came from several partitions. Returns the target, which remembers the warnings
+    that were logged.
 
-    Raises KeyOrderError if the job's policy is to fail; the files of the batch are removed then.
+    Raises KeyOrderError if the job's policy is to fail; the files of the batch are removed first.
     """
     if not outcome.mixed or policy is None:
         return target
     partitions = _partitions(identity, is_asked=False)
-    # The smallest key is taken, so that a repeated batch names the same one.
+    # The smallest key is reported, so that a repeated batch reports the same key.
     first = min(outcome.mixed)
     one, other = (partitions[feed] for feed in first.feeds)
     found = (
@@ -167,8 +174,8 @@ def settle_mixed_keys(target: Target, identity: BatchIdentity, outcome: Outcome,
 
 
 def fails(policy: KeyOrder, plan: WritePlan) -> bool:
-    """Whether a key from several partitions ends the job. In a postpone table such a key never ends the job, because
-    postponed rows are ordered later.
+    """Returns True if a key from several partitions ends the job. In a postpone table such a key never ends the job,
+    because postponed rows are ordered later.
     """
     return policy is KeyOrder.FAIL and not plan.mode.postpones
 
@@ -180,8 +187,8 @@ def _places(one: TopicPartition, other: TopicPartition) -> str:
 
 
 def _told(target: Target, about: str, found: str) -> Target:
-    """Logs keys that came from several partitions: as a warning the first time in a run for these topics, later at a
-    lower level. Returns the target, which remembers the topics.
+    """Logs `found`, a sentence about keys from several partitions: as a warning the first time in a run of the job for
+    these topics (`about`), later at level INFO. Returns the target, which remembers the topics.
     """
     is_new = about not in target.state.mixed_topics
     level = logging.WARNING if is_new else logging.INFO
@@ -194,15 +201,17 @@ def _told(target: Target, about: str, found: str) -> Target:
 def check_begun_partitions(
     target: Target, identity: BatchIdentity, spark: Any, decode: Decoder | None, most_records: int | None
 ) -> Target:
-    """The target, after checking that the batch begins no partition too early. `most_records` is the limit of a batch.
+    """Checks that the batch does not begin a new partition of a topic too early. Returns the target, which remembers
+    warnings that were logged. `most_records` is the limit of records in a batch.
 
-    A batch that was refused once is refused again, whatever the limit is now, because Spark repeats it as it was
+    A batch that was refused once is refused again, whatever the limit is now, because Spark repeats the batch as it was
     planned. Raises KeyOrderError if the job's policy is to fail.
     """
     plan = target.at.plan
     policy = policy_of(plan, decode)
     starts, ends = (numbered_offsets(o) for o in (identity.start_offsets, identity.end_offsets))
-    # Files of the checkpoint and other queries are read only if a batch begins one partition and also reads another.
+    # The checkpoint and the snapshots of other queries are read only if the batch begins a partition and also reads
+    # another partition.
     if policy is None or not may_begin(starts, ends):
         return target
     was_refused = read_note(spark, identity, _REFUSED) == identity.digest
@@ -220,16 +229,16 @@ def check_begun_partitions(
         return target
     topic, partition = early[0]
     found = (
-        f"batch {identity.batch_id} takes the first records of {counted(len(early), 'partition')} that topic "
-        f"{topic!r} has gained (partition {partition}), and older partitions of it may hold records that the batch "
-        "does not reach: if a key has moved, its older records would come after the newer ones"
+        f"batch {identity.batch_id} takes the first records of {counted(len(early), 'partition')} that were added to "
+        f"topic {topic!r} (partition {partition}), and older partitions of the topic may hold records that the batch "
+        "does not reach: if a key has moved to a new partition, its older records would be written after its newer ones"
     )
     if fails(policy, plan):
         if identity.digest is not None:
             write_note(spark, identity, _REFUSED, identity.digest)
         raise KeyOrderError(
             f"{found}. Nothing of the batch is committed. Run the job once with --reset-identity, and with a "
-            "source.options.maxOffsetsPerTrigger that lets one batch take all of them, so that a key that has moved "
+            "source.options.maxOffsetsPerTrigger that lets one batch take all records, so that a key that has moved "
             f"is found. {_ORDERED_BY}; {_OR_ANY_ORDER}. {_PAGE}",
             batch_id=identity.batch_id,
             partitions=early,
@@ -238,7 +247,7 @@ def check_begun_partitions(
 
 
 def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) -> set[TopicPartition]:
-    """The partitions that existed when the stream began, and so were not added later.
+    """Returns the partitions that existed when the stream began, and so were not added later.
 
     These are the partitions in the query's first offsets (`began`). If the query continues topics from the offsets of
     other queries (`others`), the partitions of these topics that any query had read by then are added.
@@ -251,7 +260,7 @@ def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) 
 
 
 def is_full(starts: OffsetOfPartition, ends: OffsetOfPartition, most_records: int | None) -> bool:
-    """Whether a batch may leave records behind, because it takes about as many as the limit allows.
+    """Returns True if a batch may leave records behind, because it takes about as many records as the limit allows.
 
     Spark shares the limit among partitions by their numbers of records, rounds each share down, and gives one record to
     partitions that would get none. Source: Spark 4.0 KafkaMicroBatchStream.rateLimit.
@@ -260,8 +269,8 @@ def is_full(starts: OffsetOfPartition, ends: OffsetOfPartition, most_records: in
 
 
 def may_begin(starts: OffsetOfPartition, ends: OffsetOfPartition) -> bool:
-    """Whether a batch takes the first records of a partition together with records of another partition of the same
-    topic.
+    """Returns True if a batch takes the first records of a partition together with records of another partition of the
+    same topic.
     """
     taken = _taken(starts, ends)
     begun = {topic for topic, partition in taken if starts.get((topic, partition), 0) == 0}
@@ -271,7 +280,8 @@ def may_begin(starts: OffsetOfPartition, ends: OffsetOfPartition) -> bool:
 def begun_with_known(
     starts: OffsetOfPartition, ends: OffsetOfPartition, known: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """The new partitions, ascending, whose first records a batch takes together with records of known partitions.
+    """Returns the new partitions, in ascending order, whose first records a batch takes together with records of known
+    partitions.
 
     The new partition and the known partition must belong to the same topic. A full batch takes records from each
     partition that holds records.
@@ -282,5 +292,5 @@ def begun_with_known(
 
 
 def _taken(starts: OffsetOfPartition, ends: OffsetOfPartition) -> dict[TopicPartition, int]:
-    """How many records a batch takes of each partition; partitions without records are left out."""
+    """Returns how many records a batch takes from each partition; partitions without records are left out."""
     return {p: end - starts.get(p, 0) for p, end in ends.items() if end > starts.get(p, 0)}

@@ -1,7 +1,7 @@
-"""The tables that this process streams into: one target for each stream, kept from batch to batch.
+"""The tables that this process streams into: one open table for each stream, which is kept from batch to batch.
 
-A batch then reads only the snapshots since the last batch. The sink itself stays a frozen value. The state that it
-needs between batches is found here, by table path, commit user and job options.
+So a batch reads only the snapshots since the last batch. The sink itself stays a frozen value; the state that it needs
+between batches is found here, by table path, commit user and job options.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from bucketline.streaming.metrics.outlets import open_outlets
 
 
 class _Turn:
-    """A lock that lets a writer do one batch at a time, even if two calls give different options, or spell the path of
+    """A lock that lets a writer do one batch at a time, even if two calls pass different options, or spell the path of
     the table differently.
     """
 
@@ -29,9 +29,10 @@ class _Turn:
 
 
 class LiveTable:
-    """The target of a stream as its last batch has left it, and its turn, which lets one batch in at a time.
+    """The target of a stream as its last batch has left it, and a lock that lets one batch in at a time.
 
-    `frame_reader` remembers whether tasks may read frames themselves, where these hold nothing but Parquet files.
+    `frame_reader` reads the files of DataFrames that hold nothing but Parquet files; it remembers whether tasks may do
+    so.
     """
 
     def __init__(
@@ -63,11 +64,14 @@ class LiveTable:
 
     @contextmanager
     def batch(self, identity: BatchIdentity) -> Iterator[None]:
-        """Holds the table for one batch. Raises UnsupportedTableError for a second call with the same batch."""
+        """Locks the table while the caller writes one batch. Raises UnsupportedTableError if another batch is being
+        written, and for a second call with the same batch.
+        """
         if not self._turn.lock.acquire(blocking=False):
             raise UnsupportedTableError(
-                f"two calls of the sink for {self.target.at.table.path} run at the same time under one name; "
-                "give each its own sink_id",
+                f"two calls of the sink for {self.target.at.table.path} run at the same time and have the same "
+                "sink_id; "
+                "give each sink its own sink_id",
                 user=self.target.user,
             )
         try:
@@ -101,7 +105,8 @@ def live_table(
     *,
     table: TableHandle | None = None,
 ) -> LiveTable:
-    """The open table of a writer. If it is not open yet, it is opened by its path, or `table` is used if given.
+    """Returns the open table of a writer. If the table is not open yet, it is opened by its path, or `table` is used if
+    the caller passes it.
 
     Raises the errors of `open_handle` and `table_at`, and OptionError if the metrics of the table cannot be shown.
     """

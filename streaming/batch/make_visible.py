@@ -1,4 +1,4 @@
-"""On the driver, after the commit: compacts rows that readers do not see yet, as long as the time budget lasts.
+"""After the commit, on the driver: compacts rows that readers do not see yet, as long as the time budget lasts.
 
 Compactions that are not done in this time are due in the next batch, at the end of a bounded job, or at the next start.
 A failed compaction never fails the batch, because its rows are in the table. A batch never waits for longer than the
@@ -45,8 +45,8 @@ def settle_visibility(
     """Compacts until readers see the rows that this batch and earlier batches have committed, or the time budget is
     over. Returns the target, and the compactions that were done; None if there was nothing to compact.
 
-    If files are left to compact, the target's state keeps them, and a warning is logged. Storage is read only if there
-    are such files to begin with.
+    `messages` and `committed` are the batch's files and snapshots. If files are left to compact, the target's state
+    keeps their names, and a warning is logged. Storage is read only if there are such files to begin with.
     """
     at, owed = target.at, target.state.hidden or {}
     if what_waits(at.plan.schema) is Waits.NOTHING or not at.plan.compacts:
@@ -63,8 +63,8 @@ def settle_visibility(
 
 
 def finish_visibility(target: Target, engine: Engine) -> Target:
-    """Does the compactions that a query has left undone at its end, within one more time budget, under a commit user of
-    its own. Returns the target afterwards.
+    """Does the compactions that a query has left undone at its end, within one more time budget, and under a commit
+    user of its own. Returns the target afterwards.
     """
     author = Author(compactor_user(target.user))
     target, _ = settle_visibility(target, Again(engine, author, CompactTrigger.MINOR, target.budget()))
@@ -73,15 +73,17 @@ def finish_visibility(target: Target, engine: Engine) -> Target:
     rounds = _rounds(target, None, Again(engine, author, CompactTrigger.FULL, target.budget()))
     if rounds.lost is not None:
         _LOG.warning(
-            "%s: the full compaction that was due conflicted with another commit: %s", target.at.table.path, rounds.lost
+            "%s: the full compaction that was due conflicted with another commit and is still due: %s",
+            target.at.table.path,
+            rounds.lost,
         )
     target = target.with_table(rounds.at)
     return target.with_state(replace(target.state, owes_full=rounds.lost is not None))
 
 
 def hidden_rows(target: Target) -> Hidden:
-    """The rows in the current view that readers see only after a compaction; no rows if only the changelog waits for a
-    compaction.
+    """Returns the rows in the current view of the table that readers see only after a compaction. Returns no rows if
+    readers see all rows, and only the changelog waits for a compaction.
     """
     if what_waits(target.at.plan.schema) is not Waits.ROWS:
         return Hidden()
@@ -106,8 +108,8 @@ def _own_files(at: TableAt, messages: Sequence[CommitMessage], committed: Commit
 
 
 def _rounds(target: Target, files: FileNames | None, again: Again) -> Rounds:
-    """Compacts until the rows are visible, and returns what was done. An error ends the compactions; it is not raised,
-    because the rows are in the table, but the result has it as the reason.
+    """Compacts until the rows are visible, and returns what was done. An error ends the compactions but is not raised,
+    because the rows are in the table; the result has its text in `lost`.
     """
     try:
         return compact_until_visible(target.at, files, again)
@@ -122,7 +124,11 @@ def _warn(target: Target, lost: str) -> None:
         warning = "%s: %d rows are committed but cannot be read yet: they wait on level 0 of %d buckets"
     else:
         warning = "%s: the changes of %d rows are not logged yet: they wait on level 0 of %d buckets"
-    then = "the next batch compacts them again, or the next start, or `bucketline compact`"
+    then = "the next batch, the next start or `bucketline compact` repeats it"
     _LOG.warning(
-        f"{warning} for a compaction, and the last one was lost (%s); {then}", path, hidden.rows, hidden.buckets, lost
+        f"{warning} for a compaction, and the last compaction was not committed (%s); {then}",
+        path,
+        hidden.rows,
+        hidden.buckets,
+        lost,
     )

@@ -1,7 +1,8 @@
-"""The driver's part in finding values of rows whose key changed: the driver asks the tasks for rows, reads stored rows
-from the table, and sends the values to the tasks.
+"""The driver's part in finding values for rows whose primary key has changed. Such a row may leave out values (the
+source did not send them), which must be taken from the row with the old key.
 
-If such rows of a batch lack values, the tasks read the batch again and answer the driver's questions. Then they read
+If rows of a batch lack such values, the driver asks the tasks for the rows with the old keys: the tasks read the batch
+again and send them. The driver reads stored rows from the table, and sends the values to the tasks. The tasks then read
 the batch once more and put in the values. The stored rows are those of the snapshot on which the batch is planned. The
 batch deletes the rows of the old keys, so the commit fails if another writer has written these rows since that snapshot
 (`AppendCheck.ROWS_READ`).
@@ -29,16 +30,17 @@ from bucketline.streaming.decode.moves.follow_moves import AT, TOPIC, encoded
 from bucketline.streaming.decode.moves.key_moves import Asking, FoundValues, from_ipc, to_ipc
 
 _MOST_BYTES = 256 << 20
-"""The most bytes of rows of old keys that the driver receives or reads from the table, and the most bytes of values
-that it sends.
+"""The most bytes of rows with old keys that the driver receives from tasks or reads from the table, and the most bytes
+of values that it sends to tasks.
 """
 
 
 def next_moves(
     at: TableAt, step: DecodeStep, said: Sequence[bytes], *, is_emptied: bool = False
 ) -> Asking | FoundValues | None:
-    """Returns the question or the values with which the tasks must read the batch next. Returns the values of `step` if
-    it has values already, and None if there is nothing to ask.
+    """Returns what the tasks need to read the batch the next time: the old keys whose rows they must send (Asking), or
+    the values to put in (FoundValues). Returns the values of `step` if it has values already, and None if there is
+    nothing to ask.
 
     `step` is the decode step with which the tasks have read the batch, and `said` is what they have sent to the driver.
     If `is_emptied` is true, the batch replaces all rows of the table, so no values come from stored rows. Raises
@@ -78,8 +80,8 @@ def _order_of(at: TableAt, step: DecodeStep) -> MovedOrder:
 
 
 def _stored_rows(at: TableAt, key: Sequence[DataField], keys: pa.Table, columns: tuple[str, ...]) -> pa.Table:
-    """Returns the rows of the table that have one of the keys, with the key columns and `columns`. Memory: the returned
-    rows.
+    """Returns the rows of the table that have one of the keys, with the key columns and `columns`. They are all held in
+    memory. Raises OptionError if they have more bytes than the driver takes.
     """
     names = list(dict.fromkeys((*(f.name for f in key), *columns)))
     found = [pa.Table.from_batches([], arrow_schema(at.plan.schema.fields)).select(names)]
@@ -107,8 +109,8 @@ def _check_size(size: int) -> None:
     """Raises OptionError if `size` is more bytes than the driver takes."""
     if size > _MOST_BYTES:
         raise OptionError(
-            "updates of one batch changed the primary keys of many rows and left out values of them: the rows with the "
-            f"old keys have {size >> 20} MiB, and the driver takes at most {_MOST_BYTES >> 20} MiB; let a batch "
-            f"have fewer records (source.options.maxOffsetsPerTrigger), or set {UNAVAILABLE_KEY.key} to reject",
+            "updates of one batch changed the primary keys of many rows and left out values of these rows: the rows "
+            f"with the old keys have {size >> 20} MiB, and the driver holds at most {_MOST_BYTES >> 20} MiB; let a "
+            f"batch have fewer records (source.options.maxOffsetsPerTrigger), or set {UNAVAILABLE_KEY.key} to reject",
             key=UNAVAILABLE_KEY.key,
         )

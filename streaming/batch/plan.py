@@ -1,4 +1,4 @@
-"""Plans one micro-batch as stages: the work of its tasks, decided on the driver before any task starts."""
+"""Plans one micro-batch as stages of work for tasks. The driver decides everything before any task starts."""
 
 from dataclasses import replace
 from itertools import repeat
@@ -29,7 +29,7 @@ def plan_batch(
     workers: Workers,
     most_bytes: int = MOST_BYTES_IN_ONE_TASK,
 ) -> Stages[Records]:
-    """The stages of a batch, planned on the current view of the table.
+    """Returns the stages of a batch, planned on the current view of the table.
 
     If one task does everything, it compacts at most `most_bytes`; larger compactions are divided among several tasks.
     """
@@ -59,52 +59,54 @@ def plan_batch(
 
 
 def plan_emptied(target: Target, source: Records, outcome: Outcome, workers: Workers) -> Stages[Records]:
-    """The stages of a batch in which the source's table was truncated: only the rows after the last truncate are
-    written, and they replace all rows of the table.
+    """Returns the stages of a batch in which the source's table was truncated. Only the rows after the last truncate
+    are written, and they replace all rows of the table.
     """
     decode = source.decode
-    assert isinstance(decode, DecodeStep), "what says so has decoded records"
+    assert isinstance(decode, DecodeStep), "only decoded records tell of a truncate"
     behind = replace(decode, emptied_at=RecordPlace(*outcome.truncated[-1]))
     return emptying_stages(target.at, replace(_limited(target, source), decode=behind), workers)
 
 
 def keeps_values(decode: Decoder | None) -> bool:
-    """Whether values that the source left out are filled in from the table's rows."""
+    """Returns True if values that the source left out are filled in from the table's rows."""
     return decode is not None and leaves_out_values(decode)
 
 
 def reads_rows(decode: Decoder | None) -> bool:
-    """Whether values of rows that the table has stored become values of the written rows."""
+    """Returns True if rows of the batch get values from rows that the table has stored."""
     return keeps_values(decode) or (isinstance(decode, DecodeStep) and isinstance(decode.moves, FoundValues))
 
 
 def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
-    """Whether the tasks that place keys must write the rows too, because a bucket may hold keys of several current
-    shares.
+    """Returns True if a bucket may hold keys of several tasks, so that the tasks that place keys must also write the
+    rows.
 
-    `known` is the number of shares in the stream's last batch; None if its snapshot does not say. A bucket can hold
-    keys of only one current share if `known` is a multiple of the current number of shares: for example, each of four
-    shares lies within one of two shares.
+    The keys are divided into as many shares as there are such tasks. `known` is the number of shares in the stream's
+    last batch; None if its snapshot does not say. A bucket can hold keys of only one current share if `known` is a
+    multiple of the current number of shares: for example, each of four shares lies within one of two shares.
     """
     return stages.assigners.across_partitions and known is not None and known % (stages.key_shares or known) != 0
 
 
 def _limited(target: Target, source: Records) -> Records:
-    """The source, limited so that its tasks report only a few more bad records than the job allows."""
+    """Returns the source with a limit: each task reports only a few more bad records than the job allows."""
     return replace(source, reject_limit=min(target.at.plan.sink.bad_records_max, MOST_REJECTS) + 1000)
 
 
 def _writes_by_share(stages: Stages[Records]) -> bool:
-    """Whether several tasks write, each the buckets of one share. Then a bucket must not hold keys of two shares."""
+    """Returns True if several tasks write, and each writes the buckets of its share of the keys. Then a bucket must not
+    hold keys of two shares.
+    """
     is_one_task = stages.key_shares == 1 or (stages.source.is_alone and stages.tasks.write == 1)
     return stages.assigners.across_partitions and not is_one_task
 
 
 def _in_one_task(stages: Stages[Records], most_bytes: int) -> Stages[Records]:
-    """The stages with one writing task, if one task reads and little has to be compacted: a shuffle costs a small batch
-    more than its rows.
+    """Returns the stages with one writing task, if one task reads and little has to be compacted, because a shuffle
+    costs more than the rows of a small batch. Otherwise returns the stages unchanged.
 
-    The assigners of a dynamic table stay as they are.
+    The tasks of a dynamic table that assign buckets stay as they are.
     """
     stage = stages.write
     if not stages.source.is_alone or stages.place is not None or stages.tasks.write is None:
@@ -118,7 +120,7 @@ def _in_one_task(stages: Stages[Records], most_bytes: int) -> Stages[Records]:
 
 
 def _next_compaction_bytes(stage: WriteStage, state: BucketState) -> int:
-    """The bytes that a bucket's next compaction reads if the batch adds one file."""
+    """Returns the bytes that a bucket's next compaction reads if the batch adds one file."""
     files = state.files
     if stage.write.trigger is CompactTrigger.NONE or not files or not state.complete:
         return 0
@@ -131,7 +133,7 @@ def _next_compaction_bytes(stage: WriteStage, state: BucketState) -> int:
 
 
 def _may_be_due(stage: WriteStage) -> tuple[BucketId, ...]:
-    """The buckets that may be due for a compaction, including those for which the batch has no rows."""
+    """Returns the buckets that may be due for a compaction, including buckets for which the batch has no rows."""
     if stage.write.trigger is CompactTrigger.NONE:
         return ()
     return tuple(b for b, state in stage.states.items() if state.files and state.complete)

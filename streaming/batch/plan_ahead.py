@@ -1,5 +1,5 @@
-"""After a batch of a writer with `compaction` = `dedicated`: makes a plan of the compactions that are due, for
-compactors.
+"""After a batch of a writer with `compaction` = `dedicated`: plans the compactions that are due, for compactors in
+other processes.
 
 The rows are in the table by then, so planning never fails a batch: a failure is logged as a warning, and the next batch
 plans again.
@@ -20,19 +20,21 @@ _LOG = logging.getLogger(__name__)
 
 
 class Planner:
-    """Makes plans for one writer. It remembers when it last made a plan, and the plans that it has read."""
+    """Plans compactions for one writer. It remembers when it last made a plan, and the plans that it has read."""
 
     def __init__(self, at: TableAt) -> None:
         self._folder = PlanFolder(at.table.io, at.table.metadata_path)
         self._when = WhenToPlan(at.table.world)
         self._owed = OwedFull()
         self.open = OpenItems()
-        """The open items when it last made a plan."""
+        """The items that were open when this planner last made a plan."""
 
     def after_batch(self, at: TableAt, batch_id: int) -> int | None:
-        """The number of the plan that was made after a batch; None if no plan was made.
+        """Plans compactions after a batch, if they are due. Returns the number of the new plan; None if no plan was
+        made.
 
-        Storage is read only if the trigger says that it is time, or a full compaction is due with the batch.
+        Storage is read only if `compaction-plan.trigger` says that it is time, or a full compaction is due with the
+        batch.
         """
         if at.plan.is_full_due(batch_id):
             self._owed.ask()
@@ -53,8 +55,8 @@ class Planner:
 
 
 def check_plan_ahead(at: TableAt) -> None:
-    """Checks before a write that this writer can make plans, if its options say that it makes plans. Raises the errors
-    of `check_plannable`.
+    """Checks before a write that the table's compactions can be planned, if this writer's options say that it plans
+    them. Raises the errors of `check_plannable`.
     """
     if at.plan.sink.compaction is Compaction.DEDICATED:
         check_plannable(at)
@@ -65,7 +67,9 @@ _lock = Lock()
 
 
 def plan_ahead(at: TableAt, user: str, batch_id: int) -> int | None:
-    """Calls `Planner.after_batch` if the writer has `compaction` = `dedicated`, and returns its result; else None."""
+    """Calls `Planner.after_batch` if the writer has `compaction` = `dedicated`, and returns its result; otherwise
+    returns None.
+    """
     if at.plan.sink.compaction is not Compaction.DEDICATED:
         return None
     with _lock:
@@ -74,7 +78,7 @@ def plan_ahead(at: TableAt, user: str, batch_id: int) -> int | None:
 
 
 def planned_backlog(at: TableAt, user: str) -> OpenItems:
-    """The items that were open when this writer last made a plan; none if it makes no plans."""
+    """Returns the plan items that were open when this writer last made a plan; no items if it makes no plans."""
     with _lock:
         planner = _planners.get((at.table.metadata_path, user))
     return OpenItems() if planner is None else planner.open

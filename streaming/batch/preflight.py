@@ -1,4 +1,4 @@
-"""Cheap checks on the driver before the first task. Each error names the remedy."""
+"""Cheap checks on the driver before the first task. Each error says what to do."""
 
 import logging
 import os
@@ -18,28 +18,29 @@ _CONNECT = "pyspark.sql.connect"
 
 
 def require_classic(spark: Any) -> None:
-    """Checks that a session is a classic one. Raises OptionError with the remedy for Spark Connect.
+    """Checks that a session is a classic session. Raises OptionError with the remedy for a session of Spark Connect.
 
-    With Spark Connect the driver is another process: the query's id and checkpoint cannot be asked for, and the
-    function of foreachBatch is called in a worker of the server.
+    With Spark Connect the driver is another process: the query's id and checkpoint are out of reach, and Spark calls
+    the function of foreachBatch in a worker of the server.
     """
     if type(spark).__module__.startswith(_CONNECT):
         raise connect_refused()
 
 
 def connect_refused() -> OptionError:
-    """The error to raise for a session of Spark Connect, which the sink does not support."""
+    """Returns the error to raise for a session of Spark Connect, which the sink does not support."""
     return OptionError(
-        "this is Spark Connect, and bucketline needs a classic session, whose driver runs here: unset SPARK_REMOTE, "
+        "this is a session of Spark Connect, but bucketline needs a classic session, whose driver is "
+        "this process: unset SPARK_REMOTE, "
         "leave out .remote(...), or run the job with spark-submit",
         key="spark",
     )
 
 
 def check_columns(names: Sequence[str], schema: TableSchema) -> None:
-    """Compares a DataFrame's columns with the table's, by name.
+    """Compares a DataFrame's columns with the table's columns, by name.
 
-    Raises SchemaMismatchError that names the columns that are unknown, missing or present twice.
+    Raises SchemaMismatchError with the columns that are unknown, missing or present twice.
     """
     known = [f.name for f in schema.fields]
     twice = sorted({n for n in names if list(names).count(n) > 1})
@@ -65,7 +66,7 @@ def check_columns(names: Sequence[str], schema: TableSchema) -> None:
 
 
 def check_session(spark: Any) -> None:
-    """Checks that a session's settings allow what the sink needs; advice is logged once for each session.
+    """Checks that a session's settings allow what the sink needs, and logs advice once for each application.
 
     The settings of an application do not change, and reading them costs calls into the JVM, so they are read once.
     Raises OptionError for settings with which the sink cannot work.
@@ -79,19 +80,22 @@ def check_session(spark: Any) -> None:
 
 
 def worker_python_advice(settings: dict[str, str]) -> str | None:
-    """Returns advice if workers may start another Python than the driver; None if they will not."""
+    """Returns advice if the workers may start another Python than the driver; None if they start the same Python."""
     named = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     started = shutil.which(named or "python3")
     if started is not None and _environment_of(started) == _environment_of(sys.executable):
         return None
     return (
-        f"workers start {named or 'the python3 that is first on PATH'}, the driver runs {sys.executable}; both need "
-        "bucketline's dependencies: set PYSPARK_PYTHON to the right one if a task cannot import them"
+        f"workers start {named or 'the python3 that is first on PATH'}, but the driver runs "
+        f"{sys.executable}; both need "
+        "bucketline's dependencies: if a task cannot import them, set PYSPARK_PYTHON to the driver's Python"
     )
 
 
 def _environment_of(python: str) -> tuple[str, str]:
-    """The folder from which a Python is started, which decides what it imports, and the real path of its program."""
+    """Returns the folder from which a Python is started, which decides what it imports, and the real path of its
+    program.
+    """
     return os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
 
 

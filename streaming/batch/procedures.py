@@ -1,4 +1,4 @@
-"""The procedures of `Table`, run in the tasks of Spark."""
+"""The procedures of `Table` (compact, rescale), run in tasks of Spark."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 @dataclass(frozen=True, slots=True)
 class _Explained:
-    """The engine of a session; errors of Spark are raised as SparkFailedError."""
+    """The engine of a Spark session. It raises errors of Spark as SparkFailedError."""
 
     engine: SparkEngine
 
@@ -42,7 +42,7 @@ class _Explained:
 
 @dataclass(frozen=True, slots=True)
 class _ExplainedRows:
-    """A caller's rows that tasks of a Spark session read; errors of Spark are raised as SparkFailedError."""
+    """A caller's rows, which tasks of a Spark session read. Errors of Spark are raised as SparkFailedError."""
 
     rows: Rows
 
@@ -60,9 +60,9 @@ class _ExplainedRows:
 
 
 def spark_engine(spark: Any) -> SpreadEngine:
-    """The engine that works in tasks of a Spark session: `table.compact(engine=spark_engine(spark))`.
+    """Returns the engine that works in tasks of a Spark session: `table.compact(engine=spark_engine(spark))`.
 
-    Raises OptionError for a session of Spark Connect. Errors of Spark are raised as SparkFailedError.
+    Raises OptionError for a session of Spark Connect. The engine raises errors of Spark as SparkFailedError.
     """
     require_classic(spark)
     return _Explained(SparkEngine(spark))
@@ -81,12 +81,15 @@ def compact(
 ) -> int | None:
     """Compacts a table in Spark tasks, and returns the new snapshot's id; None if there was nothing to do.
 
-    `strategy` is "full" or "minor"; `partitions` are mappings from partition column to value; `options` override the
-    table's for this run, and may name its `branch`; `storage_options` say how its storage is reached. Postponed rows
-    are moved to their buckets on the way; a partition without a bucket count gets `postpone.default-bucket-num`, or as
-    many as Spark has cores.
-    `order_by` and `order_strategy` sort the rows of an append table without buckets, as in `Table.compact`. Raises the
-    errors of `Table.compact`, and SparkFailedError for errors of Spark.
+    `strategy` is "full" or "minor". `partitions` are mappings from partition column to value; None means all
+    partitions. `options` override the table's options for this call, and may set its `branch`. `storage_options` say
+    how to reach the table's storage. `order_by` and `order_strategy` sort the rows of an append table without buckets,
+    as in `Table.compact`.
+
+    Postponed rows are moved to their buckets on the way. A partition without a number of buckets gets
+    `postpone.default-bucket-num` buckets, or as many as Spark has cores.
+
+    Raises the errors of `Table.compact`, and SparkFailedError for errors of Spark.
     """
     engine, table = spark_engine(spark), _opened(path, options, storage_options)
     return compact_table(

@@ -1,4 +1,4 @@
-"""The result of a batch, as one line for people and one value for programs."""
+"""The result of a batch, as one line for people and as one value for programs."""
 
 import json
 import logging
@@ -77,7 +77,7 @@ class BatchReport:
     unexpected_rows: tuple[tuple[str, int], ...] = ()
 
     def line(self) -> str:
-        """The report on one line."""
+        """Returns the report on one line."""
         if self.skipped:
             compacted = counted(self.compacted_files, "file")
             remainder = f"compacted {compacted}" if self.compacted_files else "nothing left to do"
@@ -125,7 +125,9 @@ class BatchReport:
         return " | ".join(parts)
 
     def _rate(self) -> str:
-        """The number of rows for each second, in parentheses; empty if there are no rows or no time has passed."""
+        """Returns the number of rows for each second, in parentheses; empty if there are no rows or no time has
+        passed.
+        """
         if not self.input_rows or self.total_seconds <= 0:
             return ""
         rate = self.input_rows / self.total_seconds
@@ -154,10 +156,10 @@ def describe_batch(
     hidden: Hidden,
     world: World,
 ) -> BatchReport:
-    """The report of a written batch. `seconds` are the times of planning, of the tasks and of the commit.
+    """Returns the report of a written batch. `seconds` are the times of planning, of the tasks and of the commit.
 
     `behind` counts the records that wait at the source. `postponed` describes the rows that wait in the postpone
-    bucket, and `hidden` describes the rows that readers do not see.
+    bucket, and `hidden` the rows that readers do not see.
     """
     messages = outcome.messages
     plan, tasks, commit = seconds
@@ -194,7 +196,7 @@ def describe_batch(
 
 
 def with_backlog(report: BatchReport, relief: Relief, items: OpenItems, world: World) -> BatchReport:
-    """The report, with the numbers about waiting sorted runs and open plan items added."""
+    """Returns the report with what is known about waiting sorted runs (`relief`) and open plan items (`items`)."""
     crowding = relief.crowding
     return replace(
         report,
@@ -218,7 +220,9 @@ def describe_skipped(
     hidden: Hidden,
     world: World,
 ) -> BatchReport:
-    """The report of a batch that was in the table already. `messages` belong to the compaction that was still due."""
+    """Returns the report of a batch that was in the table already. `messages` belong to the compaction that was still
+    due.
+    """
     return BatchReport(
         table=table,
         batch_id=batch_id,
@@ -247,12 +251,12 @@ def describe_skipped(
 
 
 def tell(report: BatchReport) -> None:
-    """Logs the report on one line, with its fields for log handlers that use them."""
+    """Logs the report on one line. The log record has the report's fields, for log handlers that use them."""
     _LOG.info("%s", report.line(), extra={"bucketline": report})
 
 
 def as_json(report: BatchReport, **more: object) -> str:
-    """The report as one JSON object on one line, after the fields in `more`."""
+    """Returns the report as one JSON object on one line, after the fields in `more`."""
     return json.dumps({**more, **{name: getattr(report, name) for name in BatchReport.__slots__}})
 
 
@@ -266,8 +270,8 @@ def _compacted(messages: tuple[CommitMessage, ...], report: CommitReport) -> int
 
 
 def _of_kind(kind: str, count: int) -> str:
-    """A number with the kind of record that it counts, such as `2 heartbeats`. In a phrase with `of` the first word
-    takes the plural, as in `2 records of another table`.
+    """Returns a count with the kind of record that it counts, such as `2 heartbeats`. In a phrase with `of` the first
+    word takes the plural, as in `2 records of another table`.
     """
     noun, of, rest = kind.partition(" of ")
     return f"{counted(count, noun)}{of}{rest}"

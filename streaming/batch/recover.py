@@ -1,9 +1,9 @@
-"""Decides before any work: has this batch been written already, and may it be written at all?
+"""Decides before any work whether a batch has been written already, and whether it may be written at all.
 
 The decisions are pure. They use facts that the driver has read: the batch's identity, what the table knows of this
-commit user, and which snapshots are still visible. A batch that may not be written is refused with an error that names
-the remedies, before anything is written. Source: Paimon 2.0 filterCommitted, which compares only the identifier; here
-the input of the batch is compared as well.
+commit user, and which snapshots still exist. A batch that may not be written is refused before anything is written,
+with an error that lists the remedies. Source: Paimon 2.0 filterCommitted, which compares only the identifier; here the
+input of the batch is compared as well.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ START_OFFSETS = "bucketline.offsets.start"
 END_OFFSETS = "bucketline.offsets.end"
 SOURCE = "bucketline.source"
 KEY_SHARES = "bucketline.key-shares"
-"""Snapshot property: the number of shares of the keys, if each share has a key index or a writer of its own."""
+"""Snapshot property: into how many shares the keys are divided, if each share has its own key index or writer."""
 SHARED_BUCKETS = "bucketline.shared-buckets"
 """Snapshot property: "true" once buckets of the stream may hold keys of several shares."""
 
@@ -32,10 +32,10 @@ TABLE_MARK = "\n"
 
 
 class CheckpointMismatchError(BucketlineError):
-    """Checkpoint and table disagree about what has been written; a person must decide which one is right.
+    """Checkpoint and table disagree about what has been written. A person must decide which of the two is right.
 
-    `checkpoint_batch` is the batch of the checkpoint. `history_complete` is true if no snapshot has expired that might
-    hold batches of the query.
+    `checkpoint_batch` is the batch of the checkpoint. `history_complete` is true if no snapshot that might hold batches
+    of the query has expired.
     """
 
     code = "CHECKPOINT_MISMATCH"
@@ -62,12 +62,14 @@ class TopicCreatedAgainError(CheckpointMismatchError):
 
 @dataclass(frozen=True, slots=True)
 class WriteBatch:
-    """The decision that the table lacks the batch, which must be written."""
+    """The decision that the batch must be written, because the table lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkipBatch:
-    """The decision that the batch is in the table already; only a compaction may still be due."""
+    """The decision that the batch is skipped, because it is in the table already. Only its compaction may still
+    be due.
+    """
 
     snapshot_id: int
     compacted: bool
@@ -77,13 +79,14 @@ class SkipBatch:
 class UserHistory:
     """What the table knows of one commit user.
 
-    `commits` are the visible snapshots of the user, newest first. `marker` is the snapshot that the user's tag keeps,
-    if there is one. `complete` is true if no snapshot after the marker has expired; without a marker, if no snapshot at
-    all has expired. `since` are the batches of other queries that were committed after `commits`. If some of these
-    batches have expired, `since_is_whole` is false, and `since` has only the newest batch of each query. `is_running`
-    is true if this process has looked at the table before.
-    `others` has the newest snapshot of each other bucketline query. It is empty if the batch cannot read the records of
-    these queries again.
+    `commits` are the user's snapshots that the table still has, newest first. `marker` is the snapshot that the user's
+    tag keeps, if there is one. `complete` is true if no snapshot after the marker has expired; without a marker, if no
+    snapshot at all has expired.
+
+    `since` are the batches of other queries that were committed after `commits`. If some of these batches have expired,
+    `since_is_whole` is false, and `since` has only the newest batch of each query. `is_running` is true if this process
+    has looked at the table before. `others` has the newest snapshot of each other bucketline query; it is empty if the
+    batch cannot read the records of these queries again.
     """
 
     commits: tuple[Snapshot, ...]
@@ -103,18 +106,19 @@ class UserHistory:
 
     @property
     def newest_batch(self) -> int | None:
-        """The number of the newest batch of the commit user; None if the table knows no batch of the user."""
+        """The number of the newest batch of the commit user; None if the table knows no batch of this user."""
         return max((s.commit_identifier for s in self.known), default=None)
 
 
 def decide(
     batch: BatchIdentity, history: UserHistory, *, allow_reprocess: bool, at_least: int | None = None
 ) -> WriteBatch | SkipBatch:
-    """Returns the decision whether the batch must be written or skipped.
+    """Decides whether a batch must be written or skipped.
 
     The table has to show batch `at_least`, or a later batch. If `at_least` is None, the table has to show the batch
-    before this batch. If it is below 0, the table need not show any batch. Raises CheckpointMismatchError if the table
-    is ahead of the checkpoint, holds the batch with other input, or can no longer tell.
+    before this batch. If `at_least` is below 0, the table need not show any batch. Raises CheckpointMismatchError if
+    the table is ahead of the checkpoint, holds the batch with other input, or has expired the snapshots that would
+    tell.
     """
     known = sorted(history.known, key=lambda s: s.id, reverse=True)
     same = [s for s in known if s.commit_identifier == batch.batch_id]
@@ -142,7 +146,7 @@ def decide(
 
 
 def ahead_of_table(batch_id: int, newest: int | None, why: str, *, history_complete: bool) -> CheckpointMismatchError:
-    """The error for a checkpoint whose previous batch the table does not show."""
+    """Returns the error for a checkpoint whose previous batch the table does not show."""
     return CheckpointMismatchError(
         f"the checkpoint is at batch {batch_id}, but the newest batch of this query that the table still shows is "
         f"{'none' if newest is None else newest}: {why}. {_REMEDIES}",
@@ -153,7 +157,9 @@ def ahead_of_table(batch_id: int, newest: int | None, why: str, *, history_compl
 
 
 def topic_created_again(topic: str, was: str, now: str) -> TopicCreatedAgainError:
-    """The error for a topic that has another id than the topic whose offsets are known."""
+    """Returns the error for a topic whose id (`now`) differs from the id of the topic that the known offsets belong to
+    (`was`).
+    """
     return TopicCreatedAgainError(
         f"topic {topic!r} was deleted and created again (its id was {was}, and is {now}): offsets of the old topic "
         "are invalid for the new one, so no batch is written. Run the job once with --reset-identity: it reads this "
@@ -167,15 +173,17 @@ def topic_created_again(topic: str, was: str, now: str) -> TopicCreatedAgainErro
 
 
 def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is_new: bool) -> None:
-    """Raises CheckpointMismatchError if a query begins to read records that another query has put into the table
-    already.
+    """Raises CheckpointMismatchError if a query begins to read records that another query has already put into the
+    table.
 
     A new query (`is_new`) begins to read all of its partitions. A later batch begins to read only the partitions that
     are new to the query. For each partition the newest snapshot of other queries counts. Other sinks of this query
-    write the same batch, and do not count. Another query has read an earlier topic of the same name if it knows the
-    topic by another id, or if it is further on in a partition that this query reads already: its records are other
-    records. If this query begins in such a topic exactly at the offset at which the other query has ended, it was given
-    an offset of the earlier topic: then TopicCreatedAgainError is raised.
+    write the same batch, and do not count.
+
+    Another query may have read an earlier topic of the same name. This is so if it knows the topic by another id, or if
+    it has read further in a partition that this query reads already; then its records are other records. If this query
+    begins in such a topic exactly at the offset at which the other query has ended, the offset belongs to the earlier
+    topic, and TopicCreatedAgainError is raised.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
     unchecked = set(ends if is_new else new_partitions(batch))
@@ -211,7 +219,7 @@ def _said_of(topic: str, other: Snapshot, *, is_new: bool) -> str:
         )
     return (
         f"this query begins to read topic {topic!r}, but query {other.commit_user} has already written records of it "
-        f"into the table: the job had left the topic out, or a second job reads it. {_REMEDIES}"
+        f"into the table: an earlier run of the job left the topic out, or a second job reads the topic. {_REMEDIES}"
     )
 
 
@@ -230,7 +238,7 @@ def _refuse_read_by_others(batch: BatchIdentity, last: Snapshot, history: UserHi
         if batch.cluster is None or other.properties.get(CLUSTER) != batch.cluster or not began:
             continue
         if not history.since_is_whole:
-            began = {}  # It is not visible what the other query has written before that.
+            began = {}  # It is not known what the other query wrote before this batch.
         anew = created_again(ids_in(other, batch.cluster), batch.topic_ids)
         for place in sorted(p for p in ends if p[0] not in anew):
             first, behind = max(starts.get(place, 0), began.get(place, 0)), reached.get(place, 0)
@@ -246,12 +254,12 @@ def _refuse_read_by_others(batch: BatchIdentity, last: Snapshot, history: UserHi
 
 
 def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) -> str:
-    """Returns a sentence for the message of an error, about records that perhaps no query has written; empty if there
-    are none.
+    """Returns a sentence for an error message about records that perhaps no query has written; empty if there are no
+    such records.
 
     These are the records from the start of this batch up to the first offset that the other query is known to have
-    read. Batches of the other query are taken only from snapshots after this query's newest one. So a batch that the
-    other query committed while this query wrote its newest batch is not seen.
+    read. Batches of the other query are taken only from snapshots after this query's newest snapshot. So a batch that
+    the other query committed while this query wrote its newest batch is not seen.
     """
     own = [s for s in history.since if s.commit_user == other.commit_user and history.since_is_whole]
     began = [kafka_offsets(s.properties.get(START_OFFSETS)) for s in own]
@@ -259,17 +267,20 @@ def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) ->
         first = min((offsets[place] for offsets in began if place in offsets), default=start)
         if first > start:
             return (
-                f" But what that query has written since begins at offset {first} of topic {place[0]} partition "
-                f"{place[1]}: unless its earlier batches hold those from {start} up to there, --reset-identity leaves "
-                "them out; --allow-reprocess reads them, and later ones twice."
+                f" But the records that the other query has written since begin at offset {first} of topic {place[0]} "
+                f"partition {place[1]}. If its earlier batches do not have the records from offset {start} to offset "
+                f"{first}, then --reset-identity leaves these records out; --allow-reprocess reads them, and reads "
+                "later records twice."
             )
     return ""
 
 
 def of_other_cluster(batch: BatchIdentity, other: Snapshot) -> bool:
-    """Whether a batch and a snapshot are certainly from different clusters; then topics with the same name differ.
+    """Returns True if a batch and a snapshot are certainly from different Kafka clusters. Then topics with the same
+    name are different topics.
 
-    Clusters are compared by their ids. If an id is not known, the servers that the jobs name are compared instead.
+    Clusters are compared by their ids. If an id is not known, the servers in the settings of the jobs are compared
+    instead.
     """
     itself = other.properties.get(CLUSTER)
     if batch.cluster is not None and itself is not None:
@@ -297,15 +308,15 @@ def _recognise(batch: BatchIdentity, same: list[Snapshot], *, allow_reprocess: b
 
 
 def check_same_input(batch: BatchIdentity, replayed: Snapshot) -> None:
-    """Checks that a snapshot with this batch's number, which another run has written, holds the same input. If it does,
-    the batch is done.
+    """Checks that a snapshot with this batch's number, which another run of the query has written, holds the same
+    input. If it does, the batch is done.
 
     Raises CheckpointMismatchError if the input differs: two runs of one query have read different records.
     """
     if replayed.properties.get(DIGEST) != batch.digest:
         raise CheckpointMismatchError(
-            f"another run of this query has committed batch {batch.batch_id} with other input at the same time: its "
-            f"checkpoint was copied. Stop one of the two. {_REMEDIES}",
+            f"another run of this query has committed batch {batch.batch_id} with other input at the same time: the "
+            f"checkpoint was copied. Stop one of the two runs. {_REMEDIES}",
             snapshot=replayed.id,
         )
 

@@ -1,6 +1,6 @@
-"""TableSink: the function for foreachBatch.
+"""TableSink: the function for Spark's foreachBatch.
 
-The sink is a frozen value, so that it can be pickled. What a batch leaves for the next batch is kept in this process by
+The sink is a frozen value, so that it can be pickled. The state that the next batch needs is kept in this process under
 the table's path (`live_table`); the steps of a batch are in `write_batch`.
 """
 
@@ -38,12 +38,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TableSink:
-    """Writes micro-batches into one table, each exactly once; use as `foreachBatch(sink)`.
+    """Writes micro-batches into one table, each exactly once; use it as `foreachBatch(sink)`.
 
-    `options` override the table's options for this job. `storage_options` (`s3.endpoint`, ...) say how to reach its
-    storage, and are never stored. `sink_id` distinguishes two sinks of one query. `checkpoint` is the query's
+    `options` override the table's options for this job. `storage_options` (`s3.endpoint`, ...) say how to reach the
+    table's storage, and are never stored. `sink_id` distinguishes two sinks of one query. `checkpoint` is the query's
     checkpoint location, needed only if Spark does not tell it. `decode` turns records into rows (the job's `decode:`).
-    `source` names the cluster that is read. `allow_reprocess` allows a batch about which checkpoint and table disagree.
+    `source` is a name for the cluster that is read, and `cluster` the cluster's id. `allow_reprocess` allows a batch
+    about which checkpoint and table disagree.
+
     Raises BucketlineError before anything is written if the table, the batch or the checkpoint do not fit.
     """
 
@@ -61,12 +63,12 @@ class TableSink:
         refuse_storage_keys(self.options, "the sink's options")
         check_texts(self.options, "the sink's options")
         refuse_unknown_options(self.options)
-        # Printed settings do not show secrets.
+        # The settings are replaced by objects that do not show secrets when they are printed.
         object.__setattr__(self, "options", MaskedOptions(self.options))
         object.__setattr__(self, "storage_options", check_storage_options(self.storage_options))
         if self.sink_id is not None and not self.sink_id.replace("-", "").replace("_", "").isalnum():
             raise OptionError(
-                f"sink_id {self.sink_id!r} becomes part of file names: use letters, digits, '-' and '_'",
+                f"sink_id {self.sink_id!r} becomes part of file names: use only letters, digits, '-' and '_'",
                 sink_id=self.sink_id,
             )
 
@@ -76,7 +78,7 @@ class TableSink:
             self.write(batch, identify(batch, batch_id, self._job()))
 
     def write(self, batch: Any, identity: BatchIdentity) -> None:
-        """Writes a batch whose identity is known. Calling the sink finds out the identity first."""
+        """Writes a batch with a known identity. (If Spark calls the sink, the identity is found out first.)"""
         user = identity.commit_user(self.sink_id)
         # The table is used without its catalog wrapper, because after a commit no catalog may be asked for new keys.
         store = bare(file_io_for(self.path, self.storage_options)[0])
@@ -91,14 +93,15 @@ class TableSink:
                 tell(report)
                 measure(report, user, target.at.plan.sink.metrics)
         except BaseException:
-            # After an error nothing that is kept of the table is trusted: the next batch reads the table again.
+            # After an error the remembered state of the table is not trusted: the next batch reads the table again.
             forget_table(self.path, user)
             raise
 
     def stop(self, query_id: str) -> None:
-        """Ends the asynchronous compaction of a query that is stopped (with `compaction` = `async`).
+        """Ends the asynchronous compaction of a query that is being stopped (with `compaction` = `async`).
 
-        It waits as long as `async-compaction.stop-timeout` says; then the items are released, and their files removed.
+        The call waits up to `async-compaction.stop-timeout` for running compactions. Compactions that are not finished
+        by then are given up, and their files are removed.
         """
         stop_async(self._root, commit_user(query_id, self.sink_id))
 
@@ -106,9 +109,9 @@ class TableSink:
         """Does the compactions that are still due after a query has ended. Returns the number of rows that readers do
         not see even after these compactions.
 
-        For bounded queries; a later start would do the compactions as well. A failure is logged as a warning. With
-        `compaction` = `async` it waits until everything due is compacted, or until `is_ending` returns true; raises
-        CompactionFailedError.
+        This is for bounded queries; otherwise the next start of the query does these compactions. A failure is logged
+        as a warning. With `compaction` = `async` the call waits until everything due is compacted, or until `is_ending`
+        returns true; it raises CompactionFailedError if the compaction thread has failed.
         """
         user = commit_user(query_id, self.sink_id)
         finish_async(self._root, user, is_ending)
@@ -122,14 +125,14 @@ class TableSink:
 
     @property
     def _root(self) -> str:
-        """The folder whose metadata this sink writes: the folder of its table, or of the branch that the
-        options name.
+        """The folder whose metadata this sink writes: the folder of its table, or the folder of the branch that the
+        options set.
         """
         return branch_path(file_io_for(self.path, self.storage_options)[1], ReadSettings(self.options))
 
     def _parquet_reader(self, table: LiveTable) -> ParquetReader | None:
-        """How tasks read DataFrames that consist only of columns of Parquet files; None if Spark reads all
-        DataFrames.
+        """Returns the reader with which tasks read DataFrames that consist only of columns of Parquet files; None if
+        Spark reads all DataFrames.
         """
         reads = table.target.at.plan.sink.frame_reader is FrameReader.AUTO
         return table.frame_reader if reads else None

@@ -1,4 +1,4 @@
-"""A table that a stream writes to, as a value. Each batch takes one target and returns the next one."""
+"""A table that a stream writes to, as a value. Each batch takes a target and returns the target for the next batch."""
 
 from dataclasses import dataclass, field, replace
 
@@ -11,18 +11,23 @@ from bucketline.state.store.write.visibility import Budget, FileNames, Waits, al
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """The facts about a table that a stream remembers between two batches, and the work that the stream still has to do
-    on the table.
+    """What a stream remembers about a table between two batches, and the work that the stream still has to do on the
+    table.
 
-    `commits` are the snapshots of its newest batch, searched up to the snapshot `seen_id`; `is_complete` is true if it
-    is certain that no newer one exists up to there.
+    `commits` are the snapshots of the stream's newest batch. They were searched up to the snapshot `seen_id`;
+    `is_complete` is true if it is certain that the stream has no newer batch up to there.
+
     `key_shares` is the number of tasks that share the keys, `rejected_in_all` the number of rejected records. `touched`
-    are the partitions that the last batch wrote, and `rows_a_partition` the rows of each.
-    `hidden` are files on level 0 that readers skip and that this stream has to compact; None until it has looked. The
-    stream also has to repeat a lost compaction of all buckets, and to move lost postponed rows. `source_tables` are the
-    source's tables whose records it has written, if that matters. `is_advised` is true once advice has been logged,
-    `shares_buckets` once keys of several shares were found in one bucket. A warning was logged about the keys of
-    `mixed_topics`.
+    are the partitions that the last batch wrote, and `rows_a_partition` is the average number of rows that it wrote to
+    each of them.
+
+    `hidden` are files on level 0 that readers skip and that this stream has to compact; None until the stream has
+    looked for such files. `owes_full` is true if a lost compaction of all buckets has to be repeated, and
+    `owes_postponed` if postponed rows still have to be moved.
+
+    `source_tables` are the source's tables whose records the stream has written, if that matters. `is_advised` is true
+    once advice has been logged, and `shares_buckets` once keys of several shares were found in one bucket.
+    `mixed_topics` are the topics about whose keys a warning was logged.
     """
 
     commits: tuple[Snapshot, ...] = ()
@@ -43,9 +48,9 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The open table, the commit user of the stream, and the stream's state.
+    """The open table (`at`), the commit user of the stream, and the stream's state.
 
-    `upkeep` remembers the upkeep that the stream has done; it is the only field that changes.
+    `upkeep` remembers the expiry and tagging that the stream has done; it is the only field that changes.
     """
 
     at: TableAt
@@ -62,23 +67,23 @@ class Target:
         return replace(self, at=at)
 
     def refreshed(self) -> "Target":
-        """The target with the table's newest schema and newest snapshot."""
+        """Returns this target with the table's newest schema and newest snapshot."""
         return self.with_table(self.at.refreshed())
 
     def after(self, committed: Committed) -> "Target":
-        """The target with the table as it is after a commit."""
+        """Returns this target with the table as it is after a commit."""
         return self.with_table(self.at.after(committed))
 
     def budget(self) -> Budget:
-        """The time budget for making rows visible, which starts now."""
+        """Returns the time budget for making rows visible; the budget starts now."""
         sink = self.at.plan.sink
         return Budget(sink.visibility_timeout_ms, self.at.table.world)
 
 
 def taken_over(target: Target) -> Target:
-    """The target of a stream that starts: everything that waits on level 0 already is due for compaction.
+    """Returns the target of a stream that starts. All files that are on level 0 already are due for compaction.
 
-    It includes what this stream left before it ended; level 0 does not show who wrote its files.
+    They include files that this stream left before it ended, because level 0 does not show who wrote its files.
     """
     if target.state.hidden is not None:
         return target

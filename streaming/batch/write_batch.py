@@ -1,7 +1,7 @@
 """The steps of a batch: identify → decide → conform → plan → run → commit → settle → report.
 
-Each step is a function of values. A batch has one identity; a target is a table that the batch is written to. A step
-takes the target and returns it changed; the last one is for the next batch.
+Each step is a function of values. A batch has one identity. A target is a table that the batch is written to: each step
+takes the target and returns the changed target, and the next batch gets the last one.
 """
 
 import logging
@@ -81,13 +81,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The settings of a job that hold for all its batches; fields with the names of `TableSink` mean the same.
+    """The settings of a job that hold for all its batches. Fields that `TableSink` also has mean the same there.
 
-    With `kafka`, tasks read Kafka themselves; with `parquet`, they read Parquet files. With `joins_partitions`, one
-    task reads a batch of few records, however Spark splits it; this is set only by a job that made the DataFrame itself
-    and so knows that it holds Kafka's records and nothing else. `topics` checks that Kafka's topics are still the same.
-    `most_records` is the most records of Kafka in a batch; None if not known. `bad_records` is the place for bad
-    records; if it is None, the options of the sink name it.
+    If `kafka` is set, tasks read Kafka themselves; if `parquet` is set, they read Parquet files. If `joins_partitions`
+    is true, one task reads a batch of few records, however Spark splits it; only a job that made the DataFrame itself
+    sets this, because it knows that the DataFrame holds Kafka's records and nothing else. `topics` checks that Kafka's
+    topics are still the same. `most_records` is the largest number of Kafka records in a batch; None if it is not
+    known. `bad_records` is the place that stores bad records; if it is None, the options of the sink set the place.
     """
 
     decoder: Decoder | None = None
@@ -107,9 +107,9 @@ class Job:
 class Done:
     """What was done for a batch so far. If the batch was in the table before, `outcome` is None.
 
-    `trigger` says what had to be compacted with the batch, `key_shares` the number of tasks that share its keys.
-    `planned` and `ran` are the times at which it was planned and its tasks had ended, in seconds of the monotonic
-    clock. `relief` says how many sorted runs were waiting.
+    `trigger` says which compactions were due with the batch. `planned` is the time at which the batch was planned, and
+    `ran` the time at which its tasks had ended, both in seconds of the monotonic clock. `relief` says how many sorted
+    runs were waiting.
     """
 
     trigger: CompactTrigger
@@ -122,14 +122,16 @@ class Done:
 
 
 def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -> tuple[Target, BatchReport]:
-    """Writes a batch into a table, exactly once. Returns the target for the next batch, and the report of this one."""
+    """Writes a batch into a table, exactly once. Returns the target for the next batch, and the report of this
+    batch.
+    """
     started, engine = time.monotonic(), SparkEngine(frame.sparkSession)
     check_async(target, engine.spark)
     work = partial(write_once, target, identity, engine, Frame(frame, job.decoder), job)
     target, done = when_registry_answers(lambda: repeat_if_gone(work), wait_of(job.decoder), target.at.table.world)
     target, done = settle(target, identity, engine, done)
     if done.outcome is not None and target.at.plan.mode.postpones:
-        # The report shows what waits now; the next batch would have to read the new snapshot anyway.
+        # The report shows the postponed rows that wait now; the next batch would have to read the new snapshot anyway.
         target = target.refreshed()
     return target, report(target, identity, done, started)
 
@@ -137,7 +139,9 @@ def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -
 def write_once(
     target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Frame, job: Job
 ) -> tuple[Target, Done]:
-    """The steps that are all repeated if files of the batch were removed before its commit."""
+    """Does all steps that must be repeated together if somebody removed files of the batch before its commit: from the
+    decision to the commit.
+    """
     target, decision = decide(target, identity, job)
     if isinstance(decision, recover.SkipBatch):
         return compact_what_was_due(target, identity, engine)
@@ -167,7 +171,9 @@ def _of_files(
     parquet: ParquetReader,
     place: BadRecordsPlace | None,
 ) -> tuple[Target, Done]:
-    """A batch of files: Spark reads it where a task has found a file that is for Spark to read."""
+    """Writes a batch of files. Tasks read the files themselves; if a task finds a file that only Spark can read, the
+    batch is written again and Spark reads it.
+    """
     files = files_of(fitting, frame, identity, parquet)
     try:
         return plan_run_commit(target, identity, engine, files, place=place)
@@ -191,7 +197,7 @@ def decide(
 ) -> tuple[Target, recover.WriteBatch | recover.SkipBatch]:
     """Returns the target at the newest snapshot, and the decision whether the batch must be written or skipped.
 
-    `at_least` and the errors are as in `recover.decide`.
+    `at_least` and the errors are those of `recover.decide`.
     """
     target = target.refreshed()
     check_plan_ahead(target.at)
@@ -209,10 +215,10 @@ def decide(
 
 
 def conform(target: Target, rows: Frame) -> tuple[Target, Frame]:
-    """Fits the rows to the table's columns. Returns the table, whose columns may have been changed for this, and the
-    rows.
+    """Fits the rows to the table's columns. Returns the target, with a table whose columns may have been changed for
+    this, and the rows.
 
-    Rows that tasks decode stay as they are: their fields are known only later.
+    Records that tasks decode stay as they are, because their fields are not known yet.
     """
     if rows.decode is not None:
         return target, rows
@@ -252,7 +258,9 @@ def plan_run_commit(
 
 
 def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Records) -> Stages[Records]:
-    """The stages of the batch for the current state of the table, which may have changed since the job started."""
+    """Returns the stages of the batch for the current state of the table, which may have changed since the job
+    started.
+    """
     fitting = replace(rows, decode=fit_decoder(rows.decode, target.at))
     return plan_batch(target, identity, with_feeds(fitting, target.at.plan, identity), engine.workers)
 
@@ -260,10 +268,10 @@ def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Rec
 def run(
     target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
 ) -> tuple[Target, Stages[Records], Outcome]:
-    """What the tasks have written, and by which stages.
+    """Runs the tasks. Returns the target, the stages that ran last, and what the tasks have written.
 
-    The tasks run again if records need columns that the table lacks; if the source's table was truncated, then only for
-    the rows after the truncate; and if rows whose key changed lack values.
+    The tasks run again if records need columns that the table lacks, if the source's table was truncated (then only
+    rows after the truncate are written), and if rows whose key changed lack values.
     """
     target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
     target = of_one_source_table(target, outcome, rows.decode)
@@ -292,15 +300,17 @@ def _run_with_moves(
     rows: Records,
     outcome: Outcome,
 ) -> tuple[Target, Stages[Records], Outcome]:
-    """What the tasks have written after they were told the values that rows with a new key take from their old keys.
+    """Runs the tasks again, because rows with a changed key take values from the rows with their old keys. Returns what
+    `run` returns.
 
-    The tasks read the batch with questions, until the driver knows the values, and then once more to write it.
+    The tasks read the batch, and send the rows that the driver asks for, until the driver knows all values. Then the
+    tasks read the batch once more and write it.
     """
     first, moves = outcome, None
     while not isinstance(moves, FoundValues):
         target.at.discard(outcome.messages)
         decode = stages.source.decode
-        assert isinstance(decode, DecodeStep), "what says so has decoded records"
+        assert isinstance(decode, DecodeStep), "only decoded records have moved keys"
         moves = next_moves(target.at, decode, outcome.moves, is_emptied=bool(first.truncated))
         assert moves is not None, "tasks ask for values"
         asking = replace(rows, decode=replace(decode, moves=moves, emptied_at=None))
@@ -319,15 +329,16 @@ def _run_with_moves(
 def _run_by_share(
     target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
 ) -> tuple[Target, Stages[Records], Outcome]:
-    """What the stages have written. If keys of several shares lie in one bucket, this batch and later ones take one
-    more stage, unless one task writes everything.
+    """Runs the stages. If keys of several shares lie in one bucket, this batch and later batches take one more stage,
+    unless one task writes everything. (The keys of a cross-partition table are divided into shares, one for each task.)
 
-    That is expected after the stream has changed its number of shares, unless the old number is a multiple of the new
-    one. For buckets of other writers no metadata says which keys they hold: a task finds out, and the batch runs again.
+    Buckets with keys of several shares are expected after the stream has changed its number of shares, unless the old
+    number is a multiple of the new one. For buckets of other writers no metadata says which keys they hold: a task
+    finds out, and the batch runs again.
     """
     known = target.state.key_shares
     if not target.state.shares_buckets and shares_are_new(stages, known):
-        why = f"the keys had {known} shares, and now have {stages.key_shares}"
+        why = f"the number of tasks that share the keys has changed from {known} to {stages.key_shares}"
     else:
         try:
             return target, stages, engine.run(stages)
@@ -335,7 +346,7 @@ def _run_by_share(
             if not stages.assigners.across_partitions:
                 raise
             why = str(e)
-    _LOG.info("%s: %s; from now on its batches take one more stage", target.at.table.path, why)
+    _LOG.info("%s: %s; from now on the batches of this stream take one more stage", target.at.table.path, why)
     target = target.with_state(replace(target.state, shares_buckets=True))
     stages = plan(target, identity, engine, rows)
     return target, stages, engine.run(stages)
@@ -344,7 +355,8 @@ def _run_by_share(
 def set_aside(target: Target, identity: BatchIdentity, outcome: Outcome, place: BadRecordsPlace | None) -> int:
     """Stores the bad records of the batch and returns their number.
 
-    If there are too many, or they cannot be stored, the files of the batch are removed. Raises as `settle_bad_records`.
+    If there are too many, or they cannot be stored, the files of the batch are removed. Raises the errors of
+    `settle_bad_records`.
     """
     batch = BatchName(target.user, identity.batch_id, identity.digest, identity.run_id, target.at.table.path)
     try:
@@ -359,9 +371,9 @@ def set_aside(target: Target, identity: BatchIdentity, outcome: Outcome, place: 
 
 
 def confirm_topics(target: Target, identity: BatchIdentity, outcome: Outcome, topics: TopicWatch) -> BatchIdentity:
-    """The identity with the ids that its topics have after they were read.
+    """Returns the identity with the ids that the batch's topics have now, after they were read.
 
-    If a topic is not the same any more the files of the batch are removed. Raises TopicCreatedAgainError.
+    If a topic was deleted and created again, the files of the batch are removed. Raises TopicCreatedAgainError.
     """
     try:
         return replace(identity, topic_ids=topics.confirm(identity, target.state.commits))
@@ -371,8 +383,8 @@ def confirm_topics(target: Target, identity: BatchIdentity, outcome: Outcome, to
 
 
 def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkEngine) -> tuple[Target, Done]:
-    """For a batch that is in the table already: does the compaction that was due with the batch, also in buckets
-    without new rows.
+    """Does the compaction that was due with a batch that is in the table already, also in buckets without new rows.
+    Returns the target afterwards, and what was done.
     """
     settle_skipped(target)
     at = target.at
@@ -417,7 +429,7 @@ def settle(target: Target, identity: BatchIdentity, engine: SparkEngine, done: D
 
 
 def report(target: Target, identity: BatchIdentity, done: Done, started: float) -> BatchReport:
-    """The report of the batch."""
+    """Returns the report of the batch."""
     name, world, now = target.at.table.path, target.at.table.world, time.monotonic()
     if done.outcome is None:
         hidden = hidden_rows(target)
@@ -431,14 +443,14 @@ def report(target: Target, identity: BatchIdentity, done: Done, started: float) 
 
 
 def _open_items(target: Target) -> OpenItems:
-    """The open items of compaction plans, as this stream saw them last."""
+    """Returns the open items of compaction plans when this stream last looked."""
     if target.at.plan.compacts_async:
         return async_backlog(target)
     return planned_backlog(target.at, target.user)
 
 
 def postponed_moved(target: Target, engine: SparkEngine) -> tuple[CommitMessage, ...]:
-    """The messages of a compaction that moves all postponed rows to their buckets."""
+    """Compacts so that all postponed rows move to their buckets. Returns the commit messages of this compaction."""
     at = target.at
     write = at.plan.bucket_write(CompactTrigger.MINOR)
     return compact_postponed(at, write, lambda partition: True, engine=engine)
@@ -462,8 +474,8 @@ def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine
 
 
 def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Target:
-    """Logs advice about the job as a warning, once in a run. Returns the target, which remembers that the advice was
-    logged.
+    """Logs advice about the job as a warning, once in a run of the job. Returns the target, which remembers that the
+    advice was logged.
     """
     plan = target.at.plan
     advice = None if target.state.is_advised else plan.mode.advice(plan, stages, engine.workers)
@@ -474,8 +486,8 @@ def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Ta
 
 
 def _waiting(target: Target) -> PostponeBacklog:
-    """The number, size and age of the rows that wait in the postpone bucket; zeros for tables without a postpone
-    bucket.
+    """Returns the number, size and age of the rows that wait in the postpone bucket; zeros for tables without a
+    postpone bucket.
     """
     at = target.at
     if not at.plan.mode.postpones:

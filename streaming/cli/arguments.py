@@ -37,7 +37,7 @@ def table_arguments(command: Command) -> Command:
 
 
 def table_or_job_arguments(command: Command) -> Command:
-    """Adds the same arguments as `table_arguments`, but PATH may be left out."""
+    """Adds the same arguments as `table_arguments`, but the user may leave out PATH."""
     return click.argument("path", required=False)(_read_arguments(command))
 
 
@@ -47,14 +47,15 @@ def _read_arguments(command: Command) -> Command:
         "--option",
         metavar="KEY=VALUE",
         multiple=True,
-        help="Read option, as branch=test; repeatable.",
+        help="Read option, for example branch=test; repeatable.",
     )(command)
     return storage_arguments(command)
 
 
 def storage_arguments(command: Command) -> Command:
-    """Adds `--storage`, `--warehouse`, `--catalog` and their files; the command reads them with `given_storage` and
-    `given_catalog`."""
+    """Adds `--storage`, `--warehouse`, `--catalog` and the options that take files of such settings. The command reads
+    the settings with `given_storage` and `given_catalog`.
+    """
     command = _settings_options(
         command,
         _CATALOG,
@@ -68,7 +69,7 @@ def storage_arguments(command: Command) -> Command:
         callback=lambda context, parameter, path: _keep(
             context, _CATALOG, "warehouse", {} if path is None else {WAREHOUSE.key: path}
         ),
-        help="Folder or URI with databases; tables are then given by name, as shop.orders.",
+        help="Folder or URI with databases; tables are then given by name, for example shop.orders.",
     )(command)
     return _settings_options(
         command, _STORAGE, "--storage", "Storage option, as s3.endpoint=http://localhost:9000; repeatable."
@@ -76,18 +77,21 @@ def storage_arguments(command: Command) -> Command:
 
 
 def given_storage() -> dict[str, str]:
-    """The storage options of the running command. Options on the command line override those of the file."""
+    """Returns the storage options of the running command. Options on the command line override those of the file."""
     return _given(_STORAGE)
 
 
 def given_catalog() -> Catalog | None:
-    """The catalog that the command names; None if it names none, and tables are given by path."""
+    """Returns the catalog of `--warehouse` or `--catalog`. Returns None if the command got neither; the user then gives
+    tables by their paths.
+    """
     settings = _given(_CATALOG)
     return catalog(settings, given_storage()) if settings else None
 
 
 def given_place_arguments() -> str:
-    """The arguments of the running command that say where tables are looked up, as text to type again.
+    """Returns the arguments `--warehouse`, `--catalog` and `--storage` of the running command as the user could type
+    them.
 
     Secrets are masked. Each argument has a space before it.
     """
@@ -101,7 +105,7 @@ def given_place_arguments() -> str:
 
 
 def given_place(path: str, options: Mapping[str, str]) -> tuple[TableAddress, dict[str, str]]:
-    """The place of the table that PATH names, and the options to open it with."""
+    """Returns the address of the table that PATH names, and the options to open the table with."""
     named_catalog = given_catalog()
     if named_catalog is None:
         return TableAddress(path, given_storage()), dict(options)
@@ -122,7 +126,9 @@ def format_option(command: Command) -> Command:
 
 
 def opened(path: str, option: Sequence[str]) -> Table:
-    """The table that the arguments name, by its path or by its name in the catalog."""
+    """Opens the table that the arguments name, by its path or by its name in the catalog. `option` holds `key=value`
+    strings.
+    """
     named_catalog, options = given_catalog(), assignments(option, "-o")
     if named_catalog is not None:
         return named_catalog.table(path, options=options)
@@ -130,7 +136,7 @@ def opened(path: str, option: Sequence[str]) -> Table:
 
 
 def assignments(texts: Sequence[str], name: str) -> dict[str, str]:
-    """Returns `key=value` texts as a mapping. Raises a usage error for any other text."""
+    """Returns `key=value` strings as a mapping. Raises a usage error that contains `name` for any other string."""
     try:
         return {key: setting.text for key, setting in read_assignments(texts).items()}
     except OptionError as e:
@@ -138,12 +144,12 @@ def assignments(texts: Sequence[str], name: str) -> dict[str, str]:
 
 
 def names(texts: Sequence[str]) -> tuple[str, ...]:
-    """The names in comma-separated lists, in order."""
+    """Returns the names in comma-separated lists, in order."""
     return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
 
 
 def duration(text: str, name: str) -> timedelta:
-    """A duration with its unit, as '12 h'. Raises a usage error for any other text."""
+    """Parses a duration with its unit, such as '12 h'. Raises a usage error that contains `name` for any other text."""
     try:
         return timedelta_of(parse_given_duration(text))
     except OptionError as e:
@@ -151,24 +157,26 @@ def duration(text: str, name: str) -> timedelta:
 
 
 def version(text: str) -> Version:
-    """A snapshot's id, or the name of a tag."""
+    """Parses a snapshot's id or the name of a tag."""
     return whole_number(text) if text.isascii() and text.isdigit() else text
 
 
 def partition_option(command: Command) -> Command:
-    """Adds `--partition`, repeatable; the command gets `partitions` as `choose_partitions` takes them, or None."""
+    """Adds `--partition`, which can be repeated. The command gets `partitions` in the form that `choose_partitions`
+    takes, or None if the option is not given.
+    """
     return click.option(
         "--partition",
         "partitions",
         metavar="K=V[,K2=V2]",
         multiple=True,
         callback=lambda context, parameter, texts: [_choice(t) for t in texts] or None,
-        help="Only this partition, as dt=2026-01-01; repeatable.",
+        help="Only this partition, for example dt=2026-01-01; repeatable.",
     )(command)
 
 
 def _settings_options(command: Command, kind: str, name: str, text: str) -> Command:
-    """Adds an option for KEY=VALUE texts, and one for a file of them."""
+    """Adds an option that takes KEY=VALUE, and an option that takes a file of such settings."""
     command = click.option(
         f"{name}-file",
         metavar="F.yaml",
@@ -197,7 +205,7 @@ def _given(kind: str) -> dict[str, str]:
 
 
 def _file(path: str) -> dict[str, str]:
-    """The settings in a file, with references replaced."""
+    """Reads the settings of a file. References such as environment variables are replaced by their values."""
     found = {key: setting.text for key, setting in read_settings_file(path).items()}
     for key, text in found.items():
         found[key] = looked_up(key, text)

@@ -27,18 +27,20 @@ _ABOUT = r"^(?:field|expectation) (?P<about>[^:]+): |^(?P<check>where|expect\.[^
 _SHOWN_BYTES = 60
 
 
-@program.command(name="bad-records", short_help="Shows bad records by reason, and replays them.")
+@program.command(name="bad-records", short_help="Counts bad records by reason, and replays them.")
 @click.argument("path", required=False)
 @click.option("--conf-file", metavar="F", help="The job whose bad records are shown: .yaml, .json or .properties.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Overrides the job file; repeatable.")
-@click.option("--replay", is_flag=True, help="Run them through the job again, each once; needs --conf-file.")
+@click.option("--replay", is_flag=True, help="Decode and write the bad records again, each once; needs --conf-file.")
 @storage_arguments
 @format_option
 def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ...], replay: bool, form: Format) -> None:
-    """Prints how many bad records there are for each reason, with a sample; of a job, or of a folder or table at PATH.
+    """Prints for each reason how many bad records there are, and the first of them. The records are those of a job, or
+    of a folder or table at PATH.
 
-    With --replay they are decoded and written again, in batches of their own; records that are still bad wait for the
-    next replay. If the table has no sequence.field, a replayed record replaces a row of its key that was written later.
+    With --replay the job decodes and writes the bad records again, in batches of their own. Records that are still bad
+    wait for the next replay. If the table has no sequence.field, a replayed record replaces the row of its key, even if
+    that row is newer.
     """
     if (path is None) == (conf_file is None):
         raise click.UsageError("give PATH, or --conf-file")
@@ -57,7 +59,8 @@ def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ..
     there = [one for one in named if has_place(one)]
     if named and not there:
         raise OptionError(
-            f"there is no table {named[0].bad_records.table} yet: the job makes it when it starts",
+            f"there is no table {named[0].bad_records.table} yet, so there are no bad records: the job "
+            "creates the table when it starts",
             key="bad-records.table",
         )
     in_topics = any(one.bad_records.topic is not None for one in there)
@@ -78,21 +81,25 @@ def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ..
 
 
 def _place_at(path: str) -> BadRecordsPlace:
-    """The folder or the table at a path. Raises OptionError if there is neither."""
+    """Returns the folder or the table at a path. Raises OptionError if the path has neither."""
     place, _ = given_place(path, {})
     io, root = file_io_for(place.uri, place.storage)
     if Schemas(io, root).latest_id() is not None:
         return RejectsTable(place.uri, place.storage)
     if not io.list_names(root):
-        raise OptionError(f"there are no bad records at {path}: it is empty, or does not exist", key="path", path=path)
+        raise OptionError(
+            f"there are no bad records at {path}: the folder is empty or does not exist", key="path", path=path
+        )
     return Folder(place.uri, place.storage)
 
 
 def _stored(place: BadRecordsPlace | None) -> pa.Table:
-    """The bad records in a folder or a table. Raises OptionError if the job names no place."""
+    """Reads the bad records in a folder or a table. Raises OptionError if `place` is None: the job stores no bad
+    records.
+    """
     stored = stored_in(place)
     if stored is None:
-        raise OptionError("the job names no place for bad records: set bad-records.path", key="bad-records")
+        raise OptionError("the job does not store bad records: set bad-records.path in the job file", key="bad-records")
     return stored.rows("")
 
 

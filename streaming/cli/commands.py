@@ -36,6 +36,6 @@ COMMANDS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command, by default that of the command line, and exits with its code."""
+    """Runs a command and exits with its exit code. `arguments` are by default those of the process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on an interrupt is reported in one line
     program.main(arguments)

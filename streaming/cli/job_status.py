@@ -40,7 +40,7 @@ _EVERY_S = 2.0
 _AT_ONCE = 16
 """The number of tables that are read at the same time."""
 _LOOKED_AT = 20
-"""The number of newest commits of a table, of any query, among which the newest of the job is searched."""
+"""The newest commit of the job is searched among this number of a table's newest commits, which any query wrote."""
 
 AskKafka = Callable[[Mapping[str, str], FeedOffsets], KafkaNow]
 
@@ -69,8 +69,8 @@ the table. `batch` and `committed` belong to the job's newest commit.
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table that the job writes: its settings, the offsets up to which it has its records (`reached`), and its ledger
-    entry.
+    """A table that the job writes. `reached` has the offset before which the table has all records of each topic
+    partition; `entry` is the entry in the job's ledger.
     """
 
     config: JobConfig
@@ -79,8 +79,9 @@ class _Table:
 
 
 def show_job(conf_file: str, form: Format, *, watch: bool, pause: Callable[[float], object] = time.sleep) -> None:
-    """Prints the tables of a job; with `watch` again and again, until the process is interrupted. `pause` waits for a
-    number of seconds."""
+    """Prints the tables of a job. With `watch` it prints them again and again, until the user interrupts the process.
+    `pause` waits for the given number of seconds.
+    """
     settings = read_settings_file(conf_file)
     program.keep_secret({key: setting.text for key, setting in settings.items()})
     job = resolve_jobs(settings)
@@ -105,7 +106,7 @@ def _show(job: JobConfig | RoutedJob, form: Format, ask: AskKafka, *, watch: boo
 def job_status(
     job: JobConfig | RoutedJob, world: World = SYSTEM_WORLD, ask: AskKafka = ask_kafka
 ) -> tuple[pa.Table, list[str]]:
-    """A row (SCHEMA) for each table of a job, and messages about what could not be read.
+    """Returns a row (SCHEMA) for each table of a job, and messages about what could not be read from Kafka.
 
     Raises OptionError if bucketline cannot reach the storage of the checkpoint.
     """
@@ -126,7 +127,7 @@ def job_status(
 
 
 def _query(common: JobConfig) -> str | None:
-    """The id of the query in the job's checkpoint; None if no query has begun there."""
+    """Returns the id of the query in the job's checkpoint; None if no query has begun with this checkpoint."""
     try:
         io, root = file_io_for(common.checkpoint, common.storage)
     except BucketlineError as e:
@@ -147,7 +148,9 @@ def _of_one(config: JobConfig, query: str | None) -> Iterator[_Table]:
 
 
 def _of_ledger(job: RoutedJob) -> Iterator[_Table]:
-    """The tables of the newest ledger, and the tables that routes name and that had no record yet."""
+    """Yields the tables in the newest ledger (the job's file with the state of its tables), then the tables that a
+    route names and for which no record has come yet.
+    """
     files = ledger_files(job.common.checkpoint, job.common.storage)
     numbers = files.numbers()
     ledger = files.read(numbers[-1]) if numbers else None
@@ -160,8 +163,8 @@ def _of_ledger(job: RoutedJob) -> Iterator[_Table]:
 
 
 def _config(job: RoutedJob, name: str, entry: Entry) -> JobConfig:
-    """The settings that the current routes give a table. If no route leads to the table any more, the settings of the
-    first route.
+    """Returns the settings that the current routes give a table. If no route leads to the table any more, the settings
+    of the first route are returned.
     """
     to = route_of(name, entry, lambda o: job.resolve(o.name, o.topic))
     return job.config_of(Resolved(job.routes[0].number, name) if to is None else to)
@@ -190,31 +193,35 @@ def _row(table: _Table, *, query: str | None, kafka: KafkaNow, now_ms: int) -> d
     except BucketlineError as e:
         return row | {"state": "error", "why": e.message}
     if entry is not None and entry.catching_up:
-        why = f"it reads what it has missed while it was parked; {_kept_until(table, kafka)}"
+        why = f"the job reads the records that the table missed while it was parked; {_kept_until(table, kafka)}"
         return row | {"state": "catching up", "why": why}
     if entry is not None and entry.parked is not None:
         why = f"{entry.parked.why} ({_kept_until(table, kafka)})"
         return row | {"state": f"parked at batch {entry.parked.batch}", "why": why}
     if entry is not None and entry.birth and birth_of(handle) != entry.birth:
-        return row | {"state": "made anew", "why": "it was dropped and created again"}
+        return row | {
+            "state": "made anew",
+            "why": "the table was dropped and created again; `bucketline ingest --forget` makes the job forget the "
+            "old one",
+        }
     return row | {"state": "ok"}
 
 
 def _kept_until(table: _Table, kafka: KafkaNow) -> str:
-    """A phrase that says how long Kafka keeps the records that the table has missed."""
+    """Returns a phrase that says how long Kafka keeps the records that the table has missed."""
     if kafka.behind(table.reached) == 0:
-        return "it has missed no record yet"
+        return "the table has missed no record yet"
     own_ms = None if table.entry is None else removed_from_ms(table.entry, kafka.retention_ms)
     removed_ms = kafka.removed_from_ms(table.reached) if own_ms is None else own_ms
     if removed_ms is None:
-        return "it is not known how long Kafka keeps what it has missed"
+        return "it is not known how long Kafka keeps the records that the table has missed"
     if removed_ms < 0:
-        return "Kafka keeps what it has missed"
-    return f"Kafka removes the first record that it has missed from {day_and_minute(removed_ms)} on"
+        return "Kafka keeps the records that the table has missed"
+    return f"Kafka may remove the first record that the table has missed after {day_and_minute(removed_ms)}"
 
 
 def _of_table(handle: TableHandle, query: str | None) -> dict[str, object]:
-    """The columns that come from the newest snapshot of a table, and from the newest batch of the query."""
+    """Returns the columns that come from the newest snapshot of a table, and from the newest batch of the query."""
     snapshot = handle.snapshot_store.latest()
     if snapshot is None:
         return {"rows": 0}

@@ -37,9 +37,11 @@ _ORPHANS_SCHEMA = pa.schema(
     type=click.Choice(sorted(STRATEGIES)),
     default="full",
     show_default=True,
-    help="full: everything to the last level; minor: only buckets that are due.",
+    help="full: move all rows to the last level; minor: compact only the buckets that are due.",
 )
-@click.option("--order-by", metavar="A,B", help="Append tables without buckets: columns by which rows are sorted.")
+@click.option(
+    "--order-by", metavar="A,B", help="Columns by which rows are sorted; only for append tables without buckets."
+)
 @click.option(
     "--order-strategy",
     type=click.Choice(ORDER_STRATEGIES),
@@ -54,8 +56,8 @@ def compact(
     order_strategy: str | None,
     partitions: list[dict[str, object]] | None,
 ) -> None:
-    """Merges the sorted runs of each bucket and commits the result. Rows do not change, and readers are not
-    disturbed.
+    """Merges the sorted runs of each bucket and commits the result. The rows of the table stay the same, and readers
+    are not disturbed.
     """
     table = opened(path, option)
     names = None if order_by is None else [name.strip() for name in order_by.split(",")]
@@ -76,7 +78,7 @@ def compact(
 @click.option("--bucket-num", type=click.IntRange(min=1), required=True, metavar="N", help="How many buckets.")
 @partition_option
 def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: list[dict[str, object]] | None) -> None:
-    """Changes the number of buckets of partitions of a fixed or postpone table. Rows do not change.
+    """Changes the number of buckets of partitions of a fixed or postpone table. The rows of the table stay the same.
 
     Partitions that --partition names are always rewritten. Without --partition, all partitions with another number of
     buckets are rewritten, and the table's 'bucket' option is set.
@@ -89,15 +91,15 @@ def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: lis
 @table_arguments
 @click.option("--retain-min", type=click.IntRange(min=1), metavar="N", help="Least number of snapshots to keep.")
 @click.option("--retain-max", type=click.IntRange(min=1), metavar="N", help="Largest number of snapshots to keep.")
-@click.option("--retain-time", metavar="DURATION", help="Keep snapshots younger than this, as '12 h'.")
+@click.option("--retain-time", metavar="DURATION", help="Keep snapshots younger than this, for example '12 h'.")
 def expire(
     path: str, option: tuple[str, ...], retain_min: int | None, retain_max: int | None, retain_time: str | None
 ) -> None:
-    """Removes old snapshots, and the files that only they needed.
+    """Removes old snapshots, and the files that only these snapshots needed.
 
-    The table's options are the defaults: at least snapshot.num-retained.min (10) snapshots stay, and all that are
-    younger than snapshot.time-retained (1 h). Tags and consumers keep what they need. If the table has
-    partition.expiration-time, older partitions are dropped first.
+    The table's options are the defaults: at least snapshot.num-retained.min (10) snapshots stay, and all snapshots that
+    are younger than snapshot.time-retained (1 h). Tags and consumers keep the snapshots that they need. If the table
+    has partition.expiration-time, older partitions are dropped first.
     """
     older_than = None if retain_time is None else duration(retain_time, "--retain-time")
     table = opened(path, option)
@@ -121,7 +123,7 @@ def expire(
     default="1 d",
     show_default=True,
     metavar="DURATION",
-    help="Only files unchanged for this long; with --delete at least a day.",
+    help="Only files that have not changed for this long; with --delete at least a day.",
 )
 @click.option(
     "--no-writers",
@@ -132,9 +134,9 @@ def expire(
 )
 @format_option
 def orphans(path: str, option: tuple[str, ...], delete: bool, older_than: str, no_writers: bool, form: Format) -> None:
-    """Lists orphan files, which no snapshot, tag or branch names: crashed writers leave them behind.
+    """Lists orphan files: files that no snapshot, tag or branch names. Crashed writers leave such files behind.
 
-    Files younger than a day are not removed, as they may belong to a batch that is about to be committed.
+    Files younger than a day are not removed, because they may belong to a batch that is about to be committed.
     """
     table = opened(path, option)
     age = duration(older_than, "--older-than")

@@ -14,7 +14,7 @@ from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 @program.command(short_help="Prints the Kafka offsets of the newest snapshots, as JSON.")
 @table_arguments
 @click.option(
-    "--user", metavar="USER", help="Commit user whose offsets are printed; default: that of the newest batch."
+    "--user", metavar="USER", help="Commit user whose offsets are printed; by default the user of the newest batch."
 )
 def offsets(path: str, option: tuple[str, ...], user: str | None) -> None:
     """Prints the Kafka offsets in the newest snapshots, as JSON for Spark's startingOffsets.
@@ -38,7 +38,7 @@ def offsets(path: str, option: tuple[str, ...], user: str | None) -> None:
                 path=table.path,
             )
         raise UnsupportedTableError(
-            f"no snapshot or tag of {table.path} holds Kafka offsets: either no sink of bucketline wrote it from "
+            f"no snapshot or tag of {table.path} holds Kafka offsets: either no job of bucketline wrote it from "
             "Kafka, or those snapshots have expired",
             path=table.path,
         )

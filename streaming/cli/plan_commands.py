@@ -1,4 +1,4 @@
-"""`plan`, `compactor`: one process plans compactions, and any number of other processes do them."""
+"""`plan`, `compactor`: one process plans compactions, and any number of other processes carry them out."""
 
 import json
 import signal
@@ -57,7 +57,7 @@ _SETTING = click.option(
     "settings",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Option of compaction, as compaction-plan.max-bytes='10 gb' or compact-memory='1 gb'; repeatable.",
+    help="Option of compaction, for example compaction-plan.max-bytes='10 gb'; repeatable.",
 )
 
 
@@ -66,7 +66,8 @@ _SETTING = click.option(
 @click.option(
     "--strategy",
     type=click.Choice([s.value for s in Strategy]),
-    help="Which buckets are planned, and in which order; default: 'compaction-plan.strategy', or minor.",
+    help="Which buckets are planned, and in which order; by default 'compaction-plan.strategy', which is "
+    "minor if unset.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be planned.")
 @_SETTING
@@ -81,9 +82,10 @@ def plan(
     partitions: list[dict[str, object]] | None,
     form: Format,
 ) -> None:
-    """Plans compactions for `bucketline compactor`, and prints them: items, bytes, and a useful number of executors.
+    """Plans compactions for `bucketline compactor`. Prints the items of the plan, their bytes, and how many executors
+    would be useful.
 
-    Buckets that are open in another plan are left out.
+    Buckets with an open item in another plan are left out.
     """
     table = handle_of(opened(path, option))
     options = {**assignments(settings, "--set"), **({} if strategy is None else {PLAN_STRATEGY.key: strategy})}
@@ -99,15 +101,15 @@ def plan(
     click.echo(_summary(made.plan, made.number), err=True)
 
 
-@program.command(short_help="Does the compactions in plans.")
+@program.command(short_help="Carries out planned compactions.")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--once", is_flag=True, help="End when no item is left to claim.")
-@click.option("--spark", is_flag=True, help="Do the items in tasks of a Spark application, one item in each task.")
+@click.option("--once", is_flag=True, help="Exit when no planned item is left that this compactor can claim.")
+@click.option("--spark", is_flag=True, help="Compact in tasks of a Spark application, one planned item in each task.")
 @click.option(
     "--tasks",
     type=click.IntRange(1),
     metavar="N",
-    help="Number of items at a time with --spark; default: Spark's parallelism.",
+    help="Number of items at a time with --spark; by default Spark's parallelism.",
 )
 @click.option(
     "--poll",
@@ -136,11 +138,12 @@ def compactor(
     branch: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Does the compactions that `bucketline plan` and writers with 'compaction' = 'dedicated' have planned.
+    """Carries out the compactions that `bucketline plan`, and writers with 'compaction' = 'dedicated', have planned.
 
-    Any number of compactors may run. A killed compactor loses nothing: another takes its items over when its lease has
-    ended. After a first SIGTERM or Ctrl-C the running items are finished, after a second they are released. Between
-    items a compactor creates tags and expires snapshots, tags and partitions by the table's own rules, as writers do.
+    Any number of compactors may run. A killed compactor loses nothing: another compactor takes its items over when its
+    lease has ended. After a first SIGTERM or Ctrl-C the compactor finishes the running items; after a second signal it
+    gives them back. Between items a compactor creates tags and expires snapshots, tags and partitions by the table's
+    own rules, as writers do.
     """
     log_to_standard_error()
     poll_ms, lease_ms = duration(poll, "--poll") // _MS, duration(lease, "--lease") // _MS
@@ -190,7 +193,7 @@ OPEN_ITEMS = Metric("compactor_open_items", MetricKind.GAUGE, "items that were o
 
 
 class StoppedError(BaseException):
-    """Raised when a second signal has come: the running items are released."""
+    """Raised when a second signal has come: the compactor gives the running items back."""
 
 
 @contextmanager
@@ -213,8 +216,9 @@ def _stopped_by_signals(stop: Stop) -> Iterator[None]:
 def _looked_at(
     compactors: Mapping[str, Compactor], shown: MetricsOptions, upkeeps: Mapping[str, CompactorUpkeep]
 ) -> Callable[[str], None]:
-    """Makes the function that is called between the rounds of a compactor. That function applies the table's rules for
-    expiry. If the number of open items has changed, the function sets their metric and writes the file of metrics.
+    """Returns the function that is called between the rounds of a compactor. That function applies the table's rules
+    for expiry. If the number of open items has changed, the function sets the metric of open items and writes the file
+    of metrics.
     """
     known: dict[str, int] = {}
 
@@ -239,8 +243,8 @@ def _say_upkept(path: str, upkept: Upkept) -> None:
 
 
 def _told_to(shown: MetricsOptions, upkeeps: Mapping[str, CompactorUpkeep]) -> Callable[[str, Finished], None]:
-    """Makes the function that is called after each plan item. That function prints what was done, and adds the item to
-    the metrics of this process.
+    """Returns the function that is called after each plan item. That function prints what was done, and adds the item
+    to the metrics of this process.
     """
 
     def told(path: str, finished: Finished) -> None:

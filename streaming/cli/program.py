@@ -1,9 +1,9 @@
 """`bucketline`: the commands, their exit codes and error lines.
 
 Exit codes: 0 done; 2 usage; 3 a wrong setting, or a table, branch or user that does not exist; 4 a conflict, an unknown
-outcome, or a checkpoint that does not fit; 1 anything else. An error is one line
-`error [code]: message` on the standard error, and one with the remedy where there is one; never a traceback, unless
-asked for with --debug or BUCKETLINE_DEBUG.
+outcome, or a checkpoint that does not fit; 1 anything else. An error is printed as
+one line `error [code]: message` on the standard error, followed by a line `remedy: ...` if a remedy is known. A
+traceback is only printed with --debug or BUCKETLINE_DEBUG.
 """
 
 import os
@@ -55,40 +55,48 @@ _EXIT_CODES: tuple[tuple[type[BucketlineError], int], ...] = (
 _REMEDIES = {
     TableNotFoundError.code: "check the path, or create the table with `bucketline create`",
     DatabaseNotFoundError.code: "check the name and the warehouse, or create the database (Catalog.create_database)",
-    BranchNotFoundError.code: "choose one with -o branch=NAME",
-    UserNotFoundError.code: "choose one with --user, or omit it for the newest",
-    FilesTooYoungError.code: "wait until they are a day old; or, if nobody writes to the table at all, pass "
+    BranchNotFoundError.code: "choose another branch with -o branch=NAME; `bucketline branch list PATH` shows the "
+    "branches",
+    UserNotFoundError.code: "choose another commit user with --user, or leave --user out for the newest batch",
+    FilesTooYoungError.code: "wait until the files are a day old; or, if nobody writes to the table at all, pass "
     "--no-writers (no_writers=True in Python)",
     SchemaMismatchError.code: "`bucketline schema PATH` shows the columns of the table",
-    CommitConflictError.code: "nothing was lost; run it again: it starts from the table's newest snapshot",
+    CommitConflictError.code: "nothing was lost; run the command again: it starts from the table's newest snapshot",
     FilesGoneError.code: "nothing was committed; write the rows again, and run `bucketline orphans` less often",
-    CommitOutcomeUnknownError.code: "delete nothing; once the storage answers, look with `bucketline snapshots PATH`",
+    CommitOutcomeUnknownError.code: "delete no file; when the storage answers again, see with `bucketline snapshots "
+    "PATH` "
+    "whether "
+    "the commit is there",
     CorruptFileError.code: "keep all files as they are; `bucketline doctor PATH` lists what else is broken",
     MissingSnapshotError.code: "keep all files as they are, and look for a copy of the snapshot files first",
     SparkFailedError.code: f"start the job again, which repeats the batch; --debug (or {DEBUG_VARIABLE}=1) shows "
-    "Spark's traces",
+    "Spark's stack traces",
     SparkLostError.code: "start the job again, which repeats the batch; give Spark more memory if it ran out",
     RegistryError.code: "check source.registry in the job file; nothing of the batch was written",
-    RegistryDownError.code: "start the job again once the registry answers, which repeats the batch; "
+    RegistryDownError.code: "start the job again when the registry answers; the job then repeats the batch. "
     "source.registry.wait sets how long a batch waits",
-    IndexStateError.code: "remove the local index; it is rebuilt from the table",
+    IndexStateError.code: "remove the folder of the local index; the next batch builds the index again from the table",
 }
 _MALFORMED_REMEDY = (
     "correct the file or move it away, then start the job again; with source.format = text and source.decode = json, "
     "bad lines become bad records, which need not stop the job"
 )
-_RETRY_REMEDY = "the failure may be temporary: run it again"
+_RETRY_REMEDY = "the failure may be temporary: run the command again"
 _MISSING_REMEDY = (
-    "check the path; if it is a file of a table, run it again in case expiry has just removed it, "
-    "then `bucketline doctor PATH` says what is missing"
+    "check the path; if it is a file of a table, run the command again, because expiry may have just removed the file. "
+    "If the error comes again, `bucketline doctor PATH` says what is missing"
 )
 _STORAGE_REMEDY = "check the path, permissions, credentials and free space"
 _MESSAGE_SIGNS = 2000
-_BUG_REMEDY = f"this looks like a bug in bucketline; run it again with --debug (or {DEBUG_VARIABLE}=1) and report it"
+_BUG_REMEDY = (
+    f"this looks like a bug in bucketline; run the command again with --debug (or {DEBUG_VARIABLE}=1) and report it"
+)
 
 
 class Program(click.Group):
-    """A group of commands that ends with an exit code and, after an error, with one line that names the reason."""
+    """A group of commands. A command ends with an exit code and, after an error, with a line that says what is
+    wrong.
+    """
 
     debug = False
     secrets: tuple[str, ...] = ()
@@ -102,8 +110,8 @@ class Program(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Runs a command and exits. `prog_name` and `standalone_mode` are click's parameters and change nothing
-        here.
+        """Runs a command and exits. `prog_name` and `standalone_mode` are only there because click's method has them;
+        they have no effect.
         """
         self.debug = os.environ.get(DEBUG_VARIABLE, "") not in ("", "0", "false")
         self.secrets = ()
@@ -113,9 +121,9 @@ class Program(click.Group):
             _say("USAGE", e.format_message(), _usage_remedy(e))
             code = USAGE
         except click.Abort:
-            _say("STOPPED", "interrupted before the end", None)
+            _say("STOPPED", "the command was interrupted", None)
             code = FAILED
-        except Exception as e:  # noqa: BLE001 -- the outermost place: whatever it is, it must not end as a traceback
+        except Exception as e:  # noqa: BLE001 -- the outermost caller: no error may end as a traceback
             self._trace()
             ours = None if isinstance(e, BucketlineError | OSError) else error_within(str(e))
             code = report_error(ours or e)
@@ -143,14 +151,14 @@ def _show_version(context: click.Context, parameter: click.Parameter, is_asked: 
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option("--debug", is_flag=True, help=f"Show tracebacks of errors, as {DEBUG_VARIABLE}=1 does.")
+@click.option("--debug", is_flag=True, help=f"Show tracebacks of errors; {DEBUG_VARIABLE}=1 does the same.")
 @click.option(
     "--version",
     is_flag=True,
     is_eager=True,
     expose_value=False,
     callback=_show_version,
-    help="Show release, commit, Python and Spark.",
+    help="Show the versions of bucketline, Python and Spark.",
 )
 @click.pass_context
 def program(context: click.Context, debug: bool) -> None:

@@ -1,4 +1,4 @@
-"""Progress on a terminal: a bar if the end is known, else a count; nothing without a terminal."""
+"""Progress on a terminal: a bar if the total is known, otherwise a count. Nothing is shown without a terminal."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ from bucketline.streaming.cli.rows import console
 
 class Bar(Protocol):
     def advance(self, count: int) -> None:
-        """Adds a number to what is done."""
+        """Adds `count` to the amount that is done."""
         ...
 
     def show(self, done: int, total: int) -> None:
-        """Sets the number that is done, and the total."""
+        """Sets the amount that is done, and the total."""
         ...
 
 
@@ -43,7 +43,9 @@ class _Unseen:
 
 @contextmanager
 def progress_bar(unit: str) -> Iterator[Bar]:
-    """A progress bar on the standard error, removed when the block ends; nothing if it is not a terminal."""
+    """Yields a progress bar on the standard error, and removes it when the block ends. Without a terminal nothing is
+    shown.
+    """
     out = console(stderr=True)
     if not out.is_terminal:
         yield _Unseen()

@@ -65,7 +65,7 @@ _OPTIONS_SCHEMA = pa.schema([("option", pa.string()), ("value", pa.string())])
 @program.command(short_help="Prints rows of a table.")
 @table_arguments
 @click.option("--columns", metavar="A,B", multiple=True, help="Columns to print, in this order; all by default.")
-@click.option("--where", metavar="SQL", help="Condition, as \"id > 5 AND name LIKE 'a%'\".")
+@click.option("--where", metavar="SQL", help="Condition, for example \"id > 5 AND name LIKE 'a%'\".")
 @click.option("--snapshot", metavar="N", help="Read this snapshot or tag instead of the newest snapshot.")
 @click.option("--changes-since", metavar="N", help="Rows committed after this snapshot or tag, with their row kinds.")
 @click.option("--read-optimized", is_flag=True, help="Read only the last level, without merging.")
@@ -86,9 +86,9 @@ def scan(
 ) -> None:
     """Reads rows of the newest snapshot, one row for each primary key.
 
-    Conditions are Spark's SQL. Those that compare columns with literals skip files: AND, OR, NOT, =, <>, <, <=, >, >=,
-    IN, BETWEEN, IS NULL, LIKE. Texts are in 'single quotes', bytes are X'0aff', instants have a zone ('2024-12-31
-    12:00:00Z').
+    Conditions are Spark's SQL. A condition that compares columns with literals skips files that cannot match: AND, OR,
+    NOT, =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, LIKE. Strings are in 'single quotes', bytes are X'0aff', instants
+    have a zone ('2024-12-31 12:00:00Z').
     """
     if output is not None:
         check_output(output)
@@ -118,7 +118,7 @@ def snapshots(path: str, option: tuple[str, ...], form: Format) -> None:
 
 
 def shown_snapshots(table: Table) -> pa.Table:
-    """The snapshots, in the most important columns."""
+    """Returns the snapshots, with the most important columns only."""
     return table.snapshots().select(_SNAPSHOT_COLUMNS)
 
 
@@ -201,20 +201,22 @@ def _condition(schema: TableSchema, where: str | None) -> Condition | None:
 
 
 def check_output(path: str) -> None:
-    """Checks that the file can be created. Raises a usage error for another ending, an existing file, a missing
-    folder.
+    """Checks that the file can be created. Raises a usage error if the name does not end in .parquet, the file exists,
+    or its folder is missing.
     """
     target = Path(path)
     if target.suffix != ".parquet":
-        raise click.BadParameter(f"{path}: only FILE.parquet can be written", param_hint="--output")
+        raise click.BadParameter(
+            f"{path} does not end in .parquet, the only format that can be written", param_hint="--output"
+        )
     if target.exists():
-        raise click.BadParameter(f"{path} exists and is not replaced", param_hint="--output")
+        raise click.BadParameter(f"{path} already exists: remove the file, or give another name", param_hint="--output")
     if not target.parent.is_dir():
         raise click.BadParameter(f"there is no folder {target.parent}", param_hint="--output")
 
 
 def write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: str) -> int:
-    """Writes the rows and returns how many there are. A failure leaves no file behind."""
+    """Writes the rows and returns how many there are. If writing fails, no file is left behind."""
     target = Path(path)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     rows = 0

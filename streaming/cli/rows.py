@@ -18,7 +18,7 @@ from bucketline.state.types.if_else import if_else
 from bucketline.streaming.cli.texts import cell_texts, json_texts, printable, printable_texts
 
 PAGE_ROWS = 1000
-"""Rows of a table that share column widths, and lines of JSON or CSV that are written at once."""
+"""The number of rows on a page: rows of a table that share column widths, or lines of JSON or CSV written at once."""
 
 _UNLIMITED_WIDTH = 1 << 20
 
@@ -62,7 +62,7 @@ def _pages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows, with small batches joined, so that the header of a table is printed once for a few rows."""
+    """Yields the rows, with small batches joined, so that the header of a table is printed once for a few rows."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -88,7 +88,7 @@ def _csv_lines(page: pa.RecordBatch) -> pa.Array:
 
 
 def _csv_texts(texts: pa.Array) -> pa.Array:
-    """Returns the values as cells of CSV (RFC 4180): a null is an empty cell, and an empty text is quoted."""
+    """Returns the values as cells of CSV (RFC 4180): a null is an empty cell, and an empty string is quoted."""
     quoted = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
     return pc.fill_null(if_else(pc.match_substring_regex(texts, '^$|[",\r\n]|^ | $'), quoted, texts), "")
 
@@ -129,7 +129,7 @@ def _grid(schema: pa.Schema, cells: list[list[Text]], widths: list[int]) -> Grid
 
 
 def _print_records(out: Console, schema: pa.Schema, cells: list[list[Text]]) -> None:
-    """Each row as lines of `column value`, where a table would be wider than the terminal."""
+    """Prints each row as lines of `column value`; used if a table would be wider than the terminal."""
     names = [printable(name) for name in schema.names]
     for row in zip(*cells, strict=True):
         grid = Grid.grid(padding=(0, 2))

@@ -1,6 +1,6 @@
 """The output of `ingest --print-config`: each setting of the job once, with its origin.
 
-Only settings are read, so the output does not depend on what can be reached.
+Only the job file is read, so the output is the same if the table, the storage or Kafka cannot be reached.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,12 +31,14 @@ _IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_TABLE.key, BAD_RECORDS_MAX.key, K
 
 
 def settings_table(config: JobConfig | RoutedJob) -> pa.Table:
-    """Every setting of the job; defaults come last. Reads nothing but settings, and raises as `check_settings`."""
+    """Returns a row for each setting of the job; settings with their default come last. Raises the errors of
+    `check_settings`.
+    """
     return _table(_settings(config) if isinstance(config, JobConfig) else _settings_of_routes(config))
 
 
 def _settings_of_routes(job: RoutedJob) -> Mapping[str, Setting]:
-    """The settings of a job of several tables; keys of a route contain the number of the route."""
+    """Returns the settings of a job of several tables. A key of a route contains the number of the route."""
     for route in job.routes:
         check_without_table(job.config_of(Resolved(route.number, route.target)))
     given = {o.key: Setting(o.shown(), DEFAULT) for o in MANY_OPTIONS if o is not EXCLUDE} | dict(job.settings)
@@ -46,7 +48,7 @@ def _settings_of_routes(job: RoutedJob) -> Mapping[str, Setting]:
 
 
 def _numbered(key: str) -> str:
-    """A key of a list as people write it: `tables[0].source-table`."""
+    """Returns a key of a list with its index in brackets, for example `tables[0].source-table`."""
     for name in (TABLES, f"{EXCLUDE.key}."):
         if key.startswith(name):
             number, dot, rest = key.removeprefix(name).partition(".")
@@ -77,7 +79,7 @@ def _settings(
 
 
 def _defaults(config: JobConfig) -> Mapping[str, Setting]:
-    """The defaults for settings that the job does not set."""
+    """Returns the defaults of the settings that the job does not set."""
     defaults = {o.key: Setting(o.shown(), DEFAULT) for o in (SOURCE_DECODE, SOURCE_READER, BAD_RECORDS_MAX)}
     if config.source.format == KAFKA and config.source.decode.key_order is not None:
         defaults[KEY_ORDER.key] = Setting(config.source.decode.key_order.value, DEFAULT)

@@ -24,7 +24,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 @program.command("py-files", short_help="Prints the path of the zip for spark-submit's --py-files.")
-@click.option("--directory", metavar="DIR", help="Folder for the zip; by default a cache folder.")
+@click.option("--directory", metavar="DIR", help="Folder for the zip; by default the user's cache folder.")
 def py_files(directory: str | None) -> None:
     """Prints the path of the zip for --py-files; builds it if needed.
 
@@ -36,10 +36,14 @@ def py_files(directory: str | None) -> None:
 
 @program.command("job-file", short_help="Prints the path of the script for spark-submit.")
 def job_file() -> None:
-    """Prints the path of the script that spark-submit runs; it does the job of --conf-file, as `ingest` does."""
+    """Prints the path of the script that spark-submit runs. The script takes --conf-file and runs the same job as
+    `ingest`.
+    """
     script = Path(str(resources.files("bucketline.streaming.submit"))) / "bucketline_ingest.py"
     if not script.is_file():
-        raise OptionError(f"{script} is in a zip, and spark-submit needs a file: install the package", key="job-file")
+        raise OptionError(
+            f"{script} is inside a zip, but spark-submit needs a file: install the package with pip", key="job-file"
+        )
     click.echo(script)
 
 
@@ -47,7 +51,7 @@ def build_zip(folder: Path) -> Path:
     """Builds the zip of this package in a folder, if it does not exist, and returns its path. The name of the zip
     contains a hash of its contents.
 
-    The zip appears complete or not at all, so that several jobs can build it at the same time.
+    The zip is complete when it appears under its name, so several jobs can build it at the same time.
     """
     files = package_files()
     target = folder / f"bucketline-{__version__}-{_digest(files)}.zip"
@@ -66,7 +70,9 @@ def build_zip(folder: Path) -> Path:
 
 
 def package_files() -> dict[str, bytes]:
-    """The files of this package by their path in it, whether it is installed, in a repository or in a zip."""
+    """Returns the contents of the package's files by their path in the package. The package may be installed, in a
+    repository or in a zip.
+    """
     files = (entry for name in _PACKAGES for entry in _files(resources.files(name), above=f"{name}/"))
     return dict(sorted(files))
 

@@ -89,7 +89,7 @@ def ingest(
     debug: bool,
     form: Format,
 ) -> None:
-    """Runs the streaming job of a job file, until its trigger is done or it is asked to end (Ctrl-C, SIGTERM).
+    """Runs the streaming job of a job file. The job ends when its trigger is done, or after Ctrl-C or SIGTERM.
 
     The same job with spark-submit: spark-submit --py-files "$(bucketline py-files)" ... "$(bucketline job-file)"
     --conf-file F.yaml
@@ -137,16 +137,18 @@ def ingest(
 @click.option("--events", type=click.IntRange(1, 1_000_000), default=2000, show_default=True, help="Events in each.")
 @storage_arguments
 def quickstart(directory: str | None, batches: int, events: int) -> None:
-    """Streams a generated order book with updates and deletes into a table, and shows the result.
+    """Streams generated orders with updates and deletes into a table, and shows the result.
 
-    A real run of Spark on this machine: several micro-batches, compaction along the way and a full one at the end, then
-    the table, its snapshots and its levels. The streamed rows are kept, and the table is compared with them.
+    Spark runs on this machine and writes several micro-batches, which compact the table on the way. After a full
+    compaction at the end, the command shows the table, its snapshots and its levels, and compares the rows of the table
+    with the generated ones.
 
-    With --warehouse or --catalog the table is shop.orders there, and the folder has the input and the checkpoint.
+    With --warehouse or --catalog the table is shop.orders in that warehouse or catalog, and the folder has the input
+    and the checkpoint.
     """
     ending, catalog = process_ending(), given_catalog()
     if catalog is None and given_storage():
-        raise click.UsageError("--storage needs a warehouse on that storage: set --warehouse")
+        raise click.UsageError("--storage has no effect without a warehouse on that storage: add --warehouse")
     with signals_to(ending):
         job = spark_module("job.quickstart")
         streamed = job.run_quickstart(
@@ -161,7 +163,9 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
     table = streamed.table.refreshed()
     place = table.path if catalog is None else f"{job.TABLE}{given_place_arguments()}"
     if streamed.ended_by is not None:
-        click.echo(f"{streamed.ended_by}: ended after the batch that was running; the table so far: {place}")
+        click.echo(
+            f"{streamed.ended_by}: quickstart ended after the running batch; the rows written so far are in {place}"
+        )
         return
     _headline(f"bucketline status {place}")
     draw_status(handle_of(table))
@@ -175,21 +179,22 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
     rows = table.to_arrow()
     print_table(rows.slice(0, _SHOWN_ROWS), Format.TABLE)
     if not streamed.explains(rows):
-        raise CorruptFileError(f"{streamed}, but the table holds different rows: {place}", path=table.path)
+        raise CorruptFileError(f"{streamed}, but the table {place} holds different rows", path=table.path)
     click.echo(f"\n{streamed}, and the table holds exactly these.")
 
 
 def _refuse_together(alone: Mapping[str, object], of_a_run: Mapping[str, object]) -> None:
-    """Raises UsageError if an option that does something instead of running the job (`alone`) is given with another
-    one, or with an option that only a run uses (`of_a_run`)."""
+    """Raises UsageError if an option that does something instead of running the job (`alone`) is given together with
+    another such option, or with an option that only a run of the job uses (`of_a_run`).
+    """
     given = [name for name, value in alone.items() if value]
     others = [*given[1:], *(name for name, value in of_a_run.items() if value)]
     if given and others:
-        raise click.UsageError(f"{given[0]} does not run the job and does nothing else: give it without {others[0]}")
+        raise click.UsageError(f"{given[0]} cannot be combined with {others[0]}: remove one of the two options")
 
 
 def _ask(config: JobConfig | RoutedJob, unpark: str | None, forget: str | None) -> None:
-    """Writes a request to a job into its checkpoint."""
+    """Writes a request to unpark or to forget a table into the job's checkpoint."""
     if isinstance(config, JobConfig):
         raise click.UsageError("--unpark and --forget need a job with 'tables', and this job has one table")
     for wish, table in ((Wish.UNPARK, unpark), (Wish.FORGET, forget)):
@@ -203,7 +208,7 @@ def _headline(command: str) -> None:
 
 
 def spark_module(name: str) -> ModuleType:
-    """A module of `bucketline.streaming` that needs Spark. Raises OptionError if Spark is not installed."""
+    """Imports a module of `bucketline.streaming` that needs Spark. Raises OptionError if Spark is not installed."""
     try:
         return import_module(f"bucketline.streaming.{name}")
     except ModuleNotFoundError as e:

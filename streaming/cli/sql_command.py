@@ -37,9 +37,9 @@ _ENDS = ("quit", "exit")
 def sql(texts: tuple[str, ...], files: tuple[str, ...], spark: bool, form: Format) -> None:
     """Runs SQL statements in the syntax of Flink or Spark: definitions, changes of rows, CALL, system tables, SELECT.
 
-    A semicolon ends a statement. Files are run before --execute. Without both, statements are read from the standard
-    input; if that is a terminal, a shell starts: Ctrl-D or quit; leaves it. The first statement that fails ends the
-    command.
+    A semicolon ends a statement. Files are run before --execute. Without --file and --execute, statements are read from
+    the standard input; if the standard input is a terminal, a shell starts, which Ctrl-D or quit; ends. The first
+    statement that fails ends the command, but not the shell.
     """
     queries: Queries = LOCAL_QUERIES
     if spark:
@@ -76,7 +76,7 @@ def _file_text(name: str) -> str:
 
 
 def _run(state: SqlSession, statement: Statement, queries: Queries, form: Format) -> None:
-    """Runs a statement and prints its result; rows of a query are printed as they arrive."""
+    """Runs a statement and prints its result. Rows of a query are printed as they arrive."""
     if isinstance(statement, CreateCatalog):
         program.keep_secret(statement.options)
     if isinstance(statement, Query):
@@ -114,7 +114,7 @@ def _run_typed(text: str, run: Callable[[Statement], None]) -> None:
 
 
 def _typed() -> Iterator[str]:
-    """The typed statements, without semicolons. Ctrl-C drops a statement that was begun."""
+    """Yields the statements that the user types, without semicolons. Ctrl-C drops a statement that is not complete."""
     begun = ""
     while True:
         try:
@@ -141,6 +141,6 @@ def _typed() -> Iterator[str]:
 
 
 def _history_file() -> Path:
-    """The file with the history of the shell: below `$XDG_STATE_HOME`, by default `~/.local/state`."""
+    """Returns the path of the shell's history: a file below `$XDG_STATE_HOME`, by default below `~/.local/state`."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state) / "bucketline" / "sql-history"

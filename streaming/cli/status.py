@@ -59,15 +59,17 @@ _BACKLOG_WORDS = {
     show_default=True,
     metavar="N|all",
     callback=lambda context, parameter, text: _most(text),
-    help="How many buckets are shown; those with the most runs come first.",
+    help="How many buckets are shown; the buckets with the most runs come first.",
 )
 @click.option(
     "--batches",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Show the last N batches of streams, one per row, instead of buckets.",
+    help="Show the last N batches of streams, one in each row, instead of buckets.",
 )
-@click.option("--conf-file", metavar="F", help="A job, in place of PATH: shows its tables, one a row.")
+@click.option(
+    "--conf-file", metavar="F", help="A job file, instead of PATH: shows the tables of the job, one in each row."
+)
 @click.option("--watch", is_flag=True, help="With --conf-file: show the tables again every two seconds, until Ctrl-C.")
 @format_option
 def status(
@@ -82,15 +84,17 @@ def status(
 ) -> None:
     """Shows the levels and sorted runs of each bucket, with sizes, rows and skew, and which compactions are due.
 
-    Readers merge the sorted runs of a bucket: each file of level 0 is one, each higher level is one. Rows are counted
-    in files, so a key may count more than once until it is compacted. json and csv print one row a bucket. For the
-    streams that write the table it shows the last batches, rejected records and lag.
+    Readers merge the sorted runs of a bucket: each file of level 0 is a sorted run, and so are all files of a higher
+    level together. Rows are counted in files, so a key may count more than once until it is compacted. json and csv
+    print one row for each bucket. For the streams that write the table the command shows the last batches, rejected
+    records and lag.
 
-    With --conf-file it shows the tables of a job: rows, records that wait in Kafka and how old they are, sorted runs,
-    bad records, the newest commit, and whether the table is parked. The job need not run, and Spark is not needed.
+    With --conf-file the command shows the tables of a job: rows, records that wait in Kafka and how old they are,
+    sorted runs, bad records, the newest commit, and whether the table is parked. The job need not run, and Spark is not
+    needed.
     """
     if (path is None) == (conf_file is None):
-        raise click.UsageError("give a table, as PATH, or a job, as --conf-file")
+        raise click.UsageError("give either the PATH of a table, or a job file with --conf-file")
     if conf_file is not None:
         # The tables of a job need Spark's package; the status of one table does not.
         show_job(conf_file, form, watch=watch)
@@ -109,7 +113,7 @@ def status(
 
 
 def _most(text: str) -> int | None:
-    """The number of buckets that `status` shows, from the command line; None for all buckets."""
+    """Parses the number of buckets that `status` shows; returns None for 'all'."""
     if text.strip().lower() == "all":
         return None
     if not text.strip().isdigit() or int(text) < 1:
@@ -118,7 +122,7 @@ def _most(text: str) -> int | None:
 
 
 def draw_status(table: TableHandle, partitions: list[dict[str, object]] | None = None, most: int | None = 64) -> None:
-    """Prints the newest snapshot, with at most `most` buckets; None shows all."""
+    """Prints the newest snapshot of the table, with at most `most` buckets; None shows all buckets."""
     snapshot = table.snapshot_store.latest()
     _draw(console(), table, snapshot, [] if snapshot is None else _survey(table, snapshot, partitions), most)
 
@@ -164,7 +168,9 @@ def _draw(
 
 
 def _advice_lines(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> list[str]:
-    """Each advice once; with its partitions, if it does not hold for all."""
+    """Returns each piece of advice once. If an advice does not hold for all partitions, the line says for how many it
+    holds.
+    """
     whole = advise_table(partitions, mode)
     if whole is not None:
         return [f"\n→ {whole}"]
@@ -212,7 +218,7 @@ def _headlines(
 
 
 def _level0_lines(buckets: Sequence[BucketSurvey]) -> list[str]:
-    """How many bytes wait on level 0, and since when; no line if level 0 is empty."""
+    """Returns a line that says how many bytes wait on level 0, and since when; no line if level 0 is empty."""
     files = [f for b in buckets if b.bucket >= 0 for f in b.files if f.level == 0]
     if not files:
         return []
@@ -222,7 +228,7 @@ def _level0_lines(buckets: Sequence[BucketSurvey]) -> list[str]:
 
 
 def _plan_lines(table: TableHandle) -> list[str]:
-    """The open items of the table's compaction plans; no line if there is none."""
+    """Returns a line about the open items of the table's compaction plans; no line if no item is open."""
     backlog = plan_backlog(PlanFolder(table.io, table.metadata_path))
     if not backlog.items:
         return []
@@ -232,7 +238,7 @@ def _plan_lines(table: TableHandle) -> list[str]:
 
 
 def _waiting_line(buckets: Sequence[BucketSurvey]) -> str:
-    """How many rows are postponed, and since when."""
+    """Returns a line that says how many rows are postponed, and since when."""
     waiting = find_waiting(((b.partition.encode(), b.bucket), b.files) for b in buckets)
     if not waiting.rows:
         return "no postponed rows"
@@ -261,8 +267,8 @@ def _bucket_lines(bucket: BucketSurvey, largest: int) -> list[Text]:
 
 
 def _level_line(level: LevelSurvey, largest: int) -> Text:
-    """A line with the size of a level as a bar. On level 0 each run is a piece, newest first, separated by thin
-    lines.
+    """Returns a line that shows the size of a level as a bar. On level 0 the bar has a piece for each run, newest
+    first, separated by thin lines.
     """
     style = _LEVEL_STYLES[min(level.level, len(_LEVEL_STYLES) - 1)]
     sizes = [sum(f.file_size for f in run) for run in level.runs]

@@ -33,10 +33,10 @@ BATCHES_SCHEMA = pa.schema(
 
 
 def batches_of(table: TableHandle, most: int) -> list[WrittenBatch]:
-    """The newest batches that streams have written, newest first.
+    """Returns the newest batches that streams have written, newest first.
 
-    They are read from a bounded number of the newest snapshots, and from the writers' tags, which keep the last batch
-    of a writer when its snapshot has expired.
+    The batches are read from a bounded number of the newest snapshots, and from the tags of the writers. Such a tag
+    keeps the last batch of a writer when its snapshot has expired.
     """
     store = table.snapshot_store
     newest = store.latest_id()
@@ -47,7 +47,7 @@ def batches_of(table: TableHandle, most: int) -> list[WrittenBatch]:
 
 
 def batches_table(batches: list[WrittenBatch]) -> pa.Table:
-    """The batches, one a row, newest first."""
+    """Returns a table with a row for each batch, newest first."""
     rows = [
         {
             "writer": b.writer,
@@ -66,8 +66,8 @@ def batches_table(batches: list[WrittenBatch]) -> pa.Table:
 
 
 def stream_lines(batches: list[WrittenBatch]) -> list[str]:
-    """Returns lines about each writer of the batches: its lag, its rejected records, and then its batches, newest
-    first.
+    """Returns the lines about each stream of the batches: first its lag and its rejected records, then its batches,
+    newest first.
     """
     lines = []
     for writer in dict.fromkeys(b.writer for b in batches):

@@ -1,8 +1,8 @@
-"""The facts that `status` shows about a table: levels and runs of each bucket, and whether other bucket numbers fit
-better.
+"""The facts that `status` shows about a table: levels and runs of each bucket, and whether another number of buckets
+would fit better.
 
-Pure: it makes values from live files and options and opens no files, so it works for a damaged table too. Source:
-Paimon's documentation on buckets ("the recommended data size in each bucket is about 200MB - 1GB").
+This module is pure: it makes values from live files and options and opens no files, so it also works for a damaged
+table. Source: Paimon's documentation on buckets ("the recommended data size in each bucket is about 200MB - 1GB").
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ LARGE_BUCKET_BYTES = 1 << 30
 _FITTING_BUCKET_BYTES = 512 << 20
 _TARGET_FILE_BYTES = 128 << 20
 _MANY_BUCKETS = 4
-"""The number of small dynamic buckets from which on a message is shown; each assigner has one bucket that is not
-full.
+"""A message is shown if there are at least this many small dynamic buckets. (Each task that assigns buckets has one
+bucket that is not full.)
 """
 _SMALL_TABLE_ROWS = 1_000_000
 _SMALL_TABLE_BUCKETS = 64
@@ -32,7 +32,9 @@ _SKEWED = 3.0
 
 
 class Backlog(Enum):
-    """Whether a compaction is due in a bucket: no; yes; or so many runs wait that Paimon's writers wait."""
+    """Whether a compaction is due in a bucket: NONE, DUE, or WRITERS_WAIT if the bucket has so many runs that Paimon's
+    writers wait for a compaction.
+    """
 
     NONE = "none"
     DUE = "due"
@@ -115,7 +117,9 @@ class PartitionSurvey:
 def survey_bucket(
     bucket_files: BucketFiles, partition: str, settings: CompactionSettings, *, keyed: bool
 ) -> BucketSurvey:
-    """The levels of one bucket. `keyed`: whether the table has a primary key; without one the files form no runs."""
+    """Returns the levels of one bucket. `keyed` is True if the table has a primary key; without one the files form no
+    runs.
+    """
     levels = []
     for level in sorted({f.level for f in bucket_files.files}):
         level_files = [f for f in bucket_files.files if f.level == level]
@@ -129,7 +133,7 @@ def survey_bucket(
 
 
 def survey_partitions(buckets: Sequence[BucketSurvey], mode: BucketMode) -> tuple[PartitionSurvey, ...]:
-    """The partitions in the order of their buckets, each with its skew and advice about its buckets."""
+    """Returns the partitions in the order of their buckets, each with its skew and advice on the number of buckets."""
     by_partition: dict[str, list[BucketSurvey]] = {}
     for bucket in buckets:
         by_partition.setdefault(bucket.partition, []).append(bucket)
@@ -142,7 +146,7 @@ def survey_partitions(buckets: Sequence[BucketSurvey], mode: BucketMode) -> tupl
 
 
 def survey_table(buckets: Sequence[BucketSurvey]) -> pa.Table:
-    """One row for each bucket, for programs."""
+    """Returns a table with one row for each bucket, for programs."""
     rows = [
         {
             "partition": b.partition,
@@ -219,7 +223,7 @@ def advise_table(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> str
 
 
 def _is_small(buckets: Sequence[BucketSurvey]) -> bool:
-    """Whether a table is too small for advice about fewer buckets: a new table may still grow."""
+    """Returns True if the table is too small for advice about fewer buckets, because a new table may still grow."""
     return (
         len(buckets) <= _SMALL_TABLE_BUCKETS
         and sum(b.row_count for b in buckets) < _SMALL_TABLE_ROWS

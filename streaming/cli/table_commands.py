@@ -1,4 +1,4 @@
-"""`create`: a new table. `delete`: deletes the rows that meet a condition. Both without Spark."""
+"""`create` creates a table; `delete` deletes the rows that meet a condition. Both run without Spark."""
 
 from functools import partial
 
@@ -26,13 +26,15 @@ from bucketline.streaming.cli.program import program
     help="Location of the table: <warehouse>/<db>.db/<table>, or a name in the catalog.",
 )
 @click.option(
-    "--schema", "columns", metavar="TEXT", required=True, help="Columns, as 'id BIGINT NOT NULL, v STRING COMMENT ...'."
+    "--schema", "columns", metavar="TEXT", required=True, help="Columns, for example 'id BIGINT NOT NULL, v STRING'."
 )
 @click.option(
     "--primary-key", metavar="A,B", multiple=True, help="Primary-key columns; without them an append table is created."
 )
 @click.option("--partition-by", metavar="A,B", multiple=True, help="Partition columns.")
-@click.option("-o", "--option", metavar="KEY=VALUE", multiple=True, help="Table option, as bucket=4; repeatable.")
+@click.option(
+    "-o", "--option", metavar="KEY=VALUE", multiple=True, help="Table option, for example bucket=4; repeatable."
+)
 @click.option("--comment", help="Comment of the table.")
 @storage_arguments
 def create(
@@ -62,12 +64,15 @@ def create(
 @program.command(short_help="Deletes the rows that meet a condition.")
 @table_arguments
 @click.option(
-    "--where", required=True, metavar="SQL", help="Condition, as \"id > 5 AND name LIKE 'a%'\"; 'true' for all rows."
+    "--where",
+    required=True,
+    metavar="SQL",
+    help="Condition, for example \"id > 5 AND name LIKE 'a%'\"; 'true' deletes all rows.",
 )
 def delete(path: str, option: tuple[str, ...], where: str) -> None:
     """Deletes the rows that meet a condition, in one commit.
 
-    If another writer changes the same keys meanwhile, the delete is planned again.
+    If another writer changes the same keys meanwhile, the delete starts again from the newest snapshot.
     """
     table = opened(path, option)
     before = handle_of(table).snapshot_store.latest_id()

@@ -1,4 +1,4 @@
-"""Values as texts, a column at a time: JSON for programs, plain text for cells.
+"""Turns the values of a column into strings: JSON for programs, plain text for cells.
 
 The form is always the same: dates and timestamps as in SQL (instants in UTC, with a Z), bytes in hex, decimals and
 integers with all digits, NaN and infinities by name, nested values as JSON.
@@ -20,7 +20,7 @@ _ODD_FLOATS = (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"))
 
 
 def json_texts(values: pa.Array) -> pa.Array:
-    """Returns each value as a text of JSON; a null becomes the text `null`."""
+    """Returns each value as a JSON string; a null becomes the string `null`."""
     return pc.fill_null(_json(values), "null")
 
 
@@ -33,12 +33,12 @@ def cell_texts(values: pa.Array) -> pa.Array:
 
 
 def printable_texts(texts: pa.Array) -> pa.Array:
-    """The texts with control characters escaped, so that data cannot move the cursor of a terminal."""
+    """Returns the strings with control characters escaped, so that data cannot move the cursor of a terminal."""
     return _spelled(texts, _SHOWN_CONTROLS)
 
 
 def printable(text: str) -> str:
-    """A text with control characters escaped, as `printable_texts` does it."""
+    """Returns a string with control characters escaped, like `printable_texts`."""
     return str(printable_texts(pa.array([text], pa.string()))[0].as_py())
 
 
@@ -55,7 +55,7 @@ def _plain(values: pa.Array) -> pa.Array:
 
 
 def _json(values: pa.Array) -> pa.Array:
-    """JSON with nulls left as nulls."""
+    """Returns each value as a JSON string; nulls stay null."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return _json(values.dictionary_decode())
@@ -87,8 +87,8 @@ def _json_map(values: pa.Array) -> pa.Array:
 
 
 def _span(offsets: pa.Array) -> tuple[pa.Array, tuple[int, int]]:
-    """The offsets of lists, shifted so that the first is 0; then the position of the first element that the lists
-    cover, and the number of their elements.
+    """Returns the offsets of lists, shifted so that the first is 0; then the position of the first element that the
+    lists cover, and the number of these elements.
     """
     start = offsets[0].as_py()
     return pc.cast(pc.subtract(offsets, offsets[0]), pa.int32()), (start, offsets[-1].as_py() - start)

@@ -12,7 +12,7 @@ _COMMIT_FILE = "commit.txt"
 
 
 def version_text(package: Path | None = None) -> str:
-    """The line to print. `package` is the folder of the package, by default that of this process."""
+    """Returns the line to print. `package` is the folder of the package, by default the folder of the running one."""
     root = Path(bucketline.__file__).parent if package is None else package
     commit = commit_of(root)
     named = "an unknown commit" if commit is None else f"commit {commit}"
@@ -20,7 +20,9 @@ def version_text(package: Path | None = None) -> str:
 
 
 def commit_of(package: Path) -> str | None:
-    """The commit from which a package was built, or which a checkout has; None if neither is known."""
+    """Returns the commit from which a package was built, or the commit of the checkout that contains it; None if
+    neither is known.
+    """
     built = _read(package / _COMMIT_FILE)
     if built is not None:
         commit, changed, _ = built.partition("-changed")

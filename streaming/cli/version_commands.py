@@ -11,7 +11,7 @@ from bucketline.streaming.cli.rows import Format, print_table
 
 @program.group(short_help="Creates, lists, renames, deletes and fast-forwards branches.")
 def branch() -> None:
-    """Creates, lists and deletes branches, and makes a branch the table's own history.
+    """Creates, lists, renames and deletes branches, and makes a branch the table's own history.
 
     Other commands read and write a branch with -o branch=NAME.
     """
@@ -31,7 +31,7 @@ def create_branch(path: str, option: tuple[str, ...], name: str, tag: str | None
 @table_arguments
 @format_option
 def list_branches(path: str, option: tuple[str, ...], form: Format) -> None:
-    """Lists the branches other than main."""
+    """Lists the branches except main."""
     print_table(opened(path, option).system("branches"), form)
 
 
@@ -51,7 +51,7 @@ def delete_branch(path: str, option: tuple[str, ...], name: str) -> None:
 @click.argument("name")
 @click.argument("to")
 def rename_branch(path: str, option: tuple[str, ...], name: str, to: str) -> None:
-    """Gives a branch another name. No writer of the branch may be active."""
+    """Gives a branch another name. No program may be writing to the branch."""
     opened(path, option).rename_branch(name, to)
     click.echo(f"branch {name} is now called {to}")
 
@@ -60,26 +60,26 @@ def rename_branch(path: str, option: tuple[str, ...], name: str, to: str) -> Non
 @table_arguments
 @click.argument("name")
 def fast_forward(path: str, option: tuple[str, ...], name: str) -> None:
-    """Makes the branch's history the history of the table itself. No writer of the table may be active."""
+    """Makes the branch's history the history of the table itself. No program may be writing to the table."""
     click.echo(f"snapshot {opened(path, option).fast_forward(name)}")
 
 
 @program.group(short_help="Creates, lists, moves, renames and deletes tags.")
 def tag() -> None:
-    """Creates, lists and deletes tags: names that keep a snapshot and its files."""
+    """Creates, lists, moves, renames and deletes tags: names that keep a snapshot and its files."""
 
 
-@tag.command("create", short_help="Names a snapshot, and keeps its files.")
+@tag.command("create", short_help="Gives a snapshot a name, and keeps its files.")
 @table_arguments
 @click.argument("name")
 @click.option("--snapshot", type=click.IntRange(min=1), metavar="N", help="The snapshot's id; by default the newest.")
 @click.option(
     "--retain-time",
     metavar="DURATION",
-    help="How long the tag is kept, as '7 d'; by default as the table's options say.",
+    help="How long the tag is kept, for example '7 d'; by default the table's options decide.",
 )
 def create_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | None, retain_time: str | None) -> None:
-    """Names a snapshot, and keeps its files until the tag is deleted or its time is over."""
+    """Gives a snapshot a name, and keeps its files until the tag is deleted or its time is over."""
     opened(path, option).create_tag(
         name, snapshot, None if retain_time is None else duration(retain_time, "--retain-time")
     )
@@ -90,7 +90,7 @@ def create_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | No
 @table_arguments
 @format_option
 def list_tags(path: str, option: tuple[str, ...], form: Format) -> None:
-    """Lists the tags, by snapshot."""
+    """Lists the tags, in the order of their snapshots."""
     rows = opened(path, option).tags()
     at = rows.schema.get_field_index("time_retained")
     print_table(rows.set_column(at, "time_retained", rows["time_retained"].cast(pa.string())), form)
@@ -124,7 +124,7 @@ def rename_tag(path: str, option: tuple[str, ...], name: str, to: str) -> None:
 @click.option(
     "--retain-time",
     metavar="DURATION",
-    help="How long the tag is kept, as '7 d'; by default as the table's options say.",
+    help="How long the tag is kept, for example '7 d'; by default the table's options decide.",
 )
 def replace_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | None, retain_time: str | None) -> None:
     """Moves a tag to another snapshot. `bucketline orphans` finds the files that only its former snapshot needed."""
@@ -135,7 +135,9 @@ def replace_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | N
 
 @tag.command("expire", short_help="Deletes tags whose time is over.")
 @table_arguments
-@click.option("--older-than", metavar="DURATION", help="Also tags that were created longer ago than this, as '30 d'.")
+@click.option(
+    "--older-than", metavar="DURATION", help="Also tags that were created longer ago than this, for example '30 d'."
+)
 def expire_tags(path: str, option: tuple[str, ...], older_than: str | None) -> None:
     """Deletes the tags whose time is over, and the files that only they kept."""
     ended = opened(path, option).expire_tags(None if older_than is None else duration(older_than, "--older-than"))
@@ -149,9 +151,9 @@ def expire_tags(path: str, option: tuple[str, ...], older_than: str | None) -> N
 @table_arguments
 @click.argument("target")
 def rollback(path: str, option: tuple[str, ...], target: str) -> None:
-    """Makes a snapshot, by its id or a tag, the newest again. Newer snapshots and their tags are removed;
-    the tag of a stream moves back.
+    """Makes a snapshot, given by its id or a tag, the newest again. Newer snapshots and their tags are removed. The tag
+    that records the progress of a stream moves back to this snapshot.
 
-    No writer of the table may be active.
+    No program may be writing to the table.
     """
     click.echo(f"snapshot {opened(path, option).rollback_to(version(target))}")

@@ -94,7 +94,7 @@ def check_reading(
     """Checks that these settings of a job go together, whatever its table is. Raises OptionError if not."""
     if bad_records.max_count > 0 and not bad_records.has_place:
         raise OptionError(
-            "bad-records.max allows bad records, but bad-records.path, the folder for them, is not set",
+            "bad-records.max allows bad records, but bad-records.path, the folder that stores them, is not set",
             key=BAD_RECORDS_PATH.key,
         )
     if columns.rescued is not None and decode not in IMAGES:

@@ -112,7 +112,7 @@ def check_places(places: Sequence[BadRecords]) -> None:
     """Checks that a job names places for bad records. Raises OptionError if it names none."""
     if not places:
         raise OptionError(
-            f"the job names no place for bad records: set {BAD_RECORDS_PATH.key}", key=BAD_RECORDS_PATH.key
+            f"the job does not store bad records: set {BAD_RECORDS_PATH.key} in the job file", key=BAD_RECORDS_PATH.key
         )
 
 

@@ -1,6 +1,6 @@
-"""Batch reads: one snapshot, or the changes between two, as splits that tasks read.
+"""Batch reads for Spark: one snapshot, or the changes between two snapshots, as splits that tasks read.
 
-The table and its schema are fixed when the DataFrame is made; its files when Spark plans an action.
+The table and its schema are fixed when the DataFrame is made. The files are chosen when Spark plans an action.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,12 +33,12 @@ from bucketline.streaming.reader.failures import naming_expiry
 from bucketline.streaming.reader.pushed_filters import condition_of
 from bucketline.streaming.reader.spark_rows import check_given, fit, names_of, spark_arrow, spark_schema
 
-_REMEDY = "run the action again, or keep the snapshot with a tag or a longer 'snapshot.time-retained'"
+_REMEDY = "run the action again; to keep snapshots longer, set a tag or a longer 'snapshot.time-retained'"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRead:
-    """A read of a table whose schema is fixed; a plain value that can be sent to tasks."""
+    """A read of a table whose schema is fixed: a plain value that Spark can send to tasks."""
 
     options: ReaderOptions
     place: TablePlace
@@ -46,19 +46,21 @@ class BatchRead:
 
     @property
     def has_change_columns(self) -> bool:
-        """Whether rows are changes: of a batch with `changes-since`, or of a stream that asks for their kinds."""
+        """Returns True if the rows are changes that show their kind: rows of a batch with `changes-since`, or of a
+        stream that asks for the columns of changes.
+        """
         return self.request.changes_since is not None or self.options.asks_for_changes
 
     def rows(self) -> pa.Schema:
-        """The schema of the rows that the read returns, in the table's types."""
+        """Returns the schema of the rows of this read, in the table's types."""
         if not (self.has_change_columns or self.options.is_stream):
             return rows_schema(self.place.open(), self.request)
         names = change_names(self.options, self.place.schema)
         return with_change_columns(arrow_schema(self.place.schema.select(names.of_table)), names.names)
 
     def narrowed(self, user_schema: StructType) -> "BatchRead":
-        """The read with only the columns of a schema, which the user or Spark gave. Raises SchemaMismatchError if the
-        schema does not fit.
+        """Returns this read with only the columns of `user_schema`, which the user or Spark gave. Raises
+        SchemaMismatchError if the schema does not fit the table.
         """
         own = planned_schema(self)
         check_given(user_schema, own)
@@ -68,14 +70,14 @@ class BatchRead:
         read = unchecked_read(replace(self.options, columns=names), self.place)
         if names_of(planned_schema(read)) != names:
             raise SchemaMismatchError(
-                f"the given schema lacks the columns {', '.join(CHANGE_COLUMNS)}; name at least one, or set "
+                f"the given schema lacks the columns {', '.join(CHANGE_COLUMNS)}; add at least one, or set "
                 "'read.changelog' = false",
                 column=CHANGE_COLUMNS[0],
             )
         return read
 
     def filtered(self, condition: pc.Expression | None) -> "BatchRead":
-        """The read with one more condition on its rows."""
+        """Returns this read with one more condition on its rows."""
         if condition is None:
             return self
         before = filter_condition(self.request.filter, self.place.schema)
@@ -83,8 +85,8 @@ class BatchRead:
 
 
 def unchecked_read(options: ReaderOptions, place: TablePlace | None = None) -> BatchRead:
-    """The read that the options describe, for a batch or a stream. Raises OptionError, and the errors of opening a
-    table.
+    """Returns the read that the options describe, for a batch or a stream. Raises OptionError, and the errors of
+    opening a table.
     """
     if place is None:
         # `open_table` is not used, because Spark starts processes for each read, and importing all that a `Table` can
@@ -99,13 +101,13 @@ def unchecked_read(options: ReaderOptions, place: TablePlace | None = None) -> B
 
 
 def split_sizes(options: ReaderOptions, table: TableHandle) -> SplitSizes:
-    """The sizes of splits: from the reader's options, else from the table's."""
+    """Returns the target sizes of splits: from the reader's options, or else from the table's options."""
     return SplitSizes(*options.split_bytes(table.table_schema.options))
 
 
 @dataclass(frozen=True)
 class RowsPartition(InputPartition):  # type: ignore[misc]
-    """A split of a snapshot, with all that a task needs to read it."""
+    """A part of a snapshot, with all that a task needs to read it."""
 
     scan: Scan
     split: Split
@@ -117,7 +119,7 @@ class RowsPartition(InputPartition):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class ChangesPartition(InputPartition):  # type: ignore[misc]
-    """A split of changes, with all that a task needs to read it."""
+    """A part of the changes between two snapshots, with all that a task needs to read it."""
 
     place: TablePlace
     projection: Projection
@@ -131,14 +133,14 @@ class ChangesPartition(InputPartition):  # type: ignore[misc]
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]
-    """Spark's reader of a batch: plans on the driver, reads in tasks."""
+    """Spark's reader of a batch. It plans on the driver and reads in tasks."""
 
     def __init__(self, read: BatchRead) -> None:
         self._read = read
 
     @property
     def plan(self) -> BatchRead:
-        """The read of the table that the reader carries out."""
+        """Returns the read of the table that this reader carries out."""
         return self._read
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -171,7 +173,7 @@ class PushingReader(BatchReader):
     """A batch reader for a Spark that pushes filters down."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Takes the filters that it can use, and leaves all of them to Spark too."""
+        """Notes the filters that the read can use, and returns all filters, so that Spark applies them again."""
         asked = set(self._read.rows().names)
         columns = arrow_schema([f for f in self._read.place.schema.fields if f.name in asked])
         self._read = self._read.filtered(condition_of(filters, columns))
@@ -179,5 +181,5 @@ class PushingReader(BatchReader):
 
 
 def planned_schema(read: BatchRead) -> StructType:
-    """The columns of a read, as Spark's types."""
+    """Returns the columns of a read as Spark's types."""
     return spark_schema(read.rows(), chars_of(read.place.schema.fields))

@@ -1,4 +1,6 @@
-"""Turns changes into rows of Spark: the columns that say what each row is, and which rows are left out without them."""
+"""Turns changes of a table into rows for Spark. The rows may have columns that describe the change (its kind, its
+snapshot); if no requested column shows the kind, removed rows are left out.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,16 +33,22 @@ assert list(range(4)) == [RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_
 
 @dataclass(frozen=True, slots=True)
 class ChangeNames:
-    """The requested columns in order, and which of them are columns of the table, in the same order."""
+    """The requested columns in order (`names`), and those of them that are columns of the table, in the same order
+    (`of_table`).
+    """
 
     names: tuple[str, ...]
     of_table: tuple[str, ...]
     keeps_removed: bool
-    """Whether rows of the kinds -U and -D are returned too: only if a requested column shows the kind."""
+    """True if rows of the kinds -U and -D are returned too. They are returned only if a requested column shows the
+    kind.
+    """
 
 
 def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
-    """The columns of a read of changes. Raises OptionError and SchemaMismatchError for options that do not fit."""
+    """Returns the columns of a read of changes. Raises OptionError or SchemaMismatchError for options that do not fit
+    the table.
+    """
     choice = options.change_columns
     known = [f.name for f in schema.fields]
     wanted = bool(schema.primary_keys) if choice is ChangeColumns.AUTO else choice is ChangeColumns.TRUE
@@ -49,18 +57,20 @@ def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
         raise SchemaMismatchError(f"unknown column {unknown!r}; the table has {', '.join(known)}", column=unknown)
     again = next((n for i, n in enumerate(options.columns or ()) if n in (options.columns or ())[:i]), None)
     if again is not None:
-        raise SchemaMismatchError(f"column {again!r} is asked for twice", column=again)
+        raise SchemaMismatchError(f"column {again!r} is requested twice in 'columns'", column=again)
     requested = options.columns
     named = tuple(f.name for f in schema.fields) if requested is None else requested
     extra = [name for name in named if name in _COLUMNS.names] if requested is not None else []
     if extra and choice is ChangeColumns.FALSE:
-        raise OptionError(f"'columns' names {extra[0]!r}, which 'read.changelog' = false leaves out", key="columns")
+        raise OptionError(
+            f"'columns' contains {extra[0]!r}, but 'read.changelog' = false leaves this column out", key="columns"
+        )
     if not extra and not wanted:
         return ChangeNames(named, named, False)
     twice = next((f.name for f in schema.fields if f.name in _COLUMNS.names), None)
     if twice is not None:
         raise SchemaMismatchError(
-            f"the table has a column {twice!r} of its own; read it with 'read.changelog' = false", column=twice
+            f"the table already has a column {twice!r}; read the table with 'read.changelog' = false", column=twice
         )
     names = named if extra else (*named, *_COLUMNS.names)
     says_kind = ROW_KIND_COLUMN in names or CHANGE_TYPE in names
@@ -68,13 +78,15 @@ def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
 
 
 def with_change_columns(rows: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """The schema of the requested columns; `rows` are the columns of the table."""
+    """Returns the schema of the requested columns; `rows` is the schema of the table's columns."""
     return pa.schema([_COLUMNS.field(n) if n in _COLUMNS.names else rows.field(n) for n in names])
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeShape:
-    """How rows of changes are passed to Spark."""
+    """How rows of changes are passed to Spark: the table's columns in Spark's types (`table_rows`), the columns of the
+    result (`out`), and whether removed rows are returned (`keeps_removed`).
+    """
 
     table_rows: pa.Schema
     out: pa.Schema
@@ -86,7 +98,9 @@ class ChangeShape:
         return ChangeShape(fitted, with_change_columns(fitted, names.names), names.keeps_removed)
 
     def fit(self, rows: pa.RecordBatch, kinds: pa.Array, snapshot_id: int, time_ms: int) -> Iterator[pa.RecordBatch]:
-        """The rows with the requested columns; `rows` has those of the table. No batch is empty."""
+        """Yields the rows with the requested columns. `rows` has the table's columns, and `kinds` has a row kind for
+        each row. No record batch is empty.
+        """
         if not self.keeps_removed:
             kept = pc.invert(is_retract(kinds))
             rows, kinds = rows.filter(kept), kinds.filter(kept)

@@ -1,5 +1,5 @@
-"""Spark's classes for data sources in Python, which exist from Spark 4.0 on. On 3.5 empty classes stand for them, and
-`bl.read` reads tables.
+"""Spark's base classes for data sources in Python. They exist from Spark 4.0 on; on Spark 3.5 empty classes replace
+them, and `bl.read` reads tables.
 """
 
 try:
@@ -8,16 +8,16 @@ except ImportError:
     HAS_DATA_SOURCES = False
 
     class DataSource:  # type: ignore[no-redef]
-        """Stands for Spark's class of that name."""
+        """Replaces Spark's class of the same name on Spark 3.5."""
 
     class DataSourceReader:  # type: ignore[no-redef]
-        """Stands for Spark's class of that name."""
+        """Replaces Spark's class of the same name on Spark 3.5."""
 
     class DataSourceStreamReader:  # type: ignore[no-redef]
-        """Stands for Spark's class of that name."""
+        """Replaces Spark's class of the same name on Spark 3.5."""
 
     class InputPartition:  # type: ignore[no-redef]
-        """Stands for Spark's class of that name."""
+        """Replaces Spark's class of the same name on Spark 3.5."""
 
 else:
     HAS_DATA_SOURCES = True

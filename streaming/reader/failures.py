@@ -1,4 +1,4 @@
-"""Replaces errors of a read by errors that name the remedy."""
+"""Replaces an error about a missing file by an error that says what to do."""
 
 from collections.abc import Iterator
 
@@ -10,8 +10,8 @@ from bucketline.state.errors import SnapshotExpiredError, StorageError
 def naming_expiry(
     rows: Iterator[pa.RecordBatch], table: str, snapshot_id: int | None, remedy: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows unchanged. Raises SnapshotExpiredError, which names the snapshot and the remedy, if a file no
-    longer exists.
+    """Yields the rows unchanged. If a file no longer exists, raises SnapshotExpiredError with the table, the snapshot
+    and `remedy`.
     """
     try:
         yield from rows

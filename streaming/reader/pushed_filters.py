@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _BOUNDARY = "\ud7ff"
-"""The last character before the surrogates: up to here, the next code point is a character too."""
+"""The last character before the surrogates. Up to this character, the next code point is a character too."""
 
 
 def condition_of(filters: Iterable[Any], columns: pa.Schema) -> pc.Expression | None:
-    """The condition that the filters together put on the table's columns; None if no filter can be used."""
+    """Returns the condition that the filters together put on the table's columns; None if no filter can be used."""
     whole: pc.Expression | None = None
     for spark_filter in filters:
         condition = _condition(spark_filter, columns)
@@ -56,7 +56,7 @@ def _condition(spark_filter: Any, columns: pa.Schema) -> pc.Expression | None:
 
 
 def _negated(child: Any, columns: pa.Schema) -> pc.Expression | None:
-    """The condition for a negated filter, if it can rule out whole files."""
+    """Returns the condition for NOT `child`; None if it cannot rule out whole files."""
     kind = type(child).__name__
     if kind == "IsNull":
         return _valid(child, columns)
@@ -73,7 +73,9 @@ def _valid(spark_filter: Any, columns: pa.Schema) -> pc.Expression | None:
 
 
 def _starting_with(column: pc.Expression, prefix: str) -> pc.Expression:
-    """The range of texts with a prefix, which the min and max of a file can rule out."""
+    """Returns the condition that a string is in the range of strings with this prefix. The min and max of a file can
+    rule out a range.
+    """
     in_range = column >= prefix
     if prefix[-1] < _BOUNDARY:
         in_range = in_range & (column < prefix[:-1] + chr(ord(prefix[-1]) + 1))
@@ -81,7 +83,7 @@ def _starting_with(column: pc.Expression, prefix: str) -> pc.Expression:
 
 
 def _is_comparable(arrow: pa.DataType) -> bool:
-    """Whether Spark and Arrow compare values of the type in the same way, and Spark sees the values uncut."""
+    """Returns True if Spark and Arrow compare values of the type in the same way, and no value is cut for Spark."""
     if pa.types.is_timestamp(arrow):
         return bool(arrow.unit != "ns")
     return bool(
@@ -95,7 +97,7 @@ def _is_comparable(arrow: pa.DataType) -> bool:
 
 
 def _literal(value: Any, arrow: pa.DataType) -> pa.Scalar | None:
-    """The value in the column's type; None if it does not fit exactly."""
+    """Returns the value as a scalar of the column's type; None if the type cannot hold it exactly."""
     if value is None:
         return None
     literal_type = pa.timestamp("us", arrow.tz) if pa.types.is_timestamp(arrow) else arrow

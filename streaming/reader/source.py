@@ -49,8 +49,8 @@ class BucketlineSource(DataSource):  # type: ignore[misc]
         self._read: BatchRead | None = None
 
     def schema(self) -> StructType:
-        """The columns. Spark asks for them before it says whether it reads a batch or a stream, so both have the same
-        columns, unless an option says which of the two it is.
+        """Returns the columns. Spark asks for them before it says whether it reads a batch or a stream, so a batch and
+        a stream have the same columns, unless an option tells which of the two is read.
         """
         self._read = unchecked_read(self._options)
         return planned_schema(self._read)
@@ -69,13 +69,13 @@ class BucketlineSource(DataSource):  # type: ignore[misc]
 
 
 def register(spark: Any) -> None:
-    """Makes `format("bucketline")` known to a Spark session, if Spark has not found it by itself.
+    """Registers `format("bucketline")` with a Spark session, if Spark has not found the format by itself.
 
     Raises OptionError on Spark 3.5, which has no data sources in Python.
     """
     if not HAS_DATA_SOURCES:
         raise OptionError(
-            f'Spark {spark.version} has no data sources in Python, which format("{FORMAT}") needs: '
+            f'Spark {spark.version} has no data sources in Python, but format("{FORMAT}") needs: '
             "bucketline.read(spark, path) gives the table as a DataFrame; streams of changes need Spark 4.0 or later",
             key="spark",
         )
@@ -87,9 +87,9 @@ def register(spark: Any) -> None:
 
 
 def _pushes_filters() -> bool:
-    """Whether Spark started this process to push filters down.
+    """Returns True if Spark started this process to push filters down.
 
-    If Spark does not want to push filters, it refuses a reader that can take them.
+    If Spark does not want to push filters, it refuses a reader that can take filters.
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _PUSHING in sys.modules or (main is not None and main.name == _PUSHING)

@@ -30,11 +30,11 @@ _SIMPLE = {
 
 
 _CHAR_NOTE = "__CHAR_VARCHAR_TYPE_STRING"
-"""Spark's mark for a STRING column that is a CHAR: literals that are compared with it are padded with blanks too."""
+"""Spark's mark for a STRING column that is a CHAR. With it Spark pads literals in comparisons with blanks, too."""
 
 
 def spark_schema(rows: pa.Schema, chars: Mapping[str, DataType]) -> spark.StructType:
-    """The columns as Spark's types; nested values are always nullable. `chars` are the columns of type CHAR.
+    """Returns the columns as Spark's types; nested values are always nullable. `chars` are the columns of type CHAR.
 
     Raises UnsupportedTableError that names a column for which Spark has no type.
     """
@@ -46,26 +46,29 @@ def spark_schema(rows: pa.Schema, chars: Mapping[str, DataType]) -> spark.Struct
         except UnsupportedTableError as e:
             others = ",".join(f.name for f in rows if not pa.types.is_time(f.type))
             raise UnsupportedTableError(
-                f"column {field.name}: {e.message}; name the other columns in the option 'columns', as {others!r}",
+                f"column {field.name}: {e.message}; list the other columns in the option 'columns', for example "
+                f"{others!r}",
                 column=field.name,
             ) from e
     return schema
 
 
 def spark_arrow(rows: pa.Schema) -> pa.Schema:
-    """The columns in the Arrow types that Spark reads."""
+    """Returns the columns in the Arrow types that Spark reads."""
     return pa.schema([pa.field(f.name, _arrow_type(f.type), nullable=f.nullable) for f in rows])
 
 
 def fit(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """The rows of a batch in the types of `target`, which `spark_arrow` made; parts of a microsecond are cut off."""
+    """Returns the rows of a record batch in the types of `target`, which `spark_arrow` made. Digits below a microsecond
+    are cut off.
+    """
     columns = [_fit(column, field.type) for column, field in zip(batch.columns, target, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
 def check_given(user_schema: spark.StructType, own: spark.StructType) -> None:
-    """Checks that a schema that the user gave has the types of the columns. Raises SchemaMismatchError that names a
-    column whose type differs.
+    """Checks that a schema that the user gave has the types of the columns. Raises SchemaMismatchError with the column
+    whose type differs.
     """
     for field in user_schema.fields:
         mine = own[field.name]
@@ -133,8 +136,8 @@ def _fit(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _fit_each(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Returns lists or maps with converted elements. A cast of the whole list or map would round nanoseconds before
-    1970 up.
+    """Returns lists or maps with elements that are converted one by one. A cast of the whole list or map would round
+    nanoseconds before 1970 up.
     """
     compact = own_copy(column)
     mask = compact.is_null() if compact.null_count else None

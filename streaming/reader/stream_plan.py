@@ -18,14 +18,16 @@ from bucketline.state.store.read.table_read import ReadRequest
 from bucketline.streaming.reader.stream_position import StreamPosition
 
 REMEDY = (
-    "start the query with another checkpoint; to avoid this in future, set 'consumer-id', which keeps what the stream "
+    "start the query with a new checkpoint; to avoid this in future, set 'consumer-id', which keeps what the stream "
     "has not read, or a longer 'snapshot.time-retained' or 'changelog.time-retained'"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest size of a micro-batch; None stands for no limit. The first file is always taken."""
+    """The largest size of a micro-batch, in files, bytes and rows; None means no limit. A micro-batch has at least one
+    file.
+    """
 
     files: int | None = None
     bytes: int | None = None
@@ -43,8 +45,8 @@ class _Budget:
     rows: int = 0
 
     def takes(self, files: Sequence[DataFileMeta]) -> bool:
-        """Whether these files still fit into the micro-batch. If they do, they are added to what it holds. The first
-        files always fit.
+        """Returns True if these files still fit into the micro-batch, and then adds them to the files that it holds.
+        The first files always fit.
         """
         limits = self.limits
         if self.files and (
@@ -61,10 +63,10 @@ class _Budget:
 
 @dataclass(slots=True)
 class StreamPlan:
-    """The changes of a table, in units that are read together, with the schema of its handle. `request` has the columns
-    and the filter.
+    """The changes of a table, in units of files that are read together, with the schema of `table`. `request` has the
+    columns and the filter.
 
-    Units of a snapshot are remembered until the stream has passed it.
+    The units of a snapshot are remembered until the stream has passed the snapshot.
     """
 
     table: TableHandle
@@ -78,7 +80,7 @@ class StreamPlan:
         return self.table.table_schema
 
     def advance(self, start: StreamPosition, limits: Limits, newest_id: int) -> StreamPosition:
-        """How far a micro-batch from `start` on gets, not beyond the snapshot `newest_id`."""
+        """Returns the end of a micro-batch that begins at `start`. The end is not beyond the snapshot `newest_id`."""
         end = StreamPosition(newest_id + 1)
         if end.order < start.order:
             # The start may name a snapshot that is not committed yet.
@@ -100,13 +102,15 @@ class StreamPlan:
         return end
 
     def check_not_rolled_back(self, at: StreamPosition) -> None:
-        """Checks that the table still has the snapshot before a position. Raises SnapshotExpiredError if not."""
+        """Checks that the table still has the snapshot before a position. Raises SnapshotExpiredError if the table
+        lacks it.
+        """
         if (self.table.snapshot_store.latest_id() or 0) + 1 < at.snapshot:
             raise self._expired(at.snapshot - 1)
 
     def between(self, start: StreamPosition, end: StreamPosition) -> tuple[Scan | None, list[ChangeUnit]]:
-        """The units that a stream reads from `start` to `end`: first those of a whole snapshot, if any, then files with
-        changes, in order.
+        """Returns the units that a stream reads from `start` to `end`: the units of a whole snapshot, if the stream
+        begins with one, and then the files with changes, in order.
         """
         scan = None
         if start.is_full:
@@ -128,7 +132,9 @@ class StreamPlan:
         return scan, changes
 
     def changes(self, snapshot_id: int) -> list[ChangeUnit]:
-        """The files with a snapshot's changes. Raises SnapshotExpiredError, SchemaMismatchError."""
+        """Returns the files with a snapshot's changes. Raises SnapshotExpiredError if the snapshot is gone, and
+        SchemaMismatchError if the columns have changed.
+        """
         if snapshot_id not in self._units:
             is_logged = change_files(self.schema) is ChangeFiles.CHANGELOG
             versions = Versions(self.table.io, self.table.metadata_path)
@@ -141,7 +147,9 @@ class StreamPlan:
         return self._units[snapshot_id]
 
     def full(self, snapshot_id: int) -> Scan:
-        """The units of a whole snapshot, without rows that will come as changes later. Raises SnapshotExpiredError."""
+        """Returns the units of a whole snapshot, without the rows that will come as changes later. Raises
+        SnapshotExpiredError if the snapshot is gone.
+        """
         if self._full is None or self._full.snapshot_id != snapshot_id:
             snapshot = self.table.snapshot_store.get(snapshot_id)
             if snapshot is None:
@@ -170,7 +178,7 @@ class StreamPlan:
             names = sorted({name for name in {*old, *new} if old.get(name) != new.get(name)})
             raise SchemaMismatchError(
                 f"{self.table.path}: the columns {', '.join(names)} were changed before snapshot {snapshot.id}; start "
-                "the query again: it goes on here with the new columns",
+                "the query again: it continues at this snapshot with the new columns",
                 columns=names,
                 snapshot=snapshot.id,
             )
@@ -180,9 +188,10 @@ class StreamPlan:
         if kept_ids and snapshot_id > kept_ids[-1]:
             why = f"the table was rolled back to snapshot {kept_ids[-1]}"
         else:
-            why = f"it expired; the oldest snapshot is {kept_ids[0]}" if kept_ids else "no snapshot is left"
+            why = f"the snapshot expired; the oldest snapshot is {kept_ids[0]}" if kept_ids else "no snapshot is left"
         return SnapshotExpiredError(
-            f"{self.table.path}: snapshot {snapshot_id}, at which the stream stands, no longer exists: {why}; {REMEDY}",
+            f"{self.table.path}: snapshot {snapshot_id}, which the stream has reached, no longer exists: "
+            f"{why}; {REMEDY}",
             path=self.table.path,
             snapshot=snapshot_id,
         )
@@ -194,8 +203,8 @@ def _types(schema: TableSchema, names: Iterable[str] | None) -> dict[str, str]:
 
 
 def _seeing_all(table: TableHandle, *, postponed: bool) -> TableHandle:
-    """The table with options that let reads see the rows of level 0 and, if `postponed`, the rows of the postpone
-    bucket, because these rows do not come as changes later.
+    """Returns the table with options that let reads see the rows of level 0. If `postponed`, reads also see the rows of
+    the postpone bucket. (These rows do not come as changes later.)
     """
     options = {**table.table_schema.options, DV_MERGE_ON_READ.key: "true"}
     if postponed:

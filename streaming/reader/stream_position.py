@@ -16,7 +16,7 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """A position: everything before it was read."""
+    """A position in the changes of a table: the stream has read everything before it."""
 
     snapshot: int
     index: int = 0
@@ -33,7 +33,7 @@ class StreamPosition:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """A position. The first offset after the start also has the position of the start."""
+    """A position as Spark stores it. The first offset after the start also has the position of the start."""
 
     at: StreamPosition
     started: StreamPosition | None = None
@@ -44,18 +44,18 @@ class Offset:
 
 
 BEGINNING = Offset(StreamPosition(0))
-"""The offset before the start, wherever that is: no snapshot has the id 0."""
+"""The offset before the start of the stream, wherever the stream starts: no snapshot has the id 0."""
 
 
 def offset_of(stored: Mapping[str, Any]) -> Offset:
-    """The offset in a checkpoint. Raises OptionError for an offset of another source."""
+    """Returns the offset that a checkpoint stores. Raises OptionError if it is the offset of another source."""
     try:
         started = stored.get("started")
         return Offset(_position(stored), None if started is None else _position(started))
     except (KeyError, TypeError, ValueError) as e:
         raise OptionError(
             (
-                f"the checkpoint holds the offset {dict(stored)!r}, which does not belong to this source; use another "
+                f"the checkpoint holds the offset {dict(stored)!r}, which does not belong to this source; use a new "
                 "checkpoint"
             ),
             key="checkpointLocation",

@@ -1,7 +1,7 @@
 """Streams of a table's changes: Spark's reader, in the forms that the releases of Spark need.
 
-Spark 4.0 and 4.1 ask for the newest offset without saying where the query stands, so the reader remembers its position.
-From 4.2 on Spark says it, and tells which trigger asks.
+Spark 4.0 and 4.1 ask for the newest offset without saying which position the query has reached, so the reader remembers
+the position. From 4.2 on Spark passes the position, and says which trigger asks.
 Source: Spark 4.0 to 4.2 PythonMicroBatchStream, pyspark.sql.streaming.python_streaming_source_runner.
 """
 
@@ -45,7 +45,7 @@ else:
 
 @dataclass(frozen=True)
 class FullPartition(InputPartition):  # type: ignore[misc]
-    """A split of the snapshot that a stream begins with, with all that a task needs to read it."""
+    """A part of the snapshot that a stream begins with, with all that a task needs to read it."""
 
     scan: Scan
     shape: ChangeShape
@@ -59,8 +59,8 @@ class FullPartition(InputPartition):  # type: ignore[misc]
 
 
 class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
-    """The stream of a table: where it starts, how far it gets, and what lies between. It does not know its own
-    position.
+    """Plans the stream of a table: where the stream starts, where a micro-batch ends, and what lies between. A
+    StreamReader does not know which position the query has reached.
     """
 
     def __init__(self, read: BatchRead, world: World = SYSTEM_WORLD) -> None:
@@ -88,7 +88,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
             self._note_progress(at)
         if last.at.order < at.order:
             raise OptionError(
-                f"the checkpoint stands at {at.to_json()}, and the next offset is before it, {last.at.to_json()}: was "
+                f"the checkpoint is at {at.to_json()}, and the next offset is before it, {last.at.to_json()}: was "
                 "the table rolled back? Start the query with another checkpoint",
                 key="checkpointLocation",
             )
@@ -116,14 +116,14 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def commit(self, end: JsonObject) -> None:
         """Records for the consumer that the stream has read everything before `end`. Spark calls this when it has
-        committed that part.
+        committed the micro-batch that ends there.
         """
         self._note_progress(offset_of(end).at)
 
     @property
     def plan(self) -> StreamPlan:
-        """The plan of the stream. It is made when it is first asked for, because a reader that is sent to tasks needs
-        no plan.
+        """Returns the plan of the stream. The plan is made at the first call, because a reader that is sent to tasks
+        needs none.
         """
         if self._plan is None:
             request = ReadRequest(self._names.of_table, self._options.filter)
@@ -135,13 +135,15 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return Limits(*self._options.limits)
 
     def newest_id(self) -> int | None:
-        """The id of the newest snapshot that the writer of the snapshot will not remove again; None if there is
-        none.
+        """Returns the id of the newest snapshot that its writer will not remove again; None if there is no such
+        snapshot.
         """
         return self.plan.table.snapshot_store.settled_id(self._world.clock.now_ms())
 
     def next_offset(self, start: JsonObject, limits: Limits, newest_id: int | None) -> JsonObject:
-        """The end of the next micro-batch from `start` on: `start` itself if there is nothing new."""
+        """Returns the end of the next micro-batch, which begins at `start`. Returns `start` itself if there is nothing
+        new.
+        """
         before = offset_of(start)
         if before != BEGINNING:
             has_read = before.at != before.started
@@ -179,12 +181,11 @@ class RememberingReader(StreamReader):
 
     def partitions(self, start: JsonObject, end: JsonObject) -> Sequence[InputPartition]:
         if start == end:
-            # After a restart Spark asks for an empty range, to say where the query stands.
+            # After a restart Spark asks for an empty range, to say which position the query has reached.
             if self._is_guess and self.limits:
                 raise OptionError(
-                    "this release of Spark asks how far the stream gets before it says where it stands, if the "
-                    "trigger is availableNow: remove the limits (read.stream.max...), use another trigger, or Spark "
-                    "4.2",
+                    "this release of Spark cannot limit the micro-batches of a restarted stream if the trigger is "
+                    "availableNow: remove the limits (read.stream.max...), use another trigger, or use Spark 4.2",
                     key="trigger",
                 )
             self._cursor = end
@@ -217,6 +218,8 @@ if KNOWS_THE_START:
 
 
 def stream_reader(read: BatchRead, schema: StructType) -> StreamReader:
-    """The reader of a stream with the columns of `schema`. Raises OptionError and UnsupportedTableError."""
+    """Returns the reader of a stream with the columns of `schema`. Raises OptionError or UnsupportedTableError if the
+    table's changes cannot be streamed.
+    """
     check_streamable(read.place.schema, read.options)
     return (AskedReader if KNOWS_THE_START else RememberingReader)(read.narrowed(schema))

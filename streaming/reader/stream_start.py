@@ -20,34 +20,36 @@ _USUAL_STARTS = ("default", "full", "latest-full")
 
 
 def check_streamable(schema: TableSchema, options: ReaderOptions) -> None:
-    """Checks that changes of the table can be streamed. Raises OptionError and UnsupportedTableError with the
-    remedy.
-    """
+    """Checks that changes of the table can be streamed. Raises OptionError or UnsupportedTableError with the remedy."""
     _check_own_options(schema, options)
     if not schema.primary_keys:
         return
     if options.change_columns is ChangeColumns.AUTO and not options.asks_for_changes:
         raise OptionError(
             "a stream of a table with a primary key contains rows that were changed or removed: set 'read.changelog' "
-            "= true, for columns that show it, or false, to leave removed rows out",
+            "= true to get columns that show the kind of change, or = false to leave removed rows out",
             key="read.changelog",
         )
     engine = schema.settings.merge.engine
     if not schema.settings.changelog.producer.writes_files and not engine.keeps_newest:
         raise UnsupportedTableError(
-            f"'merge-engine' = '{engine.value}' without a changelog: a stream gives rows as they were written, which "
-            "are not whole, or not those that the table shows; set 'changelog-producer' = 'lookup' or "
+            f"the table has 'merge-engine' = '{engine.value}' and no changelog, so a stream would give the written "
+            "rows and not the merged rows that the table shows; set 'changelog-producer' = 'lookup' or "
             "'full-compaction' on the table",
             option="changelog-producer",
         )
 
 
 def _check_own_options(schema: TableSchema, options: ReaderOptions) -> None:
-    """Checks that a stream ignores none of the table's own options about streams. Raises as `check_streamable`."""
+    """Checks that the table has no option about streams that this stream would ignore. Raises the same errors as
+    `check_streamable`.
+    """
     overwrites = STREAMING_READ_OVERWRITE if schema.primary_keys else STREAMING_READ_APPEND_OVERWRITE
     if overwrites.get(schema.options):
         raise UnsupportedTableError(
-            f"'{overwrites.key}' = 'true': streams leave out what an overwrite changes; set it to false on the table",
+            f"the table has '{overwrites.key}' = 'true', but streams of bucketline leave out what an "
+            "overwrite changes; "
+            "set the option to false on the table",
             option=overwrites.key,
         )
     said = schema.options
@@ -55,20 +57,20 @@ def _check_own_options(schema: TableSchema, options: ReaderOptions) -> None:
     start = SCAN_MODE.key if has_mode else next((o.key for o in VERSIONS if o.key in said), None)
     if start is not None and SCAN_MODE.key not in options.given:
         raise OptionError(
-            f"the table has '{start}' = '{said[start]}', which streams ignore: set where the stream starts with "
-            f"'{SCAN_MODE.key}' of the reader",
+            f"the table has '{start}' = '{said[start]}', which streams ignore: choose the start of the stream with "
+            f"the reader's option '{SCAN_MODE.key}'",
             key=SCAN_MODE.key,
         )
     if CONSUMER_ID.key in said and CONSUMER_ID.key not in options.given:
         raise OptionError(
-            f"the table has '{CONSUMER_ID.key}' = '{said[CONSUMER_ID.key]}', which streams ignore: set this option of "
-            "the reader",
+            f"the table has '{CONSUMER_ID.key}' = '{said[CONSUMER_ID.key]}', which streams ignore: set this "
+            "option of the reader instead",
             key=CONSUMER_ID.key,
         )
 
 
 def start_of(table: TableHandle, options: ReaderOptions, newest_id: int | None) -> StreamPosition:
-    """The position at which a stream starts by its options. `newest_id` is the newest snapshot.
+    """Returns the position at which a stream starts by its options. `newest_id` is the id of the newest snapshot.
 
     Raises OptionError for a version that does not exist.
     """
@@ -102,7 +104,7 @@ def _named(versions: Versions, options: ReaderOptions) -> int:
 
 
 def _first_since(table: TableHandle, versions: Versions, options: ReaderOptions) -> int:
-    """The first snapshot that was committed at the time or later."""
+    """Returns the id of the first snapshot that was committed at `scan.timestamp` or later."""
     time_ms = ReadSettings(dict(options.opening)).time_ms
     assert time_ms is not None
     before = versions.at_time(time_ms - 1)

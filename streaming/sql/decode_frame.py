@@ -1,4 +1,4 @@
-"""`bl.decode`: the rows in a DataFrame of records, for use in one's own `foreachBatch`."""
+"""`bl.decode`: turns a DataFrame of records (for example from Kafka) into rows, for use in your own `foreachBatch`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,17 +50,17 @@ def decode(
     bad_records: str = "fail",
     options: Mapping[str, str] | None = None,
 ) -> Any:
-    """The rows in a DataFrame of records, as a job with `decode: format` reads them. The column `_row_kind` holds their
-    row kinds.
+    """Returns the rows that are in a DataFrame of records, as a job with `decode: format` decodes them. The column
+    `_row_kind` holds the row kinds.
 
     `frame` has the columns of Spark's Kafka source, or at least `value`; it may be a stream. `columns` are SQL column
-    text, or the table that the rows are for, whose primary key then counts. `options` are what a job file says of
-    messages and columns (`types.created`, `source.registry.url`, `select`, `where`, ...). With `bad_records="keep"` a
-    bad record is a row of nulls with the record and the reason in the column `_bad_record`, which is null elsewhere;
-    with `"fail"` the first bad record ends the query.
+    text, or the table that the rows are for; of a table the primary key is taken, too. `options` are the options of a
+    job file for messages and columns (`types.created`, `source.registry.url`, `select`, `where`, ...). With
+    `bad_records="keep"` a bad record becomes a row of nulls, with the record and the reason in the column
+    `_bad_record`; this column is null in all other rows. With `"fail"` the first bad record ends the query.
 
-    Raises OptionError for options that do not fit, SchemaMismatchError and UnsupportedTableError where no record could
-    become such a row.
+    Raises OptionError for options that do not fit. Raises SchemaMismatchError or UnsupportedTableError if no record
+    could become a row with these columns.
     """
     if bad_records not in (_FAIL, _KEEP):
         raise OptionError(f"bad_records is {bad_records!r}; use '{_FAIL}' or '{_KEEP}'", key="bad_records")
@@ -79,7 +79,8 @@ def _schema_of(columns: str | Table, primary_key: Sequence[str]) -> TableSchema:
     if isinstance(columns, Table):
         if primary_key:
             raise OptionError(
-                "primary_key is taken from the table; leave it out, or give columns as SQL text", key="primary_key"
+                "the primary key is taken from the table; leave primary_key out, or give columns as SQL text",
+                key="primary_key",
             )
         return handle_of(columns).table_schema
     options = {"bucket": "1"} if primary_key else {}
@@ -98,7 +99,10 @@ def _step(format: str, schema: TableSchema, bad_records: str, options: Mapping[s
         (UNAVAILABLE_KEY, messages.unavailable is Unavailable.KEEP),
     ):
         if is_set:
-            raise OptionError(f"{option.key} = {options[option.key]} needs the table; use a job", key=option.key)
+            raise OptionError(
+                f"{option.key} = {options[option.key]} needs the table, which decode does not read; use a job file",
+                key=option.key,
+            )
     allowed = BadRecords("", UNLIMITED) if bad_records == _KEEP else BadRecords(None, 0)
     try:
         kind = parse_enum(RecordFormat)(format)
@@ -106,20 +110,22 @@ def _step(format: str, schema: TableSchema, bad_records: str, options: Mapping[s
         raise e.reworded(f"format: {e.message}") from e
     step = decode_step(kind, schema, allowed, messages, registry_options(options), column_options(options))
     if step is None:
-        raise OptionError("format is 'none': the records are rows already", key=SOURCE_DECODE.key)
+        raise OptionError(
+            "format is 'none', but decode needs the format of the messages, for example 'json'", key=SOURCE_DECODE.key
+        )
     return step
 
 
 @dataclass(frozen=True, slots=True)
 class _DecodeTask:
-    """Decodes the records of a task. With `keeps`, bad records become rows of their own."""
+    """Decodes the records of a task. If `keeps` is true, bad records become rows of their own."""
 
     step: DecodeStep
     keeps: bool
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of the rows, in table types."""
+        """Returns the schema of the rows, in the table's types."""
         own = arrow_schema(self.step.fields).append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
         if not self.keeps:
             return own

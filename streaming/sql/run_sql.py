@@ -28,15 +28,16 @@ def sql(
     """Runs the SQL statements of `text`, in Flink's spelling or Spark's, and returns the result of the last statement.
 
     With a Spark session the result is a DataFrame, and Spark runs the queries. Without a session (`None`) the result is
-    an Arrow table: definitions, changes of rows, CALL, system tables and queries over one table need no Spark.
+    an Arrow table; definitions, changes of rows, CALL, system tables and queries over one table need no Spark.
     `warehouse` is a folder with databases, options of a catalog, or a `Catalog`; unqualified names mean the database
-    `default`. The effects of USE, SET and CREATE CATALOG last for the Spark session and the warehouse. Raises
-    OptionError, before anything is done, for a statement that cannot be read; and as the operations of `Table` and
-    `Catalog`. The statements before a statement that fails have been carried out.
+    `default`. The effects of USE, SET and CREATE CATALOG last as long as the Spark session, for this warehouse.
+
+    Raises OptionError for a statement that cannot be read; then no statement is run. Raises the errors of `Table` and
+    `Catalog` if a statement fails; the statements before it have been carried out.
     """
     statements = parse_script(text)
     if not statements:
-        raise OptionError("SQL: the text holds no statement", key="sql")
+        raise OptionError("SQL: the text contains no statement", key="sql")
     session = _session(spark, warehouse, storage_options)
     *before, (_, last) = statements
     if spark is None:
@@ -62,7 +63,7 @@ def _run_without_result(session: SqlSession, statement: Statement, queries: Quer
 def _session(
     spark: Any, warehouse: str | Mapping[str, str] | Catalog | None, storage_options: Mapping[str, str] | None
 ) -> SqlSession:
-    """The state of SQL for this Spark session and warehouse."""
+    """Returns the state of SQL (current catalog, database, options) for this Spark session and warehouse."""
     named_catalog = warehouse
     if warehouse is not None and not isinstance(warehouse, Catalog):
         named_catalog = catalog(warehouse, storage_options)

@@ -53,7 +53,7 @@ _REGEX_NAMES = "spark.sql.parser.quotedRegexColumnNames"
 
 
 class SparkQueries:
-    """Runs queries and shows results for statements, with a Spark session."""
+    """Runs queries, and shows the results of statements, with a Spark session."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
@@ -65,7 +65,7 @@ class SparkQueries:
         return self._engine
 
     def set_option(self, key: str, value: str) -> bool:
-        """Sets an option of Spark in the Spark session. Returns false if the key is not one of Spark's."""
+        """Sets an option of Spark in the Spark session. Returns False if Spark has no option with this key."""
         if not key.startswith(_OWN_OPTIONS) or key.startswith(_PAIMON_OPTIONS):
             return False
         self._spark.conf.set(key, value)
@@ -76,7 +76,7 @@ class SparkQueries:
         return None if found is None else str(found)
 
     def rows(self, session: SqlSession, query: Query) -> pa.RecordBatchReader:
-        """The rows of a query, in this process."""
+        """Returns the rows of a query, collected into this process."""
         frame = self.frame(session, query)
         with explained_in_one_line():
             return to_arrow(frame).to_reader()
@@ -93,14 +93,15 @@ class SparkQueries:
         return write_frame(self._engine, self.frame(session, query), target)
 
     def frame(self, session: SqlSession, query: Query) -> Any:
-        """The query as a DataFrame, over the columns and rows of each table that it needs."""
+        """Returns the query as a DataFrame. Each table is read with only the columns and rows that the query needs."""
         query = with_newest_partitions(session, query)
         if parse_bool(self._spark.conf.get(_REGEX_NAMES, "false")):
             return self._frame(session, query, narrowed=False)
         try:
             return self._frame(session, self._listed(session, query), narrowed=True)
         except OptionError:
-            # If a name is wrong, or means something else than expected, Spark reports it for the whole tables.
+            # The tables may lack a column because a name is wrong, or means something else than expected. Over the
+            # whole tables Spark runs the query, or reports the wrong name with all columns.
             return self._frame(session, query, narrowed=False)
 
     def _frame(self, session: SqlSession, query: Query, *, narrowed: bool) -> Any:
@@ -122,7 +123,9 @@ class SparkQueries:
                 self._spark.catalog.dropTempView(view)
 
     def _listed(self, session: SqlSession, query: Query) -> Query:
-        """The query, with columns in place of a `*` beside a hidden column."""
+        """Returns the query with the columns listed instead of `*`, if the query selects a hidden column next to `*`;
+        otherwise returns it unchanged.
+        """
         star = star_beside(query, HIDDEN_NAMES)
         if star is None or query.relations[0].name.system is not None or self._is_view(session, query.relations[0]):
             return query
@@ -133,7 +136,7 @@ class SparkQueries:
         return with_listed_columns(query, star, own.fields)
 
     def shown(self, result: pa.Table) -> Any:
-        """A result as a DataFrame; times without a time zone stay without one."""
+        """Returns an Arrow result as a DataFrame. Times without a time zone stay times without a time zone."""
         if not result.num_rows:
             # Spark does not take columns without chunks.
             result = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=result.schema)])
@@ -141,7 +144,9 @@ class SparkQueries:
         return from_arrow(self._spark, result, columns)
 
     def _is_view(self, session: SqlSession, relation: Relation) -> bool:
-        """Whether an unqualified name means a view of the Spark session: a table of the catalog comes first."""
+        """Returns True if an unqualified name means a view of the Spark session. A table of the catalog with that name
+        takes precedence over the view.
+        """
         name = relation.name
         if name.database is not None or name.system is not None or is_path(name):
             return False
@@ -152,7 +157,9 @@ class SparkQueries:
         return bool(self._spark.catalog.tableExists(name.table))
 
     def _read(self, session: SqlSession, relation: Relation, query: Query | None) -> Any:
-        """A table as a DataFrame, limited to what the query needs, if a query is given."""
+        """Returns a table as a DataFrame, limited to the columns and rows that the query needs; `query` None reads the
+        whole table.
+        """
         table, between = session.queried(relation)
         handle, system = handle_of(table), relation.name.system
         if between is not None:
@@ -186,7 +193,7 @@ class SparkQueries:
 
 
 def _needs(query: Query, relation: Relation, schema: TableSchema) -> dict[str, str]:
-    """The reader's options for the part of a table that a query needs."""
+    """Returns the reader's options that limit a table to the columns and rows that a query needs."""
     fields, hidden = schema.fields, hidden_fields(schema)
     columns = needed_columns(query, relation, fields, hidden)
     condition = needed_rows(query, relation, (*fields, *hidden))

@@ -1,7 +1,8 @@
-"""`bl.read`: a table as a DataFrame, on every release of Spark; and Arrow data as a DataFrame and back.
+"""`bl.read`: a table as a DataFrame, on every release of Spark. Also turns Arrow data into a DataFrame, and a DataFrame
+into Arrow data.
 
-From Spark 4.0 on the data source reads, so that Spark plans the files with each action. Spark 3.5 has no data sources
-in Python: there the files are planned when the DataFrame is made, and a task reads each split.
+From Spark 4.0 on the data source reads, so Spark plans the files for each action. Spark 3.5 has no data sources in
+Python: the files are planned when the DataFrame is made, and a task reads each split.
 
 Source: PySpark 3.5 DataFrame.mapInArrow, DataFrame._collect_as_arrow; PySpark 4.0 DataFrame.toArrow.
 """
@@ -46,14 +47,14 @@ def read(
     options: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Any:
-    """A table as a Spark DataFrame.
+    """Returns a table as a Spark DataFrame.
 
     `path` is the path or URI of the table, `filter` a condition in Spark's SQL, `snapshot` an id or the name of a tag.
-    `options` are further options of `spark.read.format("bucketline")`, `storage_options` say how to reach the storage.
-    On Spark 3.5 the files are fixed when the DataFrame is made, later ones with each action.
+    `options` are further options of `spark.read.format("bucketline")`; `storage_options` say how to reach the storage.
+    On Spark 3.5 the files are chosen when the DataFrame is made, on later releases with each action.
 
-    Raises OptionError for options that do not fit, TableNotFoundError, SnapshotExpiredError, UnsupportedTableError for
-    a column that Spark has no type for.
+    Raises OptionError for options that do not fit, TableNotFoundError, SnapshotExpiredError, and UnsupportedTableError
+    for a column for which Spark has no type.
     """
     named = {
         COLUMNS.key: None if columns is None else ",".join(columns),
@@ -64,19 +65,23 @@ def read(
     given = {key: text for key, text in named.items() if text is not None}
     twice = sorted(given.keys() & {key.lower() for key in options or {}})
     if twice:
-        raise OptionError(f"'{twice[0]}' is given twice: as an argument and in options; give it once", key=twice[0])
+        raise OptionError(f"'{twice[0]}' is set twice: as an argument and in options; set it only once", key=twice[0])
     make_known(spark)
     return read_frame(spark, path, {**(options or {}), **(storage_options or {}), **given})
 
 
 def make_known(spark: Any) -> None:
-    """Registers the data source in a session, once before `read_frame`; Spark 3.5 has none."""
+    """Registers the data source in a session. It must be called once before `read_frame`. It does nothing on Spark 3.5,
+    which has no data sources in Python.
+    """
     if HAS_DATA_SOURCES:
         register(spark)
 
 
 def read_frame(spark: Any, path: str, options: Mapping[str, str]) -> Any:
-    """The DataFrame of `spark.read.format("bucketline").options(**options).load(path)`, on every release of Spark."""
+    """Returns the DataFrame of `spark.read.format("bucketline").options(**options).load(path)`, on every release of
+    Spark.
+    """
     if HAS_DATA_SOURCES:
         return spark.read.format(FORMAT).options(**options).load(path)
     require_classic(spark)
@@ -87,20 +92,22 @@ def read_frame(spark: Any, path: str, options: Mapping[str, str]) -> Any:
     schema = planned_schema(reader.plan)
     if not splits:
         return spark.createDataFrame([], schema)
-    # A partition for each split, so that a task reads one.
+    # Each split becomes a partition, so that a task reads one split.
     sent = spark.createDataFrame(spark.sparkContext.parallelize(splits, len(splits)), _BLOB_DDL)
     return sent.mapInArrow(in_worker(_ReadSplits(reader)), schema)
 
 
 def to_arrow(frame: Any) -> pa.Table:
-    """The rows of a DataFrame in this process, as `DataFrame.toArrow` of Spark 4.0 gives them."""
+    """Returns the rows of a DataFrame as an Arrow table in this process, in the types of `DataFrame.toArrow` of Spark
+    4.0.
+    """
     if hasattr(frame, "toArrow"):
         return frame.toArrow()
     return pa.Table.from_batches(frame._collect_as_arrow(), frame_schema(frame))
 
 
 def from_arrow(spark: Any, rows: pa.Table, schema: StructType) -> Any:
-    """A DataFrame of rows of this process, with Spark's types for them."""
+    """Returns rows of this process as a DataFrame with the Spark types of `schema`."""
     if HAS_DATA_SOURCES:
         return spark.createDataFrame(rows, schema)
     if not rows.num_rows:
@@ -112,7 +119,7 @@ def from_arrow(spark: Any, rows: pa.Table, schema: StructType) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _ReadSplits:
-    """A task on Spark 3.5: reads the splits that it gets."""
+    """Reads the splits that a task on Spark 3.5 gets."""
 
     reader: BatchReader
 

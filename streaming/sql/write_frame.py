@@ -36,8 +36,8 @@ _WITH_PARTS = (ArrayType, MapType, StructType)
 def write_frame(engine: SpreadEngine, frame: Any, target: QueryTarget) -> WriteResult:
     """Writes the rows as one commit, and returns the id of the newest snapshot.
 
-    Raises SchemaMismatchError for a number of columns that does not fit and for a row that cannot be stored, and as
-    `Table.write` and `Table.overwrite`; SparkFailedError.
+    Raises SchemaMismatchError if the number of columns does not fit or a row cannot be stored, SparkFailedError if
+    Spark fails, and the errors of `Table.write` and `Table.overwrite`.
     """
     fitting = _fitted(frame, target)
     if target.overwrites:
@@ -49,9 +49,10 @@ def write_frame(engine: SpreadEngine, frame: Any, target: QueryTarget) -> WriteR
 
 @dataclass(frozen=True, slots=True)
 class _Completed:
-    """A function that adds the columns of `constants`, each with one value for all rows, to the rows.
+    """A function that adds columns to the rows of a task: `constants` has one value for each added column, the same for
+    all rows.
 
-    `left` are the columns that Spark has not converted; `rule` says how the fields of their structs are matched.
+    `left` are the columns that Spark has not converted. `rule` says how the fields of their structs are matched.
     """
 
     constants: Mapping[str, pa.Scalar]
@@ -72,8 +73,8 @@ class _Completed:
 
 
 def _fitted(frame: Any, target: QueryTarget) -> ShapedFrame:
-    """The DataFrame with the table's columns. Values are cast to the types of the columns as Spark does when it stores
-    them.
+    """Returns the DataFrame with the table's columns. Values are cast to the types of the columns, as Spark casts them
+    when it stores rows.
     """
     schema = target.table.schema
     names = spelled(frame.columns, schema.names) if target.names is None else list(target.names)
@@ -111,11 +112,11 @@ def _spark_type(arrow: pa.DataType) -> SparkType | None:
 
 
 def _stored(frame: Any, given: str, name: str, wanted: SparkType | None, rule: FieldRule) -> Any:
-    """The column `given` of the DataFrame, cast to the type of the table's column `name`; unchanged if Spark has no
-    such type.
+    """Returns the column `given` of the DataFrame, cast to the type `wanted` of the table's column `name`. Returns it
+    unchanged if `wanted` is None, because Spark has no such type.
 
-    `rule` says how the fields of a struct are matched. Without ANSI mode a cast changes values that the type cannot
-    hold, or makes nulls of them, so such values are searched for.
+    `rule` says how the fields of a struct are matched. Without ANSI mode a cast silently changes values that the type
+    cannot hold, or makes nulls of them, so the returned expression looks for such values and raises an error.
     """
     value = F.col(given)
     if wanted is None:
@@ -127,18 +128,20 @@ def _stored(frame: Any, given: str, name: str, wanted: SparkType | None, rule: F
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How values are converted to a type: `rule` says how fields of structs are matched, `convert` converts values
-    without parts.
+    """How values are converted to a type. `rule` says how the fields of structs are matched; `convert` converts a value
+    that is neither a struct, a list nor a map.
 
-    Values inside of a value are converted one by one, because a cast of the whole matches fields by position and makes
-    nulls.
+    Structs, lists and maps are converted element by element, because a cast of the whole value matches fields by
+    position and makes nulls.
     """
 
     rule: FieldRule
     convert: Callable[[Any, SparkType, SparkType], Any]
 
     def fitted(self, value: Any, stored: SparkType, wanted: SparkType, path: str) -> Any:
-        """The value in the wanted type. Raises SchemaMismatchError for structs that do not fit."""
+        """Returns the value, which has the type `stored`, in the type `wanted`. `path` is the path of the column, for
+        messages. Raises SchemaMismatchError if the types do not fit.
+        """
         if stored == wanted:
             return value
         if isinstance(stored, ArrayType) and isinstance(wanted, ArrayType):
@@ -171,8 +174,8 @@ def _cast(value: Any, stored: SparkType, wanted: SparkType) -> Any:
 
 
 def _exact(value: Any, stored: SparkType, wanted: SparkType, *, place: str) -> Any:
-    """A Spark expression for the value in another type. It raises an error that names the position if the type cannot
-    hold the value.
+    """Returns a Spark expression for the value in another type. The expression raises an error that names `place` if
+    the type cannot hold the value.
     """
     tried = _try_cast(value, wanted)
     text = F.concat(F.lit(f"{place} {wanted.simpleString()} cannot hold "), value.cast("string"))
@@ -180,8 +183,10 @@ def _exact(value: Any, stored: SparkType, wanted: SparkType, *, place: str) -> A
 
 
 def _try_cast(value: Any, wanted: SparkType) -> Any:
-    """The value in another type; null if the type cannot hold it. PySpark 3.5 has this cast only in SQL text. Source:
-    Spark 3.5 Cast, EvalMode.TRY.
+    """Returns the value in another type; it is null if the type cannot hold the value. PySpark 3.5 has this cast only
+    in SQL text, so it is made by Spark's own class.
+
+    Source: Spark 3.5 Cast, EvalMode.TRY.
     """
     if hasattr(Column, "try_cast"):
         return value.try_cast(wanted)

@@ -1,4 +1,4 @@
-"""A Spark job whose tasks get only bytes from Spark: the messages of other tasks, or an RDD of bytes.
+"""A Spark job whose tasks get only bytes from Spark: the messages of other tasks, or the items of an RDD of bytes.
 
 It is a job of RDDs: bytes go from a task to Spark's shuffle and to the next task unchanged. A query of DataFrames would
 have to be planned and compiled for each job, and would turn each value into Arrow, into a row and back. Source: Spark
@@ -35,14 +35,16 @@ from bucketline.streaming.tasks.wire import (
 from bucketline.streaming.tasks.worker import begin_task
 
 FirstOfNothing = Callable[[], Iterator[Any]]
-"""A task of the first stage: yields Routed; or Result, if the job has one stage."""
+"""A task of the first stage. It yields Routed messages, or TaskResult if the job has only this stage."""
 
 FirstOfBytes = Callable[[Iterator[bytes]], Iterator[Any]]
-"""As First, for a job that has an RDD."""
+"""A task of the first stage for a job that has an RDD: it takes the items of a partition, and yields what
+FirstOfNothing yields.
+"""
 
 SIMPLE_TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _BROADCAST_BYTES = 1 << 20
-"""A job's data for its tasks is broadcast if it is larger than this, as PySpark does by default."""
+"""If the job's data for its tasks is larger than this, it is broadcast, as PySpark does by default."""
 _END = b""
 """The last message of a task in the last stage."""
 _AS_IN_QUERIES = {"SPARK_SIMPLIFIED_TRACEBACK": "1"}
@@ -54,16 +56,17 @@ queries would have twice as many workers.
 def bytes_job(
     spark: Any, count: int, first: FirstOfNothing, after: Sequence[tuple[int, Next]] = ()
 ) -> list[TaskResult]:
-    """Runs `count` tasks without input, then the tasks of each further stage, which get what is routed to them.
+    """Runs `count` tasks without input, then the tasks of each further stage, which get the messages that are addressed
+    to them.
 
-    `after` gives the number of tasks and the task of each further stage. Returns the results of the last stage, by the
-    number of the task. Raises Py4JNetworkError if Spark's JVM ends before it has passed on all results.
+    `after` has the number of tasks and the task of each further stage. Returns the results of the last stage, in the
+    order of the tasks. Raises Py4JNetworkError if Spark's JVM ends before it has passed on all results.
     """
     return rdd_job(spark, nothing(spark, count), count, WithoutInput(first), after)
 
 
 def nothing(spark: Any, count: int) -> Any:
-    """A Java RDD with that many partitions and no items."""
+    """Returns a Java RDD with `count` partitions and no items."""
     context = spark.sparkContext
     return context._jsc.parallelize(java_classes(context._jvm).array_list(), count)
 
@@ -71,8 +74,8 @@ def nothing(spark: Any, count: int) -> Any:
 def rdd_job(
     spark: Any, rdd: Any, count: int, first: FirstOfBytes, after: Sequence[tuple[int, Next]] = ()
 ) -> list[TaskResult]:
-    """As `bytes_job`, for the `count` partitions of an RDD of bytes in Java: `first` gets the items of one
-    partition.
+    """Runs a job like `bytes_job`, but the first stage gets the `count` partitions of a Java RDD of bytes: each task of
+    `first` gets the items of one partition.
     """
     context, parent = spark.sparkContext, rdd
     last_count = after[-1][0] if after else count
@@ -90,19 +93,20 @@ def rdd_job(
 
 
 def results_of(said: Sequence[bytes], task_count: int) -> list[TaskResult]:
-    """The results of that many tasks. Raises Py4JNetworkError if some are missing: PySpark takes the end of the
-    connection for the end of the results.
+    """Returns the results of `task_count` tasks. Raises Py4JNetworkError if some results are missing, because PySpark
+    takes the end of the connection for the end of the results.
     """
     if said.count(_END) != task_count:
         raise Py4JNetworkError(
-            f"only {said.count(_END)} of {task_count} tasks have sent all their results: the JVM has ended meanwhile"
+            f"only {said.count(_END)} of {task_count} tasks have sent all their results: Spark's JVM has "
+            "ended meanwhile"
         )
     return [unpack_result(data) for data in said if data != _END]
 
 
 def is_simplified(spark: Any) -> bool:
-    """Whether the session asks for short tracebacks. Spark's queries pass this setting to their workers, and jobs of
-    RDDs have to pass it themselves.
+    """Returns True if the session asks for short tracebacks. Spark's queries pass this setting to their workers; jobs
+    of RDDs have to pass it themselves.
     """
     return parse_bool(spark.conf.get(SIMPLE_TRACEBACKS, "true"))
 
@@ -120,8 +124,8 @@ class WithoutInput:
 
 @dataclass(frozen=True, slots=True)
 class FirstStep:
-    """A task of the first stage as the function that a worker calls. The items that Spark passes to the task are read
-    to the end, even if the task does not use them: otherwise Spark would not use the worker again.
+    """Wraps a task of the first stage as the function that a worker calls. The items that Spark passes to the task are
+    read to the end, even if the task does not use them, because Spark would not use the worker again otherwise.
     """
 
     task: FirstOfBytes
@@ -135,7 +139,7 @@ class FirstStep:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """A task of a later stage as the function that a worker calls."""
+    """Wraps a task of a later stage as the function that a worker calls."""
 
     task: Next
     sends: bool
@@ -149,8 +153,8 @@ _Step = FirstStep | NextStep
 
 
 def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
-    """Yields as bytes what a task yields. If the task `sends` messages to other tasks, the number of the receiver comes
-    before each message.
+    """Yields as bytes what a task yields. If `sends` is true, the task sends messages to other tasks, and the number of
+    the receiver comes before each message.
     """
     if not sends:
         yield from map(pack_result, said)
@@ -163,10 +167,10 @@ def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
 
 
 def python_rdd_of(job: ExitStack, context: Any, parent: Any, step: _Step, simple_tracebacks: bool) -> Any:
-    """The RDD of the step's results for the parent's items, in the JVM; bytes are passed on unchanged.
+    """Returns, as an RDD in the JVM, the results of `step` for the items of `parent`. Bytes are passed on unchanged.
 
-    Broadcast data is destroyed at the end of the job: otherwise its file stays on the driver as long as the application
-    runs.
+    Data that is broadcast for the job is destroyed when the block `job` ends; otherwise its file would stay on the
+    driver as long as the application runs.
     """
     pickler = CloudPickleSerializer()
     command: bytes = pickler.dumps((step, None, NoOpSerializer(), NoOpSerializer()))
@@ -190,14 +194,16 @@ def python_rdd_of(job: ExitStack, context: Any, parent: Any, step: _Step, simple
 
 
 def _destroy(broadcast: Any) -> None:
-    """Destroys a broadcast. If Spark has ended, the broadcast has ended too, and the error of the job itself counts."""
+    """Destroys a broadcast. Errors are ignored if Spark has ended: then the broadcast has ended too, and the error of
+    the job itself is the one to report.
+    """
     with suppress(Py4JError, OSError):
         broadcast.destroy()
 
 
 @dataclass(frozen=True, slots=True)
 class _Classes:
-    """JVM classes that jobs need."""
+    """The JVM classes that jobs need."""
 
     array_list: Any
     function: Any
@@ -208,7 +214,9 @@ class _Classes:
 
 @lru_cache(1)
 def java_classes(jvm: Any) -> _Classes:
-    """The classes that jobs need, looked up once: for a short name Py4J searches each package in turn."""
+    """Returns the JVM classes that jobs need. They are looked up once, because Py4J searches each package in turn for a
+    short name.
+    """
     return _Classes(
         jvm.java.util.ArrayList, jvm.SimplePythonFunction, jvm.PairwiseRDD, jvm.PythonPartitioner, jvm.PythonRDD
     )
@@ -223,7 +231,9 @@ class JobTask:
     jobs: tuple[bytes, ...]
 
     def __call__(self) -> Iterator[TaskResult]:
-        """Yields one result: the commit message of the job, or, as in `WriteTask`, that the work was given back."""
+        """Yields one result: the commit message of the job, or, like `WriteTask`, a result which says that the work was
+        given back.
+        """
         job: TaskJob = pickle.loads(self.jobs[task_number()])
         try:
             result = TaskResult(MESSAGES, encode_messages([job.message()]))
@@ -233,5 +243,5 @@ class JobTask:
 
 
 def job_task(jobs: Iterable[TaskJob]) -> JobTask:
-    """The function for tasks that do these jobs, one job each."""
+    """Returns the function for tasks that do these jobs, one job each."""
     return JobTask(tuple(cloudpickle.dumps(job) for job in jobs))

@@ -1,8 +1,8 @@
-"""The process from which Spark forks its Python workers, with the modules loaded that tasks of batches need.
+"""The process from which Spark forks its Python workers. It has already loaded the modules that tasks of batches need.
 
-Without it each worker loads the modules itself: at the start of a job, and again after each minute without work,
-because Spark ends idle workers. Spark starts this module, which `spark.python.daemon.module` names, on each executor,
-so bucketline has to be installed there.
+Without this process each worker loads the modules itself: at the start of a job, and again after each minute without
+work, because Spark ends idle workers. `spark.python.daemon.module` contains the name of this module, and Spark starts
+it on each executor, so bucketline has to be installed there.
 Source: Spark 4.0 PythonWorkerFactory.startDaemon, pyspark.daemon.
 """
 

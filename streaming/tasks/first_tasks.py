@@ -21,22 +21,23 @@ _PARALLELISM, _FEW = "spark.default.parallelism", 8
 
 
 def try_tasks(spark: Any, settings: Mapping[str, str]) -> str:
-    """Why tasks of this application cannot read with these settings of librdkafka; empty if they can.
+    """Returns the reason why tasks of this application cannot read Kafka with these settings of librdkafka; empty if
+    they can.
 
-    There are as many of these tasks as run at a time, if Spark tells that number.
+    It runs as many tasks as can run at a time, if Spark tells that number.
     """
     return max(why.decode() for why in _said(spark, _Trial(settings)))
 
 
 def start_workers(spark: Any) -> None:
-    """Starts as many Python workers as tasks run at a time, if Spark tells that number. Spark keeps them for the first
-    batch.
+    """Starts as many Python workers as tasks can run at a time, if Spark tells that number. Spark keeps the workers for
+    the first batch.
     """
     _said(spark, _Start())
 
 
 def client_error(settings: Mapping[str, str]) -> str:
-    """Why this process cannot make a consumer with these settings; empty if it can."""
+    """Returns the reason why this process cannot make a Kafka consumer with these settings; empty if it can."""
     try:
         LibrdkafkaConsumer({**settings, "group.id": "bucketline"}).close()
     except KafkaReaderError as e:
@@ -51,10 +52,10 @@ def _said(spark: Any, task: FirstOfNothing) -> list[bytes]:
 
 
 def _at_a_time(context: Any) -> int:
-    """How many tasks run at a time, at least one.
+    """Returns how many tasks can run at a time, at least one.
 
-    It is a small number if `spark.default.parallelism` hides the real one, because the first batch waits for these
-    tasks.
+    If `spark.default.parallelism` is set, it may be larger than that number. Then a small number is returned, because
+    the first batch waits for these tasks.
     """
     tasks = max(1, int(context.defaultParallelism))
     return tasks if context.getConf().get(_PARALLELISM) is None else min(tasks, _FEW)
@@ -62,7 +63,9 @@ def _at_a_time(context: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A task that tries to make a Kafka client, and reports why it cannot, or an empty text if it can."""
+    """A task that tries to make a Kafka client. Its result is the reason why it cannot, or an empty string if
+    it can.
+    """
 
     settings: Mapping[str, str]
 

@@ -1,4 +1,4 @@
-"""A Spark query whose first tasks get the rows of a DataFrame; tasks send each other rows of binary columns."""
+"""A Spark query whose first tasks get the rows of a DataFrame. Messages between tasks are rows of binary columns."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,31 +21,31 @@ from bucketline.streaming.tasks.wire import (
 from bucketline.streaming.tasks.worker import in_worker
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-"""The limit for the bytes that a write task receives at once; without it ten thousand runs would come in one record
-batch.
+"""The limit for the bytes that a write task receives at once. Without it ten thousand sealed runs would come in one
+record batch.
 """
 
 ARROW_BYTES_LIMIT = 64 << 20
 
 ADAPTIVE = "spark.sql.adaptive.enabled"
-"""Adaptive execution is turned off. Spark 4.1 and later leave it on in streams without state. The tasks of a run are
-known before they start, so planning again between stages would only add a second job; and a task must find the buckets
-of its number.
+"""The setting for adaptive execution, which is turned off. Spark 4.1 and later leave it on in streams without state.
+The tasks are known before they start, so planning again between stages would only add a second job; and a task must get
+exactly the buckets that belong to its number.
 """
 
 Batches = Iterator[pa.RecordBatch]
 FirstOfRows = Callable[[Batches], Iterator[Any]]
-"""A task of the first stage: yields Routed; or Result, if the query has one stage."""
+"""A task of the first stage. It yields Routed messages, or TaskResult if the query has only this stage."""
 
 
 def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[int, Next]] = ()) -> list[TaskResult]:
     """Runs `first` in a task for each partition of the DataFrame, then the tasks of each further stage.
 
-    `after` gives the number of tasks and the task of each further stage, which get what is routed to them. Returns the
-    results of the last stage, by the number of the task.
+    `after` has the number of tasks and the task of each further stage, which get the messages that are addressed to
+    them. Returns the results of the last stage, in the order of the tasks.
     """
     _bound_arrow(spark)
-    # Actions inside of this block keep the plan with which they start.
+    # Adaptive execution is off for the actions inside of this block.
     with held_setting(spark, ADAPTIVE, "false"):
         task: FirstOfRows = first
         for count, next_task in after:
@@ -56,17 +56,19 @@ def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[
 
 
 def routed_frame(frame: Any, task: FirstOfRows, count: int) -> Any:
-    """Returns a frame of the results of `task`, which are routed to the `count` tasks of the next stage."""
+    """Returns a DataFrame with the messages of `task`, each with the key that sends it to one of the `count` tasks of
+    the next stage.
+    """
     return frame.mapInArrow(in_worker(_Rows(task, count)), ROUTED_DDL)
 
 
 def sent(frame: Any, task: FirstOfRows, count: int) -> Any:
-    """The frame of `routed_frame`, followed by the shuffle that sends each message to its task."""
+    """Returns the DataFrame of `routed_frame`, followed by the shuffle that sends each message to its task."""
     return routed_frame(frame, task, count).repartition(count, "task_key")
 
 
 def received(batches: Batches) -> Iterator[Sent]:
-    """The messages that a task of a later stage gets."""
+    """Yields the messages that a task of a later stage gets."""
     for batch in batches:
         yield from read_routed(batch)
 
@@ -96,7 +98,7 @@ class _Received:
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """The results of a task in the last stage, as rows."""
+    """Turns the results of a task in the last stage into rows."""
 
     task: FirstOfRows
 
@@ -106,7 +108,7 @@ class _Results:
 
 
 def _bound_arrow(spark: Any) -> None:
-    """Limits the bytes of runs that a task of this session receives at once, unless a lower limit is set already."""
+    """Limits the bytes that a task of this session receives at once, unless a lower limit is set already."""
     current = spark.conf.get(ARROW_BYTES, None)
     if current is None or not current.isdigit() or int(current) > ARROW_BYTES_LIMIT:
         spark.conf.set(ARROW_BYTES, str(ARROW_BYTES_LIMIT))

@@ -1,7 +1,7 @@
 """The rows of a DataFrame as Arrow messages in an RDD of bytes, for a job whose first task reads few rows.
 
-A query that passes rows to a Python function is analysed, planned and compiled for each batch, which costs a small
-batch more than its rows. Spark limits these messages only by their number of rows; in queries it also limits their
+A query that passes rows to a Python function is analysed, planned and compiled for each batch, which costs more than
+the rows of a small batch. Spark limits these messages only by their number of rows; in queries it also limits their
 bytes. To fit into memory, a message must therefore have few rows, so this way is expensive for many rows.
 Source: Spark 4.0 to 4.3 Dataset.toArrowBatchRdd, ArrowConverters.ArrowBatchIterator, CoalesceExec.
 """
@@ -18,7 +18,7 @@ from bucketline.streaming.tasks.frame_schema import frame_schema
 from bucketline.streaming.tasks.session_settings import held_setting
 
 MESSAGE_ROWS = 128
-"""The most rows of a message. With Kafka's largest records (1 MiB unless the broker allows more) they take 128 MiB."""
+"""The most rows of a message. Rows with Kafka's largest records (1 MiB unless the broker allows more) take 128 MiB."""
 
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
@@ -33,9 +33,10 @@ class FrameMessages:
 
 
 def frame_messages(spark: Any, frame: Any, *, is_alone: bool = True) -> FrameMessages | None:
-    """The rows, for one task that reads all partitions in their order (`is_alone`), or for one task for each partition.
+    """Returns the rows as messages: for one task that reads all partitions in their order if `is_alone`, otherwise for
+    one task for each partition.
 
-    None if this version of Spark provides them in another way.
+    Returns None if this version of Spark provides the rows in another way.
     """
     large = parse_bool(spark.conf.get(_LARGE_TYPES, "false"))
     try:
@@ -43,16 +44,18 @@ def frame_messages(spark: Any, frame: Any, *, is_alone: bool = True) -> FrameMes
     except Py4JJavaError:
         raise
     except Py4JError:
-        # Py4J's error for a method that this version of Spark does not have.
+        # Py4J raises this error if this version of Spark lacks a method.
         return None
-    # Spark would join no partitions into no partition, but a job must have a task.
+    # A DataFrame without partitions would give an RDD without partitions, but a job must have a task.
     joined = messages.coalesce(1) if is_alone else messages
     rdd = joined if messages.getNumPartitions() else nothing(spark, 1)
     return FrameMessages(rdd, frame_schema(frame, has_large_types=large))
 
 
 def _messages(spark: Any, frame: Any) -> Any:
-    """The RDD, planned with few rows in a message; afterwards the session has its former setting again."""
+    """Returns the RDD of messages with few rows each. The setting of the session that limits the rows is changed only
+    while Spark plans the RDD.
+    """
     before = spark.conf.get(ARROW_ROWS, "10000")
     if before.isdigit() and 0 < int(before) < MESSAGE_ROWS:
         return frame._jdf.toArrowBatchRdd()

@@ -24,7 +24,7 @@ from bucketline.streaming.tasks.read_task import Frame, decoded, drain
 from bucketline.streaming.tasks.worker import in_worker
 
 MOST_SENT_BYTES = 1 << 30
-"""The most compressed bytes of Arrow data that this process sends to tasks; it holds all of them."""
+"""The most compressed bytes of Arrow data that this process sends to tasks. The process holds all of them in memory."""
 
 _SENT_BYTES = 8 << 20
 _SENT_DDL = "blob binary"
@@ -44,7 +44,7 @@ class Unsealed:
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """A decoder that renames the columns of a DataFrame's rows, and then applies `shape`, if given."""
+    """A decoder that renames the columns of a DataFrame's rows, and then applies `shape`, unless `shape` is None."""
 
     names: Sequence[str]
     shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None
@@ -59,7 +59,7 @@ class Shaped:
 
 @dataclass(frozen=True, slots=True)
 class _LookTask:
-    """Gives all rows of a task to `look`, and returns what it yields as rows of one binary column."""
+    """Passes all rows of a task to `look`, and yields what `look` yields as rows of one binary column."""
 
     look: Callable[[Iterator[pa.Table]], Iterator[bytes]]
     decode: Decoder | None
@@ -72,9 +72,11 @@ class _LookTask:
 
 @dataclass(frozen=True, slots=True)
 class GivenFrame:
-    """Rows of a DataFrame, which `source.decode` turns into the caller's rows, with these columns.
+    """The rows of a caller. `source` is the DataFrame that holds them, and `source.decode` turns its rows into the
+    caller's rows, which have the columns of `schema`.
 
-    `is_kept`: rows are kept on the executors' disks when they are first read, so that they are read once.
+    If `is_kept` is true, the executors keep the rows on disk when they are first read, so that they are computed only
+    once.
     """
 
     schema: pa.Schema
@@ -91,9 +93,11 @@ class GivenFrame:
 
 @contextmanager
 def given_frame(spark: Any, data: object, row_kinds: Any) -> Iterator[GivenFrame]:
-    """The caller's rows as a source for tasks, until the block ends.
+    """Yields the caller's rows as a source for tasks. The rows are available until the block ends. `row_kinds` names
+    the column with row kinds, or holds the row kinds of Arrow data.
 
-    Raises SchemaMismatchError for data of another kind, OptionError for more than `MOST_SENT_BYTES`.
+    Raises SchemaMismatchError for data of an unknown class, and OptionError for Arrow data of more than
+    `MOST_SENT_BYTES`.
     """
     given, shape = (data.frame, data.shape) if isinstance(data, ShapedFrame) else (data, None)
     if not isinstance(given, DataFrame):
@@ -113,14 +117,17 @@ def given_frame(spark: Any, data: object, row_kinds: Any) -> Iterator[GivenFrame
 
 
 def _with_kinds(frame: DataFrame, row_kinds: Any) -> tuple[str, ...]:
-    """The names of the columns. The column with row kinds, if the caller names one, gets the name `_row_kind`."""
+    """Returns the names of the columns. The column that the caller has named as `row_kinds` gets the name
+    `_row_kind`.
+    """
     if row_kinds is None:
         return tuple(frame.columns)
     if not isinstance(row_kinds, str) or row_kinds not in frame.columns:
         raise SchemaMismatchError(
             (
-                f"there is no column {row_kinds!r} for the row kinds: for a DataFrame, give the name of the column "
-                "that has them"
+                f"there is no column {row_kinds!r} with row kinds: if the rows are a DataFrame, row_kinds is the "
+                "name of "
+                "one of its columns"
             ),
             column=row_kinds if isinstance(row_kinds, str) else ROW_KIND_COLUMN,
         )
@@ -138,8 +145,8 @@ def _sent(spark: Any, data: Any, row_kinds: Any) -> GivenFrame:
             size += len(blobs[-1])
             if size > MOST_SENT_BYTES:
                 raise OptionError(
-                    f"the rows are more than {MOST_SENT_BYTES >> 20} MiB, compressed, which is the most that this "
-                    "process sends to Spark's tasks; give a Spark DataFrame, which tasks read themselves",
+                    f"the rows are more than {MOST_SENT_BYTES >> 20} MiB (compressed), the most that this process "
+                    "sends to Spark's tasks; pass the rows as a Spark DataFrame, which tasks read themselves",
                     key="engine",
                 )
     assert schema is not None

@@ -1,4 +1,6 @@
-"""Tasks of a join, on executors: the rows of both sides → runs of their shares → rows and files for each share."""
+"""Tasks of a join (MERGE), on executors. The keys are divided into shares; rows of both sides are sent to the task of
+their share, which joins them and sends the results to the tasks that write.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,10 +20,10 @@ from bucketline.streaming.tasks.wire import RUN, Routed
 
 @dataclass(frozen=True, slots=True)
 class StoredSideTask:
-    """Reads every n-th part of the table's side, where n is the number of tasks.
+    """Reads every n-th part of the table's rows, where n is the number of tasks.
 
-    The row that it gets holds this task's number. Spark's own number also counts the tasks of the other side, because
-    both sides are one stage.
+    The task gets one row, which holds this task's number. Spark's own number also counts the tasks that read the
+    caller's rows, because both sides are read in one stage.
     """
 
     parts: Sequence[RowsPart]
@@ -41,7 +43,7 @@ class StoredSideTask:
 
 @dataclass(frozen=True, slots=True)
 class GivenSideTask:
-    """Reads one part of the caller's rows."""
+    """Reads one part of the caller's rows and sends them to the tasks of their shares."""
 
     decode: Decoder | None
     share_of: ShareOf
@@ -56,7 +58,7 @@ class GivenSideTask:
 
 @dataclass(frozen=True, slots=True)
 class JoinTask:
-    """Joins the two sides of the key shares that it gets, and sends the resulting rows to the next tasks."""
+    """Joins the two sides of the shares of keys that it gets, and sends the resulting rows to the next tasks."""
 
     joined: Joined
     seal: SealPlan
@@ -72,9 +74,10 @@ class JoinTask:
 
 
 def join_stage(tasks: Any, joined: Joined, seal: SealPlan, to: Destination, parallelism: int) -> tuple[Any, JoinTask]:
-    """The DataFrame of both sides, sent to the tasks of their shares, and the task that joins them.
+    """Returns the DataFrame with the rows of both sides, sent to the tasks of their shares, and the task that joins
+    them.
 
-    `tasks` makes a DataFrame of that many tasks without input.
+    `tasks` is a function that makes a DataFrame for a number of tasks without input.
     """
     count = min(joined.share_count, parallelism)
     readers = min(parallelism, len(joined.stored))
@@ -84,7 +87,7 @@ def join_stage(tasks: Any, joined: Joined, seal: SealPlan, to: Destination, para
     if readers:
         stored = StoredSideTask(tuple(joined.stored), readers, joined.stored_share, count, seal.budget_bytes)
         frame = frame.union(routed_frame(tasks(readers), stored, count))
-    # Tasks after the shuffle read neither side again.
+    # The tasks after the shuffle do not need the two sources any more.
     rest = replace(joined, stored=(), given=None)
     return frame.repartition(count, "task_key"), JoinTask(rest, seal, to)
 

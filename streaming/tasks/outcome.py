@@ -1,4 +1,4 @@
-"""Reads the outcome of one Spark action, files and counts, from the results of its tasks."""
+"""Reads the outcome of one Spark action (files and counts) from the results of its tasks."""
 
 from collections.abc import Iterable
 
@@ -32,10 +32,10 @@ _KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, REPORT, GIVEN_BACK, UNFIT, SEEN
 def read_outcome(
     results: Iterable[TaskResult], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()
 ) -> Outcome:
-    """Returns the outcome that the results of tasks describe. `retired` are commit messages that are added to the
+    """Returns the outcome that the results of tasks describe. The commit messages in `retired` are added to the
     messages of the tasks.
 
-    Raises GivenBack or UnfitFileError if a task reports this error; then the files of the other tasks are removed.
+    Raises GivenBack or UnfitFileError if a task reports this error; the files of the other tasks are removed first.
     """
     by_kind: dict[str, list[bytes]] = {kind: [] for kind in _KINDS}
     for result in results:

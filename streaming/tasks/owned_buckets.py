@@ -1,7 +1,7 @@
-"""Facts about buckets for the tasks that write them, packed for each task: a task unpacks only its own.
+"""What the tasks that write buckets must know of them, packed for each task. A task unpacks only its own part.
 
 Data for tasks is sent to every executor, and unpickled as a whole for each task. If it held the files of a large table
-as objects, every task would pay for them what the driver pays once.
+as objects, every task would have to build all of these objects.
 """
 
 import pickle
@@ -21,8 +21,8 @@ from bucketline.streaming.tasks.placement import Destination
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The existing buckets that a task knows, and those of these buckets that the task compacts even if they get no
-    rows.
+    """The existing buckets that a task knows (`states`), and those of them that the task compacts even if they get no
+    rows (`idle`).
     """
 
     states: Mapping[BucketId, BucketState] = field(default_factory=dict)
@@ -31,10 +31,10 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class OwnedBuckets:
-    """The buckets of all tasks.
+    """The buckets of all tasks, packed.
 
-    `shares` has one packed share for each task, or one packed share with all buckets; each with its size in bytes when
-    unpacked.
+    `shares` has one packed part for each task, or one packed part with all buckets; each with its size in bytes when
+    unpacked. `is_shared_out` is true if each task has its own part. `among` says which task gets which bucket.
     """
 
     among: Destination
@@ -42,7 +42,7 @@ class OwnedBuckets:
     is_shared_out: bool
 
     def of(self, task: int) -> Owned:
-        """Unpacks and returns the buckets that a task knows."""
+        """Unpacks and returns the buckets that the task with this number knows."""
         packed, size = self.shares[task if self.is_shared_out else 0]
         rows: list[Any] = pickle.loads(pa.Codec("zstd").decompress(packed, size, asbytes=True))
         states = {
@@ -55,16 +55,15 @@ class OwnedBuckets:
         return Owned(states, tuple(b for b in idle if self.among.task(*b) == task))
 
     def knows(self, task: int, bucket_id: BucketId) -> bool:
-        """Whether a task knows what the table holds in a bucket."""
+        """Returns True if the task knows what the table holds in the bucket."""
         return not self.is_shared_out or self.among.task(*bucket_id) == task
 
 
 def owned_buckets(stage: WriteStage, idle: Collection[BucketId], among: Destination) -> OwnedBuckets:
-    """Packs the facts that tasks have to know about the buckets whose rows `among` sends to them, and returns the
-    packed facts of all tasks.
+    """Packs what tasks have to know about the buckets whose rows `among` sends to them.
 
-    Rows without a bucket may go to any task, so then each task has to know all buckets, unless the same assigners have
-    all partitions.
+    Rows without a bucket may go to any task, so then each task has to know all buckets. The exception is a table whose
+    keys are unique across partitions: the task that gets a row knows all partitions of its key.
     """
     waiting, is_shared_out = frozenset(idle), stage.groups is None or among.assigners.across_partitions
     shares: list[list[BucketId]] = [[] for _ in range(among.task_count if is_shared_out else 1)]
@@ -93,7 +92,7 @@ _stats = attrgetter(*(f.name for f in fields(SimpleStats)))
 
 
 def _row(file: DataFileMeta) -> list[Any]:
-    """The members of a file as plain values: objects of classes take ten times as long to pickle."""
+    """Returns the fields of a file as plain values, because objects of classes take ten times as long to pickle."""
     row = list(_members(file))
     row[_KEY_STATS], row[_VALUE_STATS] = _stats(file.key_stats), _stats(file.value_stats)
     row[_SOURCE] = None if file.file_source is None else int(file.file_source)

@@ -13,13 +13,13 @@ import pyarrow as pa
 from bucketline.streaming.decode.decoder import Decoder
 
 FEWEST_BYTES = 4 << 20
-"""From this number of bytes on, one more task is worth its start."""
+"""From this number of bytes on, it is worth to start one more task."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
     """A part of a local file: the row groups whose middle lies between the positions `start` (included) and `end` (not
-    included). `file_size` is the size of the whole file when the batch was planned.
+    included). `file_size` is the size of the whole file, in bytes, when the batch was planned.
     """
 
     path: str
@@ -30,12 +30,12 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles:
-    """A source: the rows of Parquet files. Each task reads one of the `shares`.
+    """A source of rows: Parquet files. Each task reads one of the `shares`, a list of parts of files.
 
-    `declared` are the columns that the job reads from the files, and `columns` those that tasks hand over.
-    `declared_of` maps each handed-over column to a declared column; a column that `declared_of` does not name is null.
-    `decode` turns records into rows; it is None if the records are rows already. A task reports about `reject_limit`
-    bad records; if the limit is None, the first bad row raises SchemaMismatchError.
+    `declared` are the columns that the job reads from the files, and `columns` those that tasks return. `declared_of`
+    maps each returned column to a declared column; a returned column that is not in `declared_of` is null. `decode`
+    turns records into rows; it is None if the records are rows already. A task reports about `reject_limit` bad
+    records; if the limit is None, the first bad row raises SchemaMismatchError.
     """
 
     shares: tuple[tuple[FilePart, ...], ...]
@@ -49,7 +49,7 @@ class ParquetFiles:
 
     @property
     def is_alone(self) -> bool:
-        """Whether one task reads all parts."""
+        """True if one task reads all parts."""
         return len(self.shares) == 1
 
 

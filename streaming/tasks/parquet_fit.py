@@ -1,8 +1,10 @@
-"""Decides from its footer whether Arrow reads a Parquet file into the same rows as Spark.
+"""Decides from the footer of a Parquet file whether Arrow reads the file into the same rows as Spark.
 
 Each column must have exactly the Parquet type that Spark writes for the declared type. A file with any other type is
-left to Spark, which widens it, rebases it or refuses it. So is a file whose footer names another calendar. Source:
-Spark 4.0 ParquetReadSupport.clipParquetSchema, ParquetToSparkSchemaConverter, ParquetVectorUpdaterFactory,
+left to Spark, which widens it, rebases it or refuses it. A file whose footer says that it uses another calendar is left
+to Spark, too.
+
+Source: Spark 4.0 ParquetReadSupport.clipParquetSchema, ParquetToSparkSchemaConverter, ParquetVectorUpdaterFactory,
 DataSourceUtils.datetimeRebaseSpec; parquet-java 1.15 ParquetMetadataConverter.filterFileMetaDataByMidpoint.
 """
 
@@ -42,7 +44,9 @@ class UnfitFileError(BucketlineError):
 
 
 def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str]:
-    """Returns the declared columns that the file has, with their names in the file. Raises UnfitFileError."""
+    """Returns the declared columns that the file has, with their names in the file. Raises UnfitFileError if a column
+    does not fit its declared type.
+    """
     _check_calendar(file.metadata.metadata or {}, source)
     leaves = list(_top_level(file))
     by_name: dict[str, list[tuple[str, pa.DataType, Any]]] = {}
@@ -62,7 +66,9 @@ def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str
         name, arrow_type, column = same[0]
         if column is None or not _fits(declared.type, arrow_type, column):
             shown = arrow_type if column is None else _shown(column)
-            raise UnfitFileError(f"column {declared.name!r} is declared as {declared.type}, and the file has {shown}")
+            raise UnfitFileError(
+                f"column {declared.name!r} is declared as {declared.type}, but has the type {shown} in the file"
+            )
         names[declared.name] = name
     if not names:
         raise UnfitFileError("it has none of the declared columns")
@@ -71,7 +77,7 @@ def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str
 
 def row_groups_of(metadata: pq.FileMetaData, part: FilePart) -> list[int]:
     """Returns the numbers of the row groups whose middle lies in the part. Raises UnfitFileError for a row group that
-    would lie in no part.
+    would lie in no part of the file.
     """
     if part.start == 0 and part.end >= part.file_size:
         return list(range(metadata.num_row_groups))
@@ -93,8 +99,8 @@ def _middle(group: pq.RowGroupMetaData) -> int:
 
 
 def _check_calendar(footer: Mapping[bytes, bytes], source: ParquetFiles) -> None:
-    """Checks dates and timestamps: Spark rebases them in files that were written before Spark 3.0, or in its legacy
-    mode.
+    """Checks dates and timestamps. Spark converts them in files that were written before Spark 3.0, or in Spark's
+    legacy mode; for such a file UnfitFileError is raised.
     """
     if not any(pa.types.is_temporal(f.type) for f in source.declared):
         return
@@ -102,14 +108,16 @@ def _check_calendar(footer: Mapping[bytes, bytes], source: ParquetFiles) -> None
     if version is None:
         if not source.accepts_old_dates:
             raise UnfitFileError(
-                "spark.sql.parquet.datetimeRebaseModeInRead is not CORRECTED, and Spark did not write it"
+                "Spark did not write it, and spark.sql.parquet.datetimeRebaseModeInRead is not CORRECTED"
             )
     elif version.decode(errors="replace") < _FIRST_WITH_CALENDAR or any(key in footer for key in _OTHER_CALENDAR):
         raise UnfitFileError("its dates and timestamps may use another calendar, which Spark converts")
 
 
 def _top_level(file: pq.ParquetFile) -> Iterator[tuple[str, pa.DataType, Any]]:
-    """Yields the columns of a file with their Arrow type and, unless they are nested, what the footer says of them."""
+    """Yields the columns of a file: the name, the Arrow type and, unless the column is nested, its description in the
+    footer.
+    """
     at, schema = 0, file.schema
     for field in file.schema_arrow:
         leaves = _leaf_count(field.type)
@@ -120,7 +128,7 @@ def _top_level(file: pq.ParquetFile) -> Iterator[tuple[str, pa.DataType, Any]]:
         yield field.name, field.type, column
         at += leaves
     if at != len(schema):
-        raise UnfitFileError("its columns do not match the columns that Arrow makes of them")
+        raise UnfitFileError("Arrow reads its columns in an unknown way")
 
 
 def _leaf_count(arrow_type: pa.DataType) -> int:
@@ -132,8 +140,8 @@ def _leaf_count(arrow_type: pa.DataType) -> int:
 
 
 def _fits(declared: pa.DataType, arrow_type: pa.DataType, column: Any) -> bool:
-    """Whether the column of the file has the Parquet type that Spark writes for the declared type, and Arrow reads it
-    into the declared type.
+    """Returns True if the column of the file has the Parquet type that Spark writes for the declared type, and Arrow
+    reads it into the declared type.
     """
     physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
     if declared in _BARE:
@@ -169,7 +177,9 @@ def _is_same_time(declared: pa.DataType, arrow_type: pa.DataType, physical: str,
 
 
 def _is_read_as(declared: pa.DataType, arrow_type: pa.DataType) -> bool:
-    """Whether Arrow reads a column as the declared type; dictionaries and types with 64-bit offsets also count."""
+    """Returns True if Arrow reads a column as the declared type. Dictionaries and types with 64-bit offsets count as
+    that type, too.
+    """
     if pa.types.is_dictionary(arrow_type):
         arrow_type = arrow_type.value_type
     wide = pa.large_string() if declared == pa.string() else pa.large_binary()

@@ -1,5 +1,5 @@
-"""Reads the rows of a share of Parquet files, on an executor, as Spark would; files for which that is not certain are
-refused.
+"""Reads the rows of some parts of Parquet files, on an executor, as Spark would. A file is refused if it is not certain
+that Spark would read the same rows.
 
 A row group is read in slices, whatever its size: a task holds some pages of each column, and the slice.
 """
@@ -20,7 +20,9 @@ _SLICE_BYTES = 16 << 20
 
 
 def file_rows(share: tuple[FilePart, ...], source: ParquetFiles) -> Iterator[pa.Table]:
-    """Yields the rows of the parts in their order. Raises UnfitFileError, which names the file."""
+    """Yields the rows of the parts in their order. Raises UnfitFileError with the path of a file that tasks cannot
+    read.
+    """
     for part in share:
         try:
             yield from _rows(part, source)
@@ -32,9 +34,11 @@ def file_rows(share: tuple[FilePart, ...], source: ParquetFiles) -> Iterator[pa.
 def _rows(part: FilePart, source: ParquetFiles) -> Iterator[pa.Table]:
     path = Path(part.path)
     if (path.parent / f".{path.name}.crc").exists():
-        raise UnfitFileError("a file with checksums lies next to it, which Spark compares")
+        raise UnfitFileError("next to it is a file with checksums, which only Spark checks")
     if path.stat().st_size != part.file_size:
-        raise UnfitFileError(f"its size is no longer {counted(part.file_size, 'byte')}, as when the batch was planned")
+        raise UnfitFileError(
+            f"its size has changed since the batch was planned; it was {counted(part.file_size, 'byte')}"
+        )
     with pa.OSFile(str(path)) as source_file, pq.ParquetFile(source_file) as file:
         in_file = columns_in_file(file, source)
         names = {name: in_file[of] for name, of in source.declared_of.items() if of in in_file}

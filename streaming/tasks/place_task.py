@@ -1,4 +1,6 @@
-"""The stage between reading and writing, on executors: gives rows their buckets, one share of the keys at a time."""
+"""The stage between reading and writing, on executors: decides the buckets of rows. The keys are divided into shares,
+and a task decides the buckets of one share at a time.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,7 +31,9 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class PlaceTask:
-    """Owns shares of the keys, and sends their rows to the tasks that own their buckets; only plain values."""
+    """Decides the buckets for the rows of its shares of the keys, and sends the rows to the tasks that write these
+    buckets. The value holds only plain values, so that it can be sent to tasks.
+    """
 
     place: Placing
     to: Destination
@@ -37,7 +41,7 @@ class PlaceTask:
     local_directory: str | None
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[Routed]:
-        """Takes sealed runs of key shares, and yields sealed runs of buckets."""
+        """Takes sealed runs (sorted, packed rows) of shares of the keys, and yields sealed runs of buckets."""
         with RunBuffer(budget_bytes=self.buffer_bytes, directory=self.local_directory) as buffer:
             for kind, run in sent:
                 if kind in (RUN, RUNS):
@@ -55,7 +59,7 @@ class PlaceTask:
         runs = buffer.take(bucket_id)
         accepted = sum(run.consumed_rows for run, _ in runs)
         for placed in self.place.place(share, runs):
-            assert not isinstance(placed, CommitMessage), "files are written by the next stage"
+            assert not isinstance(placed, CommitMessage), "only the next stage writes files"
             if isinstance(placed, MixedKey):
                 yield routed_mixed(placed, share)
                 continue
@@ -69,6 +73,6 @@ class PlaceTask:
             yield Routed(task, RUN, replace(placed, consumed_rows=accepted))
             accepted = 0
         if accepted:
-            # No row was sent anywhere, so nothing else carries the counts.
+            # No row was sent to the next stage, so no other message holds the counts.
             stats = stats_blob(TaskStats(accepted))
             yield routed_note(STATS, origin=share, row_count=0, blob=stats)

@@ -35,7 +35,7 @@ def spark_hash(values: np.ndarray) -> np.ndarray:
 
 @cache
 def task_keys(task_count: int) -> tuple[int, ...]:
-    """For each of `task_count` tasks, the int key that `repartition(task_count, key)` sends to it."""
+    """Returns for each of `task_count` tasks the int key that `repartition(task_count, key)` sends to this task."""
     assert task_count > 0, task_count
     keys = np.full(task_count, -1, np.int64)
     start, step = 0, max(1024, 8 * task_count)
@@ -62,7 +62,7 @@ class Destination:
     first: int = 0
 
     def task(self, partition: bytes, bucket: int) -> int:
-        """The task that gets the rows of a bucket, or of a group of keys (`grouping`)."""
+        """Returns the number of the task that gets the rows of a bucket, or of a group of keys (`grouping`)."""
         share = share_of_group(bucket)
         number = self.assigners.writer(partition, bucket) if share is None else share
         if self.assigners.across_partitions:
@@ -71,8 +71,8 @@ class Destination:
 
 
 def _task_of_bucket(partition: bytes, bucket: int, task_count: int) -> int:
-    """The task of a bucket. The buckets of a partition go round the tasks, so that no task gets two before each has
-    one.
+    """Returns the number of the task that gets a bucket. The buckets of a partition are dealt to the tasks in turn, so
+    that no task gets a second bucket before each task has one.
     """
     return (_first_task(partition) + bucket) % task_count
 

@@ -1,4 +1,5 @@
-"""The first stage, on executors: turns rows into sealed runs, and sends each run to the task that places or writes it.
+"""The first stage, on executors: turns rows into sealed runs (sorted, packed rows), and sends each sealed run to the
+task that decides its buckets or writes it.
 
 Rows of a DataFrame come as record batches in `mapInArrow`. For Kafka and Parquet files, the task itself fetches the
 records of its offset ranges or reads its files. If the record key is the primary key, the rows of one key come from one
@@ -48,8 +49,8 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A source: the records of a Spark DataFrame. `decode` turns them into rows; without `decode` they are rows
-    already.
+    """A source of rows: the records of a Spark DataFrame. `decode` turns them into rows; without `decode` the records
+    are rows already.
 
     A task reports at most about `reject_limit` bad records with their reasons; the limit is so large that more bad
     records would stop the job anyway. If the limit is None, the first bad row raises SchemaMismatchError. `is_alone` is
@@ -65,7 +66,7 @@ class Frame:
 
 
 _MOST_ROWS, _MOST_BYTES = 10_000, 64 << 20
-"""Messages with few rows are joined until they have this many rows or bytes."""
+"""Messages with few rows are joined until they have at least this many rows, or this many bytes."""
 
 _NONE_REFUSED: tuple[tuple[pa.Table, pa.Array], ...] = ()
 
@@ -75,11 +76,11 @@ Records = Frame | KafkaRanges | ParquetFiles
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """How one task turns rows or records into sealed runs; only plain values, so that it can be sent to tasks.
+    """How one task turns rows or records into sealed runs. It holds only plain values, so that it can be sent to tasks.
 
     `decode`, `reject_limit` and `feeds` are the attributes of the source with these names (see `Frame`). If a record
-    needs a column that the table lacks, the batch will be read again. So the task sends no more sealed runs, and only
-    finds out what else its records need.
+    needs a column that the table lacks, the batch will be read again. So the task then sends no more sealed runs, and
+    only finds out which other columns its records need.
     """
 
     seal: SealPlan
@@ -89,7 +90,7 @@ class ReadPlan:
     feeds: KafkaFeeds | None = None
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
-        """Yields the sealed runs and notes for other tasks that are made from this task's tables, in order."""
+        """Yields the sealed runs and the notes (other messages) that are made from this task's tables, in order."""
         sealing = Sealing(self)
         for rows in tables:
             yield from sealing.add(rows)
@@ -97,7 +98,7 @@ class ReadPlan:
 
 
 class Sealing:
-    """Turns the rows or records of one task into sealed runs, as they come."""
+    """Turns the rows or records of one task into sealed runs while they arrive."""
 
     def __init__(self, reading: ReadPlan) -> None:
         self._reading = reading
@@ -126,7 +127,7 @@ class Sealing:
             assert UNAVAILABLE in rows.column_names or not leaves_out_values(reading.decode), "marks travel with rows"
             self._seen = joined_seen((self._seen, also_seen)) if also_seen else self._seen
             if feeds is not None:
-                assert records is not None, "a decoder of Kafka's records says which record a row is of"
+                assert records is not None, "a decoder of Kafka's records says from which record each row comes"
                 feeds = feeds[np.asarray(records)]
             if need and need not in self._needs:
                 self._needs.append(need)
@@ -164,7 +165,7 @@ class Sealing:
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """Reads the records of a DataFrame; only plain values, so that it can be sent to tasks."""
+    """Reads the records of a DataFrame. It holds only plain values, so that it can be sent to tasks."""
 
     reading: ReadPlan
 
@@ -174,7 +175,9 @@ class ReadTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadMessagesTask:
-    """Reads the records of a DataFrame from Arrow messages; only plain values, so that it can be sent to tasks."""
+    """Reads the records of a DataFrame from Arrow messages. It holds only plain values, so that it can be sent to
+    tasks.
+    """
 
     reading: ReadPlan
     schema: pa.Schema
@@ -185,7 +188,7 @@ class ReadMessagesTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadKafkaTask:
-    """Reads the offset ranges of its share from Kafka; only plain values, so that it can be sent to tasks."""
+    """Reads the offset ranges of its share from Kafka. It holds only plain values, so that it can be sent to tasks."""
 
     reading: ReadPlan
     source: KafkaRanges
@@ -200,11 +203,11 @@ class ReadKafkaTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadParquetTask:
-    """Reads its share of Parquet files; only plain values, so that it can be sent to tasks.
+    """Reads its share of Parquet files. It holds only plain values, so that it can be sent to tasks.
 
-    The task ends at the first file that only Spark can read, because the batch will then be read again by Spark. It
-    sends a note about this to every task of the next stage, not only to one: if this task runs a second time because
-    its output was lost, some of these tasks have ended already.
+    The task ends at the first file that only Spark can read, because Spark will then read the whole batch again. The
+    task sends a note about this to every task of the next stage, not only to one of them: if this task runs a second
+    time because its output was lost, some of these tasks have ended already.
     """
 
     reading: ReadPlan
@@ -220,7 +223,9 @@ class ReadParquetTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadPartsTask:
-    """Reads every n-th part, where n is the number of tasks; only plain values, so that it can be sent to tasks."""
+    """Reads every n-th part, where n is the number of tasks. It holds only plain values, so that it can be sent to
+    tasks.
+    """
 
     seal: SealPlan
     to: Destination
@@ -234,8 +239,8 @@ class ReadPartsTask:
 
 
 def leaves_out_values(decode: Decoder) -> bool:
-    """Whether the decoder adds the column UNAVAILABLE, which marks values that the source left out. Without this column
-    such values would look like nulls of the source.
+    """Returns True if the decoder adds the column UNAVAILABLE, which marks values that the source left out. Without
+    this column such values would look like nulls of the source.
     """
     return isinstance(decode, DecodeStep) and decode.leaves_out_values
 
@@ -246,8 +251,8 @@ def to_each(note: Routed, to: Destination) -> Iterator[Routed]:
 
 
 def routed(result: SealedRun | PartReport, to: Destination) -> Routed:
-    """Returns a sealed run of a part, addressed to its task of the next stage. If `result` is the report of a part,
-    returns it as a note, which any task passes on.
+    """Returns a sealed run of a part, addressed to its task of the next stage. If `result` is the report of a part, it
+    is returned as a note, which any task passes on to the driver.
     """
     if isinstance(result, PartReport):
         return routed_note(REPORT, origin=task_number(), row_count=0, blob=result.payload)
@@ -255,8 +260,8 @@ def routed(result: SealedRun | PartReport, to: Destination) -> Routed:
 
 
 def routed_run(run: SealedRun, to: Destination) -> Routed:
-    """Returns a sealed run, addressed to the task of the next stage that gives the rows their buckets or writes the
-    bucket of the run.
+    """Returns a sealed run, addressed to the task of the next stage that decides the buckets of its rows, or that
+    writes its bucket.
     """
     return Routed(to.task(run.partition, run.bucket), RUN, run)
 
@@ -279,7 +284,7 @@ def joined_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa
 
 
 def decoded(batches: Iterable[pa.RecordBatch], decode: Decoder | None) -> Iterator[pa.Table]:
-    """Yields the rows of a frame whose records are all good."""
+    """Yields the rows of a DataFrame. Raises SchemaMismatchError if a record is bad."""
     for batch in batches:
         rows = pa.Table.from_batches([batch])
         yield rows if decode is None else decode(rows).rows

@@ -1,4 +1,4 @@
-"""Sets a setting of a Spark session for the time of a block, even if several threads run jobs in the session."""
+"""Changes a setting of a Spark session for the time of a block, even if several threads run jobs in the session."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class _Held:
-    """The former value of a setting, and how many blocks hold another value now."""
+    """The former value of a setting, and the number of blocks that use another value now."""
 
     before: str
     count: int = 0
@@ -21,11 +21,11 @@ _lock = Lock()
 
 @contextmanager
 def held_setting(spark: Any, key: str, value: str, default: str | None = None) -> Iterator[None]:
-    """Sets the setting to `value` inside of the block. When the last block that holds it ends, the former value is
-    restored.
+    """Sets the setting to `value` inside of the block. When the last of all blocks that set this key ends, the former
+    value is restored.
 
-    All blocks that set a key at the same time must set it to the same value. `default` is the value if the session has
-    no such setting.
+    All blocks that set a key at the same time must set it to the same value. `default` is the former value if the
+    session has no such setting.
     """
     place = spark._jsparkSession, key
     with _lock:

@@ -1,7 +1,8 @@
-"""The engine of Spark: each run of stages or jobs is one Spark action, whose tasks read, place and write.
+"""The engine of Spark: it runs stages or jobs as one Spark action, whose tasks read rows, decide their buckets, and
+write.
 
-Sealed runs go between tasks as a few large values, and so do the results. Only a DataFrame that is read more than once
-is cached.
+Sealed runs are sent between tasks as a few large values, and so are the results. Only a DataFrame that is read more
+than once is cached.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,8 +46,8 @@ _MOST_TASKS = 1 << 31
 class SparkEngine:
     """Runs stages and jobs in tasks of a Spark session.
 
-    Errors of tasks arrive as Spark's errors. Files that other tasks of the same run have written are then left to
-    orphan removal, except after GivenBack, which leaves no files.
+    Errors of tasks arrive as errors of Spark. Files that other tasks of the same run have written are then left until
+    orphan files are removed. After GivenBack no files are left.
     """
 
     spark: Any
@@ -60,7 +61,7 @@ class SparkEngine:
         return given_frame(self.spark, data, row_kinds)
 
     def run(self, work: Stages[Parts] | Stages[Joined] | Stages[Records] | Jobs) -> Outcome:
-        """See `Engine.run`. The rows of `work` may also come from a DataFrame or from Kafka."""
+        """Runs stages or jobs; see `Engine.run`. The rows of `work` may also come from a DataFrame or from Kafka."""
         if isinstance(work, Jobs):
             return self._done(work)
         if isinstance(work.source, Parts) and not work.source.parts:
@@ -69,7 +70,7 @@ class SparkEngine:
 
     def _done(self, work: Jobs, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
         """Runs jobs, which send nothing to each other, and returns their outcome. The session's settings are not
-        changed, so another thread may use the session meanwhile.
+        changed, so another thread may use the session at the same time.
         """
         jobs = tuple(work.jobs)
         if not jobs:
@@ -82,7 +83,7 @@ class SparkEngine:
         if write is None:
             results = self._results(stages, WriteTask(stages.write))
         elif write == 1 and stages.place is None and _reads_alone(stages.source):
-            # Runs that a task writes itself are not sent: they are compressed only when they go to disk.
+            # Sealed runs that a task writes itself are not sent, so they are compressed only when they go to disk.
             alone = owning(stages, Destination(1, stages.assigners), packs_spills=True)
             results = self._results(replace(stages, seal=replace(stages.seal, form=RunForm.PLAIN)), alone)
         else:
@@ -95,8 +96,8 @@ class SparkEngine:
         write: WriteTask | None,
         *after: tuple[int, Next],
     ) -> list[TaskResult]:
-        """The results of the tasks of the last stage. The tasks that read also do `write`, if it is given; `after` are
-        the further stages.
+        """Runs the tasks, and returns the results of the last stage. If `write` is set, the tasks that read also write;
+        `after` are the further stages.
         """
         source, to = stages.source, read_destination(stages)
         if isinstance(source, Joined):
@@ -119,27 +120,29 @@ class SparkEngine:
         return frame_job(self.spark, frame, _then(ReadTask(reading), write), after)
 
     def _tasks(self, count: int) -> Any:
-        """A DataFrame of that many tasks without input."""
+        """Returns a DataFrame for `count` tasks without input."""
         return self.spark.range(0, count, 1, count)
 
 
 def read_destination(stages: Stages[Any]) -> Destination:
-    """The tasks to which the reading tasks send rows: the tasks that give rows their buckets, if there are any; else
-    the tasks that write.
+    """Returns the tasks to which the reading tasks send rows: the tasks that decide the buckets of rows, if there are
+    any, or else the tasks that write.
     """
     count = stages.tasks.write or 1 if stages.place is None else stages.tasks.place
     return Destination(count, stages.assigners)
 
 
 def _reads_alone(source: Parts | Joined | Records) -> bool:
-    """Whether one task reads everything; then no shuffle is needed to reach one task that writes."""
+    """Returns True if one task reads everything. Then no shuffle is needed if only one task writes."""
     if isinstance(source, Parts):
         return len(source.parts) == 1
     return not isinstance(source, Joined) and source.is_alone
 
 
 def _after_reading(stages: Stages[Any], write: int) -> list[tuple[int, Next]]:
-    """The stages after reading: a stage that gives rows their buckets, if the rows need it, and a stage that writes."""
+    """Returns the stages after reading: a stage that decides the buckets of rows, if the rows need it, and a stage that
+    writes.
+    """
     among = Destination(write, stages.assigners)
     writing: tuple[int, Next] = (write, owning(stages, among))
     if stages.place is None:
@@ -150,13 +153,13 @@ def _after_reading(stages: Stages[Any], write: int) -> list[tuple[int, Next]]:
 
 
 def _then(read: Callable[..., Iterator[Routed]], write: WriteTask | None) -> Callable[..., Iterator[Any]]:
-    """The work of a task that reads; the same task also writes if `write` is given."""
+    """Returns the work of a task that reads. If `write` is set, the same task also writes."""
     return read if write is None else _Both(read, write)
 
 
 @dataclass(frozen=True, slots=True)
 class _Both:
-    """A task that reads, and writes the rows itself."""
+    """A task that reads rows and writes them itself."""
 
     read: Callable[..., Iterator[Routed]]
     write: WriteTask

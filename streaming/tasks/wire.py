@@ -1,8 +1,8 @@
-"""The messages between driver and executors: routed runs and notes, and results of tasks; as bytes, and as rows.
+"""The messages between driver and executors: sealed runs, notes, and results of tasks; as bytes, and as rows.
 
-bucketline's own bytes (Arrow IPC, messages) go in a few large values for each task: Spark never sees the data. In a job
-whose tasks get nothing from Spark, each value is bytes; if Spark passes rows to tasks, values are rows of binary
-columns.
+bucketline's own bytes (Arrow IPC, commit messages) are sent in a few large values for each task: Spark never sees the
+data. In a job whose tasks get nothing from Spark, each value is bytes; if Spark passes rows to tasks, values are rows
+of binary columns.
 """
 
 import json
@@ -45,28 +45,30 @@ TABLES = "tables"
 ERROR = "error"
 
 ANY_TASK = 0
-"""Stands for any task, for messages that any task may pass on."""
+"""The number of the receiving task in a message that any task may pass on to the driver."""
 
 _KINDS = (RUN, REJECTS, NOTE, NEWS, NEEDS, STATS, REPORT, UNFIT, SEEN, MIXED, RUNS, TABLES)
 _HEAD = Struct("<BxxxIIiiiqqqi")
-"""The kind, the lengths of the partition and the feeds, and the numbers of a sealed run."""
+"""The beginning of a message: the kind, the lengths of the partition and of the feeds, and the integers of a sealed
+run.
+"""
 _numbers = attrgetter("bucket", "origin", "flush", "consumed_rows", "rank_end", "row_count", "group")
-"""The members of a sealed run between its partition and its feeds, in the order in which they are written."""
+"""The integers of a sealed run that are written between its partition and its feeds, in this order."""
 _RUNS_HEAD = Struct("<BxxxIiiii")
-"""The kind, the length of the pieces, and the numbers of the sealed run of an owner: its table, owner, origin and
-flush.
+"""The beginning of a message with rows of several buckets: the kind, the length of its pieces, and its table, owner
+(the task that writes the buckets), origin (the task that sends it) and flush number.
 """
 _ALIGNED = 16
-"""The blob begins at a multiple of this, where Arrow reads it best."""
+"""The blob begins at a multiple of this number of bytes, where Arrow reads it best."""
 
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """A sealed run that is sent to a task of the next stage. It has rows of one bucket (kind RUN), or of all buckets
-    that the task owns (kind RUNS).
+    """A message to a task of the next stage. Usually it is a sealed run (sorted, packed rows) of one bucket (kind RUN),
+    or of all buckets that the receiving task writes (kind RUNS).
 
-    A message of another kind is a note: any task passes its blob on to the driver, or the task that writes a bucket has
-    to know it.
+    A message of another kind is a note. A note for the driver can be sent to any task, which passes it on; a note of
+    kind NEWS is for the task that writes a bucket.
     """
 
     task: int
@@ -80,30 +82,32 @@ Sent = tuple[str, SealedRun | OwnerRun]
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """A result that a task returns to the driver: `kind` says how the bytes of `payload` are read."""
+    """A result that a task returns to the driver. `kind` says how the bytes of `payload` are read."""
 
     kind: str
     payload: bytes
 
 
 Next = Callable[[Iterator[Sent]], Iterator[Any]]
-"""A task of a later stage: yields Routed; in the last stage Result."""
+"""A task of a later stage. It yields Routed messages, or TaskResult in the last stage."""
 
 
 def routed_note(kind: str, *, origin: int, row_count: int, blob: bytes) -> Routed:
-    """A message that is not a sealed run and belongs to no bucket: rejected records, statistics, the token of a
-    note.
+    """Returns a message that holds no rows and belongs to no bucket. Any task passes it on to the driver. `origin` is
+    the number of the task that sends it.
     """
     return Routed(ANY_TASK, kind, _no_run(b"", 0, origin, row_count, blob))
 
 
 def routed_mixed(key: MixedKey, origin: int) -> Routed:
-    """A key whose rows came from several feeds."""
+    """Returns a note about a key whose rows came from several topic partitions."""
     return routed_note(MIXED, origin=origin, row_count=0, blob=key.to_bytes())
 
 
 def routed_news(news: BucketNews, task: int) -> Routed:
-    """A message to the task that writes a bucket, with what it must know in addition to the bucket's rows."""
+    """Returns a message to the task that writes a bucket, with what the task must know in addition to the bucket's
+    rows.
+    """
     return Routed(task, NEWS, _no_run(news.partition, news.bucket, 0, 0, news.payload))
 
 
@@ -127,7 +131,7 @@ def pack(routed: Routed) -> bytes:
 
 
 def unpack(data: bytes) -> Sent:
-    """The message in bytes; the blob of a sealed run is a part of them, not a copy."""
+    """Returns the message that `pack` has packed. The blob of a sealed run is a slice of `data`, not a copy."""
     end = _head_size(data)
     return _sent(data, pa.py_buffer(data).slice(end + -end % _ALIGNED))
 
@@ -174,7 +178,9 @@ def _sent(head: bytes, blob: pa.Buffer) -> Sent:
 
 
 def routed_row(routed: Routed, task_count: int) -> pa.RecordBatch:
-    """A message as a row whose key Spark's hash sends to the task; the blob, which may be large, is not copied."""
+    """Returns a message as a row whose key Spark's hash sends to the receiving task. The blob, which may be large, is
+    not copied.
+    """
     blob = routed.run.blob
     columns = [pa.array([task_keys(task_count)[routed.task]], pa.int32()), pa.array([_head(routed)], pa.binary())]
     offsets = pa.py_buffer(np.array([0, len(blob)], np.int32))
@@ -183,30 +189,30 @@ def routed_row(routed: Routed, task_count: int) -> pa.RecordBatch:
 
 
 def read_routed(batch: pa.RecordBatch) -> Iterator[Sent]:
-    """The message in each row; blobs are copied out of the batch, so that it can be freed."""
+    """Yields the message in each row. Blobs are copied out of the batch, so that the batch can be freed."""
     heads, blobs = batch.column("head"), batch.column("blob")
     for i in range(batch.num_rows):
         yield _sent(heads[i].as_py(), pa.py_buffer(blobs[i].as_py()))
 
 
 def pack_result(result: TaskResult) -> bytes:
-    """A result as bytes."""
+    """Returns a result as bytes."""
     return b"".join((result.kind.encode(), b"\0", result.payload))
 
 
 def unpack_result(data: bytes) -> TaskResult:
-    """The result in the bytes."""
+    """Returns the result that `pack_result` has packed."""
     kind, _, payload = data.partition(b"\0")
     return TaskResult(kind.decode(), payload)
 
 
 def result_row(result: TaskResult) -> pa.RecordBatch:
-    """A result as a row."""
+    """Returns a result as a row."""
     return pa.RecordBatch.from_pylist([{"kind": result.kind, "payload": result.payload}], schema=RESULT)
 
 
 def stats_result(stats: TaskStats) -> TaskResult:
-    """A task's statistics."""
+    """Returns a task's statistics as a result."""
     return TaskResult(STATS, stats_blob(stats))
 
 
@@ -216,5 +222,5 @@ def stats_blob(stats: TaskStats) -> bytes:
 
 
 def read_stats(payload: bytes) -> TaskStats:
-    """The statistics in a result."""
+    """Returns the statistics that a result holds."""
     return TaskStats(**json.loads(payload))

@@ -1,12 +1,14 @@
-"""A task as the function that Spark's Python workers call, without work that a worker would repeat for each task.
+"""Makes a task the function that Spark's Python workers call, and saves work that a worker would repeat for each task.
 
-After each task a worker collects garbage among all its objects: with Arrow, pandas and bucketline's modules loaded
-these are a hundred thousand, which takes longer than many a task. Loaded modules stay as long as the worker, so they
-need not be searched. Before each task a worker makes Python's import system forget its caches. Up to Python 3.12 the
-importer of an archive then reads the archive's table of contents again. For the archives that Spark puts on the path
-this takes a tenth of a second for each task, which is longer than a task of a small batch takes. An importer that is
-not in Python's cache of importers reads nothing again. The next import of a new module makes another importer from the
-table of contents that was read before.
+After each task a worker collects garbage among all its objects. With Arrow, pandas and bucketline's modules loaded
+these are a hundred thousand objects, and the collection takes longer than many a task. Loaded modules stay as long as
+the worker, so they are excluded from the collection.
+
+Before each task a worker makes Python's import system forget its caches. Up to Python 3.12 the importer of an archive
+then reads the archive's table of contents again. For the archives that Spark puts on the path this takes a tenth of a
+second for each task, which is longer than a task of a small batch takes. An importer that is not in Python's cache of
+importers reads nothing again. The next import of a new module makes another importer, which uses the table of contents
+that was read before.
 """
 
 import gc
@@ -23,24 +25,26 @@ from bucketline.state.installed import check_installed
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 DAEMON = "bucketline.streaming.tasks.daemon"
-"""The module from which Spark can fork its workers. It is named and not imported, because it is a program of its
-own.
+"""The module from which Spark can fork its workers. It is named and not imported, because it is a program of
+its own.
 """
 
 _LOADING_TASKS = 3
-"""The number of tasks of a process during which it still loads modules."""
+"""During the first tasks of a process, up to this number, modules are still being loaded."""
 
 _begun = count()
-"""Counts the tasks that this process begins."""
+"""Counts the tasks that this process has begun."""
 
 _OWN_ARCHIVES = ("pyspark*.zip", "py4j-*.zip", "spark-core_*.jar")
-"""Spark's own entries on a worker's path. They do not change while the worker lives, unlike entries that a job may
-add.
+"""Spark's own entries on a worker's path. They do not change while the worker lives; entries that a job adds may
+change.
 """
 
 
 def in_worker(task: Task) -> Task:
-    """The task as a plain function, because Spark inspects the signature of the function that `mapInArrow` gets."""
+    """Returns the task as a plain function, because Spark inspects the signature of the function that `mapInArrow`
+    gets.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
@@ -50,22 +54,22 @@ def in_worker(task: Task) -> Task:
 
 
 def begin_task() -> None:
-    """The work at the start of each task. Raises OptionError if an executor has a package that is too old."""
+    """Does the work at the start of each task. Raises OptionError if an executor has a package that is too old."""
     check_installed()
     forget_archives()
     spare_what_is_loaded()
 
 
 def load_lazy_modules() -> None:
-    """Loads the modules that Arrow loads with its first values: pandas, if that is installed."""
+    """Loads the modules that Arrow loads with its first values: pandas, if it is installed."""
     pa.array([0])
 
 
 def spare_what_is_loaded() -> None:
-    """Excludes the existing objects from garbage collection, in the first tasks of a process, when most modules are
-    loaded.
+    """Excludes the existing objects from garbage collection, in the first tasks of a process, while modules are still
+    being loaded.
 
-    Garbage is collected before, because excluded garbage would never be freed.
+    Garbage is collected before that, because excluded garbage would never be freed.
     """
     if next(_begun) < _LOADING_TASKS:
         gc.collect()

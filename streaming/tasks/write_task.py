@@ -1,9 +1,9 @@
-"""The last stage, on executors: turns the sealed runs of each bucket into level-0 files, compacts if due, and makes
-commit messages.
+"""The last stage, on executors: turns the sealed runs (sorted, packed rows) of each bucket into level-0 files, compacts
+the bucket if a compaction is due, and makes commit messages.
 
-One task owns the buckets that are sent to it: only that task writes them in this run. Files get new names in every
-attempt, and only messages that reach the driver are committed, so a repeated or speculative attempt at worst leaves
-orphans.
+Each bucket belongs to one task; only that task writes the bucket's files in a batch. Files get new names in every
+attempt, and only commit messages that reach the driver are committed. So a repeated or speculative attempt at worst
+leaves orphan files.
 """
 
 from collections.abc import Iterator
@@ -46,11 +46,12 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """Writes the sealed runs that are sent to this task, and then compacts those of its idle buckets that got no rows.
+    """Writes the sealed runs that are sent to this task. Then compacts its buckets that are due for a compaction and
+    got no rows.
 
-    `owned` are the buckets of the task, which are then not taken from `stage`. If `owned` is None, sealed runs are not
-    sent by bucket, and the task owns no bucket. If `packs_spills` is true, sealed runs come uncompressed from the same
-    task, and are compressed when they go to disk.
+    `owned` are the buckets of the task; then the states of buckets are taken from `owned` and not from `stage`. If
+    `owned` is None, sealed runs are not sent by bucket, and the task has no buckets of its own. If `packs_spills` is
+    true, sealed runs come uncompressed from the same task, and are compressed when they go to disk.
     """
 
     stage: WriteStage
@@ -58,9 +59,11 @@ class WriteTask:
     packs_spills: bool = False
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
-        """Takes sealed runs and notes, and yields the results of the task: its commit messages, its statistics, and
-        what other tasks have told it for the driver. After an error no new files are left. If the work was given back,
-        a result says this; an error would make Spark end the other tasks before they have removed their files.
+        """Takes sealed runs and notes, and yields the results of the task: its commit messages, its statistics, and the
+        notes of other tasks for the driver. After an error no new files are left.
+
+        If the task must give the work back, because the batch has to be run in another way, it yields a result that
+        says so. An error would make Spark end the other tasks before they have removed their files.
         """
         try:
             yield from self._results(sent)
@@ -85,7 +88,7 @@ class WriteTask:
                     buffer.add(run)
                     rows += run.consumed_rows
                 elif kind == NEWS:
-                    assert isinstance(run, SealedRun), "only what is kept for buckets comes by owner"
+                    assert isinstance(run, SealedRun), "news is about one bucket"
                     news[run.partition, run.bucket] = bytes(run.blob)
                 else:
                     yield TaskResult(kind, bytes(run.blob))
@@ -118,9 +121,9 @@ class WriteTask:
 
 
 def owning(stages: Stages[Any], among: Destination, *, packs_spills: bool = False) -> WriteTask:
-    """The task that writes the buckets that `among` sends to it."""
+    """Returns the task that writes the buckets which `among` sends to it."""
     if not isinstance(stages.write.states, dict):
-        # States that depend on the rows are found by asking, and are sent with the question.
+        # If the states of buckets depend on the rows, `states` is an object with which the task looks them up itself.
         assert not stages.idle, "buckets that wait for a compaction are known"
         return WriteTask(stages.write, None, packs_spills)
     owned = owned_buckets(stages.write, stages.idle, among)

@@ -80,7 +80,7 @@ def mortal(caplog: pytest.LogCaptureFixture) -> Iterator[SchemaRegistry]:
             while len(registry.asked) < BEFORE_IT_GOES and time.monotonic() < until:
                 time.sleep(0.01)
             lives.close()
-            while "waits for the schema registry" not in caplog.text and time.monotonic() < until:
+            while "waits until the schema registry answers" not in caplog.text and time.monotonic() < until:
                 time.sleep(0.05)
             lives.enter_context(schema_registry(port, registry))
 
@@ -118,7 +118,7 @@ tables: [{{source-table: "regex:shop\\\\.(.*)", table: "{tmp_path}/k.db/{{1}}"}}
         job = resolve_jobs(read_settings(text, name="job.yaml"))
         assert isinstance(job, RoutedJob)
         run_routed(job, spark)
-    assert "waits for the schema registry" in caplog.text and "does not answer" in caplog.text
+    assert "waits until the schema registry answers" in caplog.text and "does not answer" in caplog.text
     for name, rows in tables.items():
         found = open_table(str(tmp_path / "k.db" / name))
         assert {row["id"]: row for row in found.to_arrow().to_pylist()} == {

@@ -176,7 +176,7 @@ def test_brokers_that_are_lost_under_a_running_job_are_no_lost_spark(spark: Any,
         logger.setLevel(logging.INFO)
         logger.addHandler(handler)
         try:
-            with pytest.raises(KafkaUnreachableError, match="nothing was lost, run it again"):
+            with pytest.raises(KafkaUnreachableError, match="nothing was lost; run the job again"):
                 run_job(orders.job("trigger=0 s", *(f"source.options.kafka.{q}" for q in quick)), spark)
         finally:
             logger.removeHandler(handler)

@@ -129,14 +129,14 @@ def test_partitions_that_a_topic_has_gained_wait_until_the_older_ones_are_read(
 
     for limit in (bounded, bounded, whole):
         # Spark repeats the batch as it was planned with the first limit.
-        with pytest.raises(KeyOrderError, match=r"takes the first records of 2 partitions that topic .* has gained"):
+        with pytest.raises(KeyOrderError, match=r"takes the first records of 2 partitions that were added to topic"):
             shop.run(limit)
     assert shop.snapshots() == 1
     shop.run(bounded, "key-order=warn")
 
     assert shop.rows() == dict.fromkeys(range(40), 1) | dict.fromkeys(range(100, 140), 2)
     open_table(shop.table).rollback_to(1)
-    with pytest.raises(KeyOrderError, match="has gained"):
+    with pytest.raises(KeyOrderError, match="were added to topic"):
         shop.run(bounded, reset_identity=True)
     shop.run(whole, reset_identity=True)
     assert shop.rows() == dict.fromkeys(range(40), 1) | dict.fromkeys(range(100, 140), 2)

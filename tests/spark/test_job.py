@@ -183,7 +183,7 @@ def test_files_that_spark_reads_itself_need_no_decode(spark: Any, folder: Folder
     ("settings", "kind", "says"),
     [
         ((), TableNotFoundError, "no section 'create'"),
-        ((*CREATE, "bad-records.max=5"), OptionError, "the folder for them, is not set"),
+        ((*CREATE, "bad-records.max=5"), OptionError, "the folder that stores them, is not set"),
         ((*CREATE, "source.format=kafak"), OptionError, "cannot open source.format = 'kafak'; did you mean 'kafka'"),
         ((*CREATE, "source.format=rate"), OptionError, "the source's column 'value' is LongType"),
         (("create.schema=id BIGINT", "source.decode=debezium-json"), OptionError, "without a primary key"),

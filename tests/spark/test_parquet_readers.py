@@ -198,7 +198,7 @@ def test_a_job_writes_the_same_whoever_reads_and_leaves_to_spark_what_is_for_spa
     assert [row["id"] for row in files.rows("spark")] == list(range(4010))
     for reader in ("native", "auto"):
         assert f"tasks read the files themselves (source.reader = {reader})" in caplog.text
-    assert "Spark reads the files from here on" not in caplog.text
+    assert "from now on Spark reads the files" not in caplog.text
 
     as_int = orders(0, 5).set_column(0, "id", pa.array([*range(5)] * 2, pa.int32()))
     files.add(as_int)
@@ -214,4 +214,6 @@ def test_a_job_writes_the_same_whoever_reads_and_leaves_to_spark_what_is_for_spa
     run_job(files.job("auto"), spark)
     newest = {row["id"]: row for row in [*files.rows("spark"), *as_int.to_pylist(), *orders(20_000, 5).to_pylist()]}
     assert files.rows("auto") == list(newest.values())
-    assert caplog.text.count("Spark reads the files from here on (source.reader = auto)") == 1
+    assert (
+        caplog.text.count("from now on Spark reads the files instead of bucketline's tasks (source.reader = auto)") == 1
+    )

@@ -202,7 +202,7 @@ def test_a_signal_ends_the_quickstart_after_its_batch(folder: JobFolder, send: S
         send(job)
         assert job.end() == 0, job.output
     assert_quiet(job)
-    assert ": ended after the batch that was running; the table so far: " in job.lines[-1]
+    assert ": quickstart ended after the running batch; the rows written so far are in " in job.lines[-1]
     table = open_table(str(folder.root / "q" / "shop.db" / "orders"))
     batches = [s["commit_identifier"] for s in table.snapshots().to_pylist() if s["commit_kind"] == "APPEND"]
     assert batches == list(range(len(batches))) and 2 <= len(batches) < 60

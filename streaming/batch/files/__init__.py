@@ -1,1 +1,1 @@
-"""Batches of files: which parts of which files they have, for tasks that read files themselves."""
+"""Batches of files: finds the parts of files that belong to a batch, so that tasks can read the files themselves."""

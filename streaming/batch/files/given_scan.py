@@ -2,9 +2,9 @@
 files.
 
 A function for `foreachBatch` gets a DataFrame over an RDD that Spark has planned already. Spark's running query has the
-plan of its newest RDD. That RDD and the RDD of the DataFrame must be the same object, so that the plan is certain to be
-that of these rows. The DataFrame's own plan shows what the caller has done with it since then. The files of a batch are
-taken from the plan, so that a repeated batch has the same files.
+plan of its newest RDD. That RDD and the RDD of the DataFrame must be the same object; only then is the plan certain to
+be the plan of these rows. The DataFrame's own plan shows what the caller has done with the rows since then. The files
+of a batch are taken from the plan, so a repeated batch has the same files.
 
 Source: Spark 4.0 ForeachBatchSink, StreamExecution.lastExecution, HadoopFsRelation.
 """
@@ -24,7 +24,7 @@ from bucketline.streaming.tasks.parquet_fit import UnfitFileError
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _LISTED = "org.apache.spark.sql.execution.datasources.InMemoryFileIndex"
 _OF_LISTING = OF_LISTING | {"basepath", "__globpaths__"}
-"""Options of a scan that say which files it has, and not how they are read; Spark adds two."""
+"""Options of a scan that say which files it has, and not how the files are read; Spark itself adds two of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +40,19 @@ class FileColumns:
 
 
 def given_scan(frame: Any, query: Any) -> FileColumns:
-    """The files and columns that a DataFrame reads. Spark has passed it to a function for `foreachBatch`; `query` is
-    Spark's own object of the running query.
+    """Returns the files and columns that a DataFrame reads. Spark has passed the DataFrame to a function for
+    `foreachBatch`; `query` is Spark's own object of the running query.
 
     Raises UnfitFileError if it is not certain that the DataFrame consists only of columns of Parquet files.
     """
     execution = None if query is None else query.lastExecution()
     if execution is None:
-        raise UnfitFileError("the query does not say how the batch is planned")
+        raise UnfitFileError("Spark has no plan of the batch")
     try:
         return _scan_of(frame, execution)
     except (Py4JError, PySparkException, LookupError, TypeError, ValueError) as e:
-        # A plan of another form, or a method that this version does not have.
-        raise UnfitFileError(f"Spark does not say what it reads: {e}".strip().splitlines()[0][:200]) from e
+        # The plan has another form, or this version of Spark lacks a method.
+        raise UnfitFileError(f"Spark's plan of the batch is not understood: {e}".strip().splitlines()[0][:200]) from e
 
 
 def _scan_of(frame: Any, execution: Any) -> FileColumns:
@@ -60,17 +60,17 @@ def _scan_of(frame: Any, execution: Any) -> FileColumns:
     chosen = columns_of(str(plan.toJSON()), RDD_SCAN)
     rdd = execution.toRdd()
     if not rdd.equals(_leaf(plan).rdd()):
-        raise UnfitFileError("the frame does not read the rows of the batch")
+        raise UnfitFileError("the DataFrame is not made of the rows of the batch")
     planned = execution.executedPlan()
     read = columns_of(str(planned.toJSON()), FILE_SCAN)
     fields = scanned_fields(read.leaf)
     _check_relation(_leaf(planned).relation())
     if len(read.places) != len(chosen.leaf["output"]):
-        raise UnfitFileError("the frame has other columns than the batch")
+        raise UnfitFileError("the DataFrame and the batch have different columns")
     names = [fields[read.places[place]]["name"] for place in chosen.places]
     columns = dict(zip(frame.columns, names, strict=True))
     if len(columns) < len(names):
-        raise UnfitFileError("two columns of the frame have one name")
+        raise UnfitFileError("two columns of the DataFrame have the same name")
     declared: StructType = StructType.fromJson({"type": "struct", "fields": fields})
     return FileColumns(declared, columns, lambda: rdd)
 
@@ -80,14 +80,14 @@ def _leaf(plan: Any) -> Any:
 
 
 def _check_relation(relation: Any) -> None:
-    """Checks that the relation consists of listed Parquet files that are read without any option. Raises
-    UnfitFileError.
+    """Checks that the relation consists of listed Parquet files that are read without any option. Raises UnfitFileError
+    if it does not.
     """
     for part, known in ((relation.fileFormat(), _FORMAT), (relation.location(), _LISTED)):
         name = str(part.getClass().getName())
         if name != known:
-            raise UnfitFileError(f"the files are read with {name}")
+            raise UnfitFileError(f"Spark reads the files with {name}, which tasks do not know")
     options = str(relation.options().keySet().mkString("\n"))
     unknown = sorted(key for key in options.splitlines() if key.lower() not in _OF_LISTING)
     if unknown:
-        raise UnfitFileError(f"the option {unknown[0]} says how Spark reads the files")
+        raise UnfitFileError(f"the option {unknown[0]} is set for the files, which only Spark follows")

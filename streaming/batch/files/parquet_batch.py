@@ -1,8 +1,9 @@
-"""The parts of Parquet files of a batch, for tasks that read them themselves.
+"""Finds the parts of Parquet files that belong to a batch, for tasks that read the files themselves.
 
 Spark's own file source plans which files a batch has and how they are split, as it does for its own tasks. The
-DataFrame is planned and never run. A plan that is not understood is not used. A job has made its DataFrame itself, so
-it knows the contents. A DataFrame that a caller gives to a sink is checked first (`given_scan`).
+DataFrame is planned and never run. A plan that is not understood is not used; then Spark reads the files. A job has
+made its DataFrame itself, so it knows the contents. A DataFrame that a caller gives to a sink is checked first
+(`given_scan`).
 
 Source: Spark 4.0 to 4.3 FilePartition, PartitionedFile.
 """
@@ -41,7 +42,7 @@ _FOR_SPARK = (
     "spark.sql.files.ignoreCorruptFiles",
     "spark.sql.parquet.fieldId.read.enabled",
 )
-"""Settings that only Spark follows; if one is on, Spark must read."""
+"""Settings that only Spark follows. If one of them is on, Spark must read the files."""
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 _REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
 _CORRECTED = "CORRECTED"
@@ -53,8 +54,9 @@ _LOCAL_CLASS = "org.apache.hadoop.fs.LocalFileSystem"
 
 @dataclass(slots=True)
 class GivenUp:
-    """Whether the tasks of a run have stopped reading its files themselves. `reason` says why Spark reads the files for
-    the rest of the run; None while tasks read them. `said` is the last logged reason why Spark reads a frame.
+    """Whether the tasks of a run of the query have stopped reading files themselves. `reason` says why Spark reads the
+    files for the rest of the run; it is None while tasks read them. `said` is the last logged reason why Spark reads a
+    single DataFrame.
     """
 
     reason: str | None = None
@@ -63,10 +65,10 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class ParquetReader:
-    """How the tasks of a job read its Parquet files themselves, in one run of its query.
+    """How the tasks of a job read Parquet files themselves, in one run of its query.
 
-    If `is_required` is true, Spark must not read in place of the tasks. `takes_any_frame` is true if a caller gives the
-    frames: they may hold anything, so the plan of each frame is checked. `given_up` is the only field that changes:
+    If `is_required` is true, Spark must not read instead of the tasks. `takes_any_frame` is true if a caller passes the
+    DataFrames; these may hold anything, so the plan of each is checked. `given_up` is the only field that changes:
     after a file that only Spark can read, Spark reads all files for the rest of the run.
     """
 
@@ -75,7 +77,9 @@ class ParquetReader:
     given_up: GivenUp = field(default_factory=GivenUp, compare=False)
 
     def give_up(self, error: UnfitFileError) -> None:
-        """From now on Spark reads the files of this run. Raises UnfitFileError if Spark must not read."""
+        """Lets Spark read all files for the rest of this run, and logs the reason. Raises UnfitFileError if Spark must
+        not read.
+        """
         if self.is_required:
             raise error.reworded(
                 f"source.reader = native: tasks cannot read the files exactly as Spark does: {error.message}; nothing "
@@ -83,20 +87,27 @@ class ParquetReader:
             ) from error
         self.given_up.reason = error.message
         setting = FRAME_READER.key if self.takes_any_frame else SOURCE_READER.key
-        _LOG.warning("Spark reads the files from here on (%s = auto): %s", setting, error.message)
+        _LOG.warning(
+            "from now on Spark reads the files instead of bucketline's tasks (%s = auto): %s", setting, error.message
+        )
 
     def pass_over(self, error: UnfitFileError) -> None:
-        """Leaves a frame to Spark. Logs the reason if it differs from the last logged reason."""
+        """Lets Spark read one DataFrame. Logs the reason if it differs from the last logged reason."""
         if error.message != self.given_up.said:
             self.given_up.said = error.message
-            _LOG.info("Spark reads the frame (%s = auto): %s", FRAME_READER.key, error.message)
+            _LOG.info(
+                "Spark reads this DataFrame instead of bucketline's tasks (%s = auto): %s",
+                FRAME_READER.key,
+                error.message,
+            )
 
 
 def files_of(fitting: Frame, frame: Any, identity: BatchIdentity, reader: ParquetReader | None) -> Records:
-    """The source of a batch's rows for its tasks: parts of files if a `reader` can use them, else `fitting`.
+    """Returns the source of a batch's rows for its tasks: parts of files if a `reader` can use them, or else `fitting`.
 
-    `frame` is the DataFrame of the source; `fitting` has exactly the table's columns, with nulls for those that `frame`
-    lacks. Raises UnfitFileError if it is not certain that tasks read as Spark does, and Spark must not read instead.
+    `frame` is the DataFrame of the source. `fitting` has exactly the table's columns, with nulls for columns that
+    `frame` lacks. Raises UnfitFileError if it is not certain that tasks read as Spark does, and Spark must not read
+    instead.
     """
     if reader is None or reader.given_up.reason is not None:
         return fitting
@@ -116,15 +127,17 @@ def files_of(fitting: Frame, frame: Any, identity: BatchIdentity, reader: Parque
 
 
 def reads_one_file_source(identity: BatchIdentity) -> bool:
-    """Whether a batch reads one source, and this source is a file source. The offsets of the batch show this without a
-    call to Spark.
+    """Returns True if a batch reads one source, and this source is a file source. The offsets of the batch show this
+    without a call to Spark.
     """
     ends = json.loads(identity.end_offsets or "[]")
     return len(ends) == 1 and isinstance(ends[0], dict) and _LOG_OFFSET in ends[0]
 
 
 def _own_scan(frame: Any) -> FileColumns:
-    """The columns of a frame that consists of the source's files only: each is a column of the files."""
+    """Returns the columns of a DataFrame that consists only of the source's files. Each of its columns is a column of
+    the files.
+    """
     return FileColumns(
         frame.schema, {name: name for name in frame.columns}, lambda: frame._jdf.queryExecution().toRdd()
     )
@@ -138,11 +151,13 @@ def _planned(fitting: Frame, scan: FileColumns) -> Records:
             raise UnfitFileError(f"{key} is {conf.get(key)}")
     local = spark.sparkContext._jsc.hadoopConfiguration().get("fs.file.impl", _LOCAL_CLASS)
     if local != _LOCAL_CLASS:
-        raise UnfitFileError(f"Spark reads local files with {local}")
+        raise UnfitFileError(f"fs.file.impl is {local}, and tasks read local files only in the usual way")
     zone = conf.get(_TIME_ZONE)
     for column in scan.declared:
         if not _TYPES.fullmatch(column.dataType.simpleString()) or "." in column.name:
-            raise UnfitFileError(f"tasks do not read columns like {column.name} {column.dataType.simpleString()}")
+            raise UnfitFileError(
+                f"column {column.name} has the type {column.dataType.simpleString()}, which tasks do not read"
+            )
     shares = shares_of(planned_parts(spark, scan))
     if not shares or not shares[0]:
         return fitting
@@ -158,7 +173,7 @@ def _planned(fitting: Frame, scan: FileColumns) -> Records:
 
 
 def _in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
-    """The columns, with timestamps with a time zone in the zone of the session, as Spark passes them to tasks."""
+    """Returns the columns with timestamps in the time zone of the session, as Spark passes them to tasks."""
     return pa.schema(
         f.with_type(pa.timestamp(f.type.unit, zone)) if pa.types.is_timestamp(f.type) and f.type.tz is not None else f
         for f in schema
@@ -166,7 +181,7 @@ def _in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
 
 
 def planned_parts(spark: Any, scan: FileColumns) -> list[list[FilePart]]:
-    """The parts of files that Spark's file source has planned for a scan, task by task.
+    """Returns the parts of files that Spark's file source has planned for a scan, as one list for each task.
 
     Raises UnfitFileError if the plan has anything but local files, and the errors of Spark's planning.
     """
@@ -179,13 +194,13 @@ def planned_parts(spark: Any, scan: FileColumns) -> list[list[FilePart]]:
     except Py4JJavaError:
         raise
     except Py4JError as e:
-        # Py4J's error for a method that this version of Spark does not have.
+        # Py4J raises this error if this version of Spark lacks a method.
         raise UnfitFileError(f"Spark's plan has an unknown form: {e}".strip().splitlines()[0][:200]) from e
 
 
 def parts_in(texts: list[str]) -> list[list[FilePart]]:
-    """The parts in the texts with which Spark prints them, one text for each task.
-    Raises UnfitFileError for a text that is not understood.
+    """Parses the texts with which Spark prints the parts of files, one text for each task. Raises UnfitFileError for a
+    text that is not understood.
     """
     tasks = [[(m[1], int(m[2]), int(m[3])) for m in _files_in(text)] for text in texts]
     sizes: dict[str, int] = {}
@@ -211,5 +226,5 @@ def _files_in(text: str) -> list[re.Match[str]]:
 def _local_path(uri: str) -> str:
     split = urlsplit(uri)
     if split.scheme != _LOCAL or split.netloc or split.query or split.fragment:
-        raise UnfitFileError(f"tasks can read only files of this machine themselves, and {uri} is not one")
+        raise UnfitFileError(f"tasks themselves read only local files, and {uri} is not a local file")
     return unquote(split.path, errors="strict")

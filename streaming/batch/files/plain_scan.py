@@ -1,4 +1,4 @@
-"""Checks that a plan of Spark only chooses and renames the columns of one source of rows.
+"""Checks that a plan of Spark does nothing but choose and rename the columns of one source of rows.
 
 The physical plan is read as the JSON that Spark makes of it, in which every node has the name of its class. If a class
 or a field of the JSON is unknown, UnfitFileError is raised, and Spark reads the DataFrame.
@@ -35,7 +35,7 @@ _OF_SCAN = frozenset(
         "disableBucketedScan",
     }
 )
-"""What a scan of files has that reads all rows of all of them. Spark leaves out what is not set."""
+"""The fields of a scan that reads all rows of all its files. Spark leaves out fields that are not set."""
 _OF_NO_EFFECT = frozenset({"comment"})
 
 PlanNode = Mapping[str, Any]
@@ -44,8 +44,8 @@ _Id = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class PlanColumns:
-    """The columns of a plan: for each column, its position among the columns of `leaf`, the node that gives the
-    rows.
+    """The columns of a plan. `places` has for each column its position among the columns of `leaf`, the node of the
+    plan that yields the rows.
     """
 
     leaf: PlanNode
@@ -53,7 +53,8 @@ class PlanColumns:
 
 
 def columns_of(plan: str, leaf_class: str) -> PlanColumns:
-    """The columns of a plan, given as JSON. The plan may only choose and rename the columns of one leaf of that class.
+    """Returns the columns of a plan, which is given as JSON. The plan may only choose and rename the columns of one
+    leaf, whose class must be `leaf_class`.
 
     Raises UnfitFileError for any other plan.
     """
@@ -61,39 +62,39 @@ def columns_of(plan: str, leaf_class: str) -> PlanColumns:
     *above, leaf = nodes
     for node in above:
         if node["class"] != PROJECT and node["class"] not in _SAME_ROWS:
-            raise UnfitFileError(f"the frame is the work of {_named(node)}")
+            raise UnfitFileError(f"the DataFrame is made by {_named(node)}")
         if node["num-children"] != 1:
-            raise UnfitFileError("the frame is made of several frames")
+            raise UnfitFileError("the DataFrame is made of several DataFrames")
     if leaf["class"] != leaf_class or leaf["num-children"] != 0:
-        raise UnfitFileError(f"the frame is the work of {_named(leaf)}")
+        raise UnfitFileError(f"the DataFrame is made by {_named(leaf)}")
     ids = [_id(_only(tree)) for tree in leaf["output"]]
     place_of = dict(zip(ids, range(len(ids)), strict=True))
     if len(place_of) < len(ids):
-        raise UnfitFileError("two columns have one id")
+        raise UnfitFileError("two columns of Spark's plan have the same id")
     places = tuple(range(len(ids)))
     for node in reversed(above):
         if node["class"] == PROJECT:
             chosen = [_chosen(tree) for tree in node["projectList"]]
             if any(source not in place_of for _, source in chosen):
-                raise UnfitFileError("a column is none of the files' columns")
+                raise UnfitFileError("a column of the DataFrame is not a column of the files")
             places = tuple(place_of[source] for _, source in chosen)
             place_of = {new: place_of[source] for new, source in chosen}
     return PlanColumns(leaf, places)
 
 
 def scanned_fields(scan: PlanNode) -> list[dict[str, Any]]:
-    """The columns that a scan reads from its files, as the JSON of Spark's schema. Raises UnfitFileError for a scan
-    that leaves out rows, or adds columns or values that are not in the files.
+    """Returns the columns that a scan reads from its files, as the JSON of Spark's schema. Raises UnfitFileError for a
+    scan that leaves out rows, or that adds columns or values which are not in the files.
     """
     unknown = sorted(scan.keys() - _OF_SCAN)
     if unknown:
-        raise UnfitFileError(f"the scan of the files has {unknown[0]}")
+        raise UnfitFileError(f"Spark's scan of the files has {unknown[0]}, which tasks do not know")
     if scan["partitionFilters"] or scan["dataFilters"]:
         raise UnfitFileError("the files are filtered")
     fields: list[dict[str, Any]] = scan["requiredSchema"]["fields"]
     output = [_only(tree) for tree in scan["output"]]
     if [(a["name"], a["dataType"]) for a in output] != [(f["name"], f["type"]) for f in fields] or not fields:
-        raise UnfitFileError("the scan has other columns than those of the files")
+        raise UnfitFileError("Spark's scan has columns that are not in the files")
     for column in (*output, *fields):
         if column["metadata"].keys() - _OF_NO_EFFECT:
             raise UnfitFileError(f"column {column['name']!r} has metadata: {', '.join(sorted(column['metadata']))}")
@@ -103,7 +104,7 @@ def scanned_fields(scan: PlanNode) -> list[dict[str, Any]]:
 
 
 def _chosen(tree: Sequence[PlanNode]) -> tuple[_Id, _Id]:
-    """The id of a projection's column, and the id of the column below the projection from which it is taken."""
+    """Returns the id of a projection's column, and the id of the column from which the projection takes it."""
     if len(tree) == 2 and tree[0]["class"] == ALIAS and tree[0]["num-children"] == 1:
         return _id(tree[0]), _id(_only(tree[1:]))
     own = _id(_only(tree))
@@ -112,7 +113,7 @@ def _chosen(tree: Sequence[PlanNode]) -> tuple[_Id, _Id]:
 
 def _only(tree: Sequence[PlanNode]) -> PlanNode:
     if len(tree) != 1 or tree[0]["class"] != ATTRIBUTE:
-        raise UnfitFileError(f"a column is the work of {_named(tree[1 if tree[0]['class'] == ALIAS else 0])}")
+        raise UnfitFileError(f"a column is computed by {_named(tree[1 if tree[0]['class'] == ALIAS else 0])}")
     return tree[0]
 
 

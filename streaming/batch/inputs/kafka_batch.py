@@ -1,8 +1,9 @@
-"""The offset ranges of a batch, for tasks that read Kafka themselves.
+"""Finds the offset ranges of a batch, for tasks that read Kafka themselves.
 
 Spark's own Kafka source plans these ranges, as it would for its own tasks: it splits partitions (`minPartitions`),
-begins new ones, and refuses partitions that were deleted or whose offsets moved back. The DataFrame is planned and
-never run. The plan must agree with Spark's offsets log; a plan that is not understood is not used.
+begins new partitions, and refuses partitions that were deleted or whose offsets moved back. The DataFrame is planned
+and never run. The plan must agree with Spark's offsets log. A plan that is not understood is not used; then Spark reads
+the batch.
 
 Source: Spark 4.0 to 4.3 DataSourceRDD, KafkaBatchInputPartition, KafkaOffsetRange.
 """
@@ -47,8 +48,8 @@ class Planned:
 
 @dataclass(slots=True)
 class Asked:
-    """The newest plan that Spark was asked for; None before Spark was asked. Everything but the ranges is the same for
-    all batches of a run.
+    """The newest plan that Spark was asked for; None if Spark was not asked yet. Everything but the ranges is the same
+    for all batches of a run of the query.
     """
 
     plan: Planned | None = None
@@ -58,9 +59,9 @@ class Asked:
 class KafkaReader:
     """How the tasks of a job read Kafka themselves, in one run of its query.
 
-    It holds the settings of librdkafka, without a group id. `is_required` is true if Spark must not read instead.
-    `keeps_split` is true if an option says how Spark splits partitions, so that each planned range is a task. `asked`
-    is the only field that changes.
+    `settings` are the settings of librdkafka, without a group id. `is_required` is true if Spark must not read instead.
+    `keeps_split` is true if an option says how Spark splits partitions, so that each planned range becomes a task.
+    `asked` is the only field that changes.
     """
 
     settings: Mapping[str, str]
@@ -72,10 +73,10 @@ class KafkaReader:
 def records_of(
     frame: Frame, identity: BatchIdentity, reader: KafkaReader | None, parallelism: int, record_bytes: int = 0
 ) -> Records:
-    """The records of a batch: offset ranges if there is a `reader`, else the DataFrame itself.
+    """Returns the records of a batch: offset ranges if there is a `reader`, or else the DataFrame itself.
 
-    `parallelism` and `record_bytes` are as in `shared`.
-    Raises KafkaReaderError if the ranges are not certain and Spark must not read instead.
+    `parallelism` is the number of tasks that can run at once, and `record_bytes` the average size of a record; see
+    `shared`. Raises KafkaReaderError if the ranges are not certain and Spark must not read instead.
     """
     if reader is None or not isinstance(frame.decode, DecodeStep):
         return frame
@@ -100,11 +101,11 @@ def records_of(
 
 
 def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> Planned | None:
-    """The ranges of a batch. They are taken from the offsets of the batch if these leave Spark no choice; otherwise
-    Spark is asked for the ranges.
+    """Returns the ranges of a batch. If the offsets of the batch leave Spark no choice, the ranges are taken from the
+    offsets; otherwise Spark is asked for the ranges. Returns None for a batch without records.
 
     Asking takes some fifty calls into the JVM. Spark has no choice if it does not split partitions, and if all
-    partitions existed before and have not moved back to earlier offsets: then each range lies between the two offsets
+    partitions existed before and have not moved back to earlier offsets. Then each range lies between the two offsets
     of its partition.
     """
     start, end = identity.start_offsets, identity.end_offsets
@@ -120,9 +121,10 @@ def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> 
 
 
 def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...]:
-    """The ranges between a batch's offsets.
+    """Returns the ranges between a batch's start and end offsets.
 
-    Empty if the batch has no records, or if a partition is new, was deleted, or has moved back to earlier offsets.
+    The result is empty if the batch has no records, or if a partition is new, was deleted, or has moved back to earlier
+    offsets.
     """
     starts, ends = _only_source(start), _only_source(end)
     if starts.keys() != ends.keys() or any(ends[place] < starts[place] for place in ends):
@@ -131,11 +133,13 @@ def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...
 
 
 def read_by_one_task(source: Records, identity: BatchIdentity, parallelism: int, record_bytes: int = 0) -> Records:
-    """The source, read by one task if its records are few, however Spark splits it.
+    """Lets one task read the source, however Spark splits it, if it has few records; otherwise returns the source
+    unchanged.
 
-    One task that reads and writes needs no second stage. `parallelism` and `record_bytes` are as in `shared`. The
+    One task that reads and writes needs no second stage. `parallelism` and `record_bytes` are those of `shared`. The
     DataFrame must be Spark's source itself, without other steps. Spark joins Kafka's partitions in their order, because
     either none of them has a preferred location, or each has one.
+
     Source: Spark 4.0 DefaultPartitionCoalescer, KafkaOffsetRangeCalculator.
     """
     if not isinstance(source, Frame):
@@ -147,7 +151,9 @@ def read_by_one_task(source: Records, identity: BatchIdentity, parallelism: int,
 
 
 def record_count(start: str | None, end: str | None) -> int | None:
-    """The largest possible number of records between a batch's offsets; None if it is not certain."""
+    """Returns the largest possible number of records between a batch's offsets; None if the batch does not read exactly
+    one Kafka source.
+    """
     try:
         starts, ends = _only_source(start), _only_source(end)
     except KafkaReaderError:
@@ -156,13 +162,13 @@ def record_count(start: str | None, end: str | None) -> int | None:
 
 
 def stored_row_bytes(view: LiveFiles) -> int:
-    """The average bytes of a row in the files of a few buckets of a table; 0 for an empty table."""
+    """Returns the average bytes of a row in the files of a few buckets of a table; 0 for an empty table."""
     files = [f for bucket_id in islice(view.buckets(), _BUCKETS_LOOKED_AT) for f in view.files(bucket_id)]
     return sum(f.file_size for f in files) // max(1, sum(f.row_count for f in files))
 
 
 def planned_ranges(frame: Any) -> Planned | None:
-    """The ranges that Spark's Kafka source has planned for a DataFrame; None for a batch without records.
+    """Returns the ranges that Spark's Kafka source has planned for a DataFrame; None for a batch without records.
 
     Raises KafkaReaderError if the plan does not read exactly one Kafka source, and the errors of Spark's planning.
     """
@@ -171,7 +177,7 @@ def planned_ranges(frame: Any) -> Planned | None:
     except Py4JJavaError:
         raise
     except Py4JError as e:
-        # Py4J's error for a method that this version of Spark does not have.
+        # Py4J raises this error if this version of Spark lacks a method.
         raise _unknown(f"{e}".strip().splitlines()[0][:200]) from e
 
 
@@ -194,7 +200,9 @@ def _planned(tasks: list[Any]) -> Planned | None:
 
 
 def _input_partitions(tasks: list[Any]) -> list[Any]:
-    """The input partitions of the tasks. Up to Spark 4.1 a task may have several, later it has at most one."""
+    """Returns the input partitions of the tasks. Up to Spark 4.1 a task may have several; from 4.2 on it has at most
+    one.
+    """
     try:
         return [partition for task in tasks for partition in _elements(task.inputPartitions())]
     except Py4JJavaError:
@@ -204,10 +212,11 @@ def _input_partitions(tasks: list[Any]) -> list[Any]:
 
 
 def check_ranges(planned: Planned, start: str | None, end: str | None) -> None:
-    """Checks that the ranges cover the offsets of a batch, each record once.
+    """Checks that the ranges cover the offsets of a batch, each record once. `start` and `end` are the offsets of the
+    batch, as in `BatchIdentity`.
 
-    New partitions begin where Spark says. Whether they may begin above 0, or at their end, is decided by Spark
-    (`failOnDataLoss`). `start` and `end` are those of `BatchIdentity`. Raises KafkaReaderError.
+    New partitions begin where Spark says. Spark decides (`failOnDataLoss`) whether they may begin above 0, or at their
+    end. Raises KafkaReaderError if the ranges do not cover the offsets.
     """
     starts, ends = _only_source(start), _only_source(end)
     by_partition: dict[tuple[str, int], list[OffsetRange]] = {}
@@ -246,7 +255,7 @@ def _range(text: str) -> OffsetRange:
 
 
 def _elements(sequence: Any) -> list[Any]:
-    """The elements of a sequence of Scala."""
+    """Returns the elements of a sequence of Scala as a Python list."""
     return [sequence.apply(i) for i in range(sequence.size())]
 
 

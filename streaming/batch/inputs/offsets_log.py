@@ -1,8 +1,8 @@
-"""What a file of Spark's offsets log says: up to which offset a batch reads each source.
+"""Reads a file of Spark's offsets log, which says up to which offset a batch reads each source.
 
 Version 1 has one line for each source, in the order of the query's sources. Version 2 has `id:offset` lines in the
-order of a hash map; the id is a source's position or, with named sources, its name. Here a source is named by its id,
-whatever the version.
+order of a hash map; the id is a source's position or, with named sources, its name. The functions of this module
+identify a source by its id in both versions.
 
 Source: Spark 4.0 OffsetSeqLog; Spark 4.2 OffsetMap, `spark.sql.streaming.offsetLog.formatVersion`; seen on 4.0.5, 4.2.1
 and 4.3.0. A checkpoint of version 1 keeps this version, whatever the setting says later.
@@ -15,13 +15,16 @@ from typing import Any
 from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 
 SourceOffsets = dict[str, Any]
-"""A source's id → its offset: parsed JSON; the text if it is not JSON; None if the source has no offset yet."""
+"""The offset of each source, by the source's id: parsed JSON; a string if it is not JSON; None if the source has no
+offset yet.
+"""
 
 _NONE = "-"
 
 
 def parse_offsets(text: str, path: str) -> SourceOffsets:
-    """The offsets in the text of `offsets/N`, ids in canonical order: positions by number, names as texts.
+    """Returns the offsets in the text of `offsets/N`, with the ids in canonical order: positions by number, names by
+    text. `path` is the path of the file, for messages.
 
     Raises UnsupportedTableError for an unknown version and for a text that is no offsets log; CorruptFileError for a
     file that was not written completely.
@@ -31,7 +34,7 @@ def parse_offsets(text: str, path: str) -> SourceOffsets:
         raise not_whole(path)
     if version not in ("v1", "v2"):
         raise UnsupportedTableError(
-            f"the offsets log {path} has version {version[:20]!r}, and only v1 and v2 are known: a newer Spark has "
+            f"the offsets log {path} has version {version[:20]!r}, but only v1 and v2 are known: a newer Spark has "
             "written the checkpoint; use a newer bucketline, or an older Spark with a new checkpoint",
             path=path,
         )
@@ -48,8 +51,8 @@ def parse_offsets(text: str, path: str) -> SourceOffsets:
 
 
 def batch_time_ms(text: str) -> int | None:
-    """The time at which a batch began, in milliseconds since 1970, which is the same for all attempts at the batch;
-    None if `offsets/N` lacks it.
+    """Returns the time at which a batch began, in milliseconds since 1970. The time is the same for all attempts at the
+    batch. Returns None if the text of `offsets/N` lacks it.
     """
     _, _, rest = text.partition("\n")
     try:
@@ -61,7 +64,7 @@ def batch_time_ms(text: str) -> int | None:
 
 
 def not_whole(path: str) -> CorruptFileError:
-    """The error for a checkpoint file that is empty or cut short."""
+    """Returns the error for a checkpoint file that is empty or cut short."""
     return CorruptFileError(
         f"{path} is empty or cut short: the disk was full, or the machine went down while Spark wrote it. Restore the "
         "checkpoint, or run the job once with --reset-identity: a new checkpoint begins at the Kafka offsets that the "
@@ -71,14 +74,15 @@ def not_whole(path: str) -> CorruptFileError:
 
 
 def aligned(offsets: Mapping[str, Any] | None, sources: Sequence[str]) -> list[Any] | None:
-    """The offsets of these sources, in their order; None for a source without an offset, and if there are no
-    offsets.
+    """Returns the offsets of these sources, in the order of `sources`. A source without an offset gets None. Returns
+    None if there are no offsets at all.
     """
     return None if offsets is None else [offsets.get(source) for source in sources]
 
 
 def records_behind(latest: Sequence[Any], end: Sequence[Any]) -> int | None:
-    """The number of Kafka records between a batch's end and the newest offsets; None if no source gives this number.
+    """Returns the number of Kafka records between a batch's end and the newest offsets; None if no source is a Kafka
+    source.
 
     The two lists may be in different orders: sources are matched by the topics that they have in common.
     """
@@ -95,7 +99,7 @@ def records_behind(latest: Sequence[Any], end: Sequence[Any]) -> int | None:
 
 
 def is_kafka(offset: Any) -> bool:
-    """Whether a source's offset comes from Kafka: topic → partition → offset."""
+    """Returns True if a source's offset comes from Kafka: a mapping from topic to partition to offset."""
     return isinstance(offset, dict) and all(
         isinstance(partitions, dict) and all(p.isdigit() and isinstance(at, int) for p, at in partitions.items())
         for partitions in offset.values()

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def wait_of(decoder: Decoder | None) -> int:
-    """The ms for which batches with that decoder wait for a registry."""
+    """Returns the time in milliseconds for which batches with that decoder wait for a schema registry."""
     registry = decoder.registry if isinstance(decoder, DecodeStep) else None
     return 0 if registry is None else registry.options.wait_ms
 
@@ -28,7 +28,7 @@ def when_registry_answers(
     wait_ms: int,
     world: World = SYSTEM_WORLD,
 ) -> T:
-    """The result of `work`, which is repeated while it fails because the registry does not answer.
+    """Calls `work` and returns its result. While `work` fails because the registry does not answer, it is called again.
 
     Raises the last error of `work` after `wait_ms`.
     """
@@ -43,6 +43,6 @@ def when_registry_answers(
             until = now_ms + wait_ms if until is None else until
             if not isinstance(down, RegistryDownError) or now_ms + pause_ms > until:
                 raise
-            _LOG.warning("the batch waits for the schema registry: %s", down.message)
+            _LOG.warning("the batch waits until the schema registry answers: %s", down.message)
         world.pause.wait_ms(pause_ms)
         pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)

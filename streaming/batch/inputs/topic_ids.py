@@ -1,8 +1,8 @@
 """The ids of Kafka's topics. A topic that is deleted and created again under the same name gets another id.
 
 Offsets count within one topic, so the snapshot of a batch holds the ids of its topics next to its offsets. An id is
-written as 32 hexadecimal digits, whatever client has given it. Ids are compared only within one cluster, and only if
-both are known. Source: KIP-516; Kafka 4.1 Uuid, librdkafka 2.16 rd_kafka_Uuid_t.
+written as 32 hexadecimal digits, whichever client has returned it. Ids are compared only within one cluster, and only
+if both ids are known. Source: KIP-516; Kafka 4.1 Uuid, librdkafka 2.16 rd_kafka_Uuid_t.
 """
 
 import base64
@@ -17,22 +17,24 @@ TOPIC_IDS = "bucketline.kafka-topic-ids"
 """Snapshot property: the ids of the topics in the end offsets, as JSON from topic to id."""
 
 TopicIds = Mapping[str, str]
-"""Topic → id, for the topics whose id is known."""
+"""The id of each topic whose id is known."""
 
 _BITS, _DIGITS = 64, 16
 _NO_ID = "0" * (2 * _DIGITS)
-"""The id that brokers without topic ids give, as before Kafka 2.8."""
+"""The id that brokers without topic ids (before Kafka 2.8) return for every topic."""
 
 
 def id_of_halves(most: int, least: int) -> str | None:
-    """The id of a UUID given as two numbers of 64 bits, signed or not; None for the id that stands for no topic."""
+    """Returns the id of a UUID given as two integers of 64 bits, signed or not; None for the id that stands for no
+    topic.
+    """
     mask = (1 << _BITS) - 1
     return _real(f"{most & mask:0{_DIGITS}x}{least & mask:0{_DIGITS}x}")
 
 
 def id_of_text(text: str) -> str | None:
-    """The id of a UUID in URL-safe base64 without padding, Kafka's form; None for the id of no topic and for other
-    texts.
+    """Returns the id of a UUID in Kafka's form, URL-safe base64 without padding. Returns None for the id that stands
+    for no topic, and for other strings.
     """
     try:
         found = base64.b64decode(text + "==", altchars=b"-_", validate=True).hex()
@@ -42,7 +44,9 @@ def id_of_text(text: str) -> str | None:
 
 
 def ids_in(snapshot: Snapshot, cluster: str | None) -> dict[str, str]:
-    """The ids of topics in a snapshot, by topic; empty unless it is certain that they belong to this cluster."""
+    """Returns the ids of topics that a snapshot holds, by topic; empty unless it is certain that they belong to this
+    cluster.
+    """
     if cluster is None or snapshot.properties.get(CLUSTER) != cluster:
         return {}
     try:
@@ -53,19 +57,19 @@ def ids_in(snapshot: Snapshot, cluster: str | None) -> dict[str, str]:
 
 
 def newest_ids(newest_first: Iterable[Snapshot], cluster: str | None) -> dict[str, str]:
-    """The topic ids in the newest of a batch's snapshots that has topic ids, because the snapshot of a compaction may
-    have none.
+    """Returns the topic ids in the newest snapshot that has topic ids, because the snapshot of a compaction may have
+    none. `newest_first` are the snapshots of a batch.
     """
     return next(filter(None, (ids_in(s, cluster) for s in newest_first)), {})
 
 
 def ids_text(ids: TopicIds) -> str | None:
-    """The ids as the text of the property; None if there are none."""
+    """Returns the ids as the JSON text of the snapshot property; None if there are no ids."""
     return json.dumps(dict(ids), separators=(",", ":"), sort_keys=True) if ids else None
 
 
 def created_again(known: TopicIds, now: TopicIds) -> list[str]:
-    """The topics, in order, whose id now differs from the known id."""
+    """Returns the topics, in order, whose id is known and differs now."""
     return sorted(topic for topic, found in now.items() if known.get(topic, found) != found)
 
 

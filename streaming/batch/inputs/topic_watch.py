@@ -1,4 +1,4 @@
-"""Checks that the topics of a job are still the same: before a batch is planned, and again before its commit."""
+"""Checks that the topics of a job are still the same topics: before a batch is planned, and again before its commit."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -14,7 +14,9 @@ _LOG = logging.getLogger("bucketline.job")
 
 
 class AskIds(Protocol):
-    """A function that returns the current ids of topics. It leaves out unknown ids, and logs a warning once."""
+    """A function that returns the current ids of topics. If an id cannot be found out, the function leaves the topic
+    out and logs a warning once.
+    """
 
     def __call__(self, topics: Collection[str]) -> TopicIds: ...
     def close(self) -> None: ...
@@ -22,10 +24,11 @@ class AskIds(Protocol):
 
 @dataclass(slots=True)
 class TopicWatch:
-    """Compares topics with the topics with which the run of a job began.
+    """Compares the topics of a batch with the topics that the job read at its start.
 
-    `accepted` holds the ids that this run has seen and goes on with; it is the only field that changes. `fails` follows
-    `failOnDataLoss`; if it is false, a topic that was created again is read on, and a warning is logged.
+    `accepted` holds the ids that this run of the job has seen and accepts; it is the only field that changes. `fails`
+    is the value of `failOnDataLoss`; if it is false, the job continues to read a topic that was created again, and a
+    warning is logged.
     """
 
     ask: AskIds
@@ -33,13 +36,13 @@ class TopicWatch:
     accepted: dict[str, str] = field(default_factory=dict)
 
     def ids_of(self, batch: BatchIdentity) -> TopicIds:
-        """The current ids of the topics of a batch, as far as they are known."""
+        """Returns the current ids of the topics of a batch, as far as they are known."""
         topics = _topics(batch)
         return self.ask(topics) if topics else {}
 
     def accept(self, known: TopicIds, now: TopicIds) -> None:
-        """Remembers the current ids of topics (`now`) as accepted. The ids are compared with the ids that this run has
-        accepted before; ids of other topics are compared with the ids in the table (`known`). Raises
+        """Remembers the current ids of topics (`now`) as accepted. Before that, the ids are compared with the ids that
+        this run has accepted; the ids of other topics are compared with the ids in the table (`known`). Raises
         TopicCreatedAgainError if a topic has another id than before.
         """
         before = {**known, **self.accepted}
@@ -49,7 +52,7 @@ class TopicWatch:
                 raise error
             _LOG.warning(
                 "topic %r was deleted and created again (its id was %s, and is %s): failOnDataLoss is false, so the "
-                "job goes on at the old offsets, and leaves out the records before them",
+                "job continues at the old offsets, and leaves out the records before these offsets",
                 topic,
                 before[topic],
                 now[topic],
@@ -60,8 +63,8 @@ class TopicWatch:
         """Asks again for the ids of the topics, and returns the ids for the snapshot of the batch. `commits` are the
         snapshots of the batch before.
 
-        A topic whose id is not known now keeps its last id.
-        Raises TopicCreatedAgainError.
+        If the id of a topic is not known now, its last known id is returned. Raises TopicCreatedAgainError if a topic
+        has another id than before.
         """
         known = newest_ids(commits, batch.cluster)
         self.accept(known, self.ids_of(batch))

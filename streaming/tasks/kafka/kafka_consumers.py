@@ -1,7 +1,7 @@
-"""Consumers that a worker keeps from task to task, to keep their connections and metadata.
+"""Kafka consumers that a worker keeps from task to task, because a new consumer has to connect and fetch metadata.
 
-A consumer is closed if the task that uses it fails. A worker keeps only a few, because each has a socket to each
-broker.
+A consumer is closed if the task that uses it fails. A worker keeps only a few consumers, because each has a socket to
+each broker.
 """
 
 import importlib
@@ -19,7 +19,7 @@ MOST_CONSUMERS = 2
 
 
 class Message(Protocol):
-    """A record, or an event of the consumer, as librdkafka gives it."""
+    """A message from librdkafka: a record, or an event of the consumer (an error, or the end of a partition)."""
 
     def error(self) -> Any: ...
     def topic(self) -> str | None: ...
@@ -55,16 +55,16 @@ class LibrdkafkaConsumer:
         self._consumer = self._kafka.Consumer({**client_settings(settings), "error_cb": self.complaints.append})
 
     def read_from(self, topic: str, partition: int, offset: int) -> None:
-        """Begins to read one partition from an offset on, and no other partition."""
+        """Begins to read one partition at an offset. The consumer stops reading every other partition."""
         self._consumer.assign([self._kafka.TopicPartition(topic, partition, offset)])
 
     def consume(self, most: int, timeout_seconds: float) -> list[Message]:
-        """The next records and events; fewer than `most` if the time is over."""
+        """Returns the next records and events; fewer than `most` if the time is over."""
         messages: list[Message] = self._consumer.consume(most, timeout_seconds)
         return messages
 
     def offsets(self, topic: str, partition: int, timeout_seconds: float) -> tuple[int, int]:
-        """The first offset that the partition has, and the offset after its last record."""
+        """Returns the first offset that the partition has, and the offset after its last record."""
         place = self._kafka.TopicPartition(topic, partition)
         low, high = self._consumer.get_watermark_offsets(place, timeout=timeout_seconds, cached=False)
         return int(low), int(high)
@@ -79,12 +79,13 @@ class LibrdkafkaConsumer:
 
 
 def confluent_kafka() -> Any:
-    """The package. Raises KafkaReaderError if it is not installed."""
+    """Returns the package confluent_kafka. Raises KafkaReaderError if it is not installed."""
     try:
         return importlib.import_module("confluent_kafka")
     except ImportError as e:
         raise KafkaReaderError(
-            f"this Python cannot import confluent-kafka, with which tasks read Kafka ({e}): install bucketline[kafka] "
+            f"this Python cannot import confluent-kafka, which tasks need to read Kafka ({e}): install "
+            "bucketline[kafka] "
             "where the tasks run, or set source.reader to spark"
         ) from e
 
@@ -99,7 +100,7 @@ class IdleConsumers:
 
     @contextmanager
     def consumer(self, settings: Mapping[str, str]) -> Iterator[Consumer]:
-        """A consumer with these settings for a task; it is kept unless the task fails."""
+        """Yields a consumer with these settings. After the block it is kept for other tasks, unless the task fails."""
         name = tuple(sorted(settings.items()))
         consumer = self.idle.pop(name, None) or self.make(settings)
         try:

@@ -1,4 +1,4 @@
-"""Errors between a job and Kafka, whether Spark's Kafka source or the tasks read."""
+"""Errors between a job and Kafka. They are the same whether Spark's Kafka source or bucketline's tasks read."""
 
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.sources.known_options import SERVERS
@@ -41,7 +41,9 @@ class KafkaReaderError(BucketlineError):
 
 
 def records_removed(topics: str, where: str) -> KafkaDataLostError:
-    """The error for records that were removed before they were read; `where` names their offsets, if known."""
+    """Returns the error for records that were removed before they were read. `topics` are the names of the topics,
+    separated by commas; `where` says the offsets, if they are known.
+    """
     return KafkaDataLostError(
         f"Kafka has removed records of {named(topics)} before they were read{f' ({where})' if where else ''}: the "
         "topic's retention is shorter than the time by which the job was behind. Nothing was skipped. To go on "
@@ -51,7 +53,7 @@ def records_removed(topics: str, where: str) -> KafkaDataLostError:
 
 
 def topic_missing(topics: str, servers: str) -> KafkaTopicMissingError:
-    """The error for a topic that the brokers do not know."""
+    """Returns the error for a topic that the brokers do not know."""
     return KafkaTopicMissingError(
         f"{named(topics)} does not exist at {servers}: create it, or correct source.options.subscribe; a topic "
         "that was deleted and created again needs a new checkpoint (docs/kafka.md)",
@@ -60,7 +62,7 @@ def topic_missing(topics: str, servers: str) -> KafkaTopicMissingError:
 
 
 def refused(servers: str, why: str, topics: str) -> KafkaRefusedError:
-    """The error for a login or a request that Kafka does not accept."""
+    """Returns the error for a login or a request that Kafka does not accept. `why` is Kafka's reason."""
     return KafkaRefusedError(
         f"Kafka at {servers} refuses the job ({why[:300]}): check the options "
         f"kafka.security.protocol and kafka.sasl.*, and whether this user may read {named(topics)}",
@@ -69,14 +71,14 @@ def refused(servers: str, why: str, topics: str) -> KafkaRefusedError:
 
 
 def unreachable(servers: str) -> KafkaUnreachableError:
-    """The error for brokers that do not answer."""
+    """Returns the error for brokers that do not answer."""
     return KafkaUnreachableError(
         f"no broker answers at {servers}: check source.options.{SERVERS}, the network and "
-        "kafka.security.protocol; nothing was lost, run it again",
+        "kafka.security.protocol; nothing was lost; run the job again",
         servers=servers,
     )
 
 
 def named(topics: str) -> str:
-    """A phrase for messages: `topic a` for one name, `one of the topics a,b` for names separated by commas."""
+    """Returns a phrase for messages: `topic a` for one name, `one of the topics a,b` for names separated by commas."""
     return f"one of the topics {topics}" if "," in topics else f"topic {topics}"

@@ -1,4 +1,6 @@
-"""Gives each record of a batch the number of its feed: the partition of a Kafka topic from which it came."""
+"""Gives each record of a batch the number of its feed. A feed is the partition of a Kafka topic from which a record
+came.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,17 +16,18 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.types.buffers import one_array
 
 TOPIC_COLUMN, PARTITION_COLUMN = "_kafka_topic", "_kafka_partition"
-"""The columns that name the topic and partition of rows that are not decoded."""
+"""The columns with the topic and the partition of rows that are not decoded."""
 
 TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaFeeds:
-    """The topics and partitions that a batch reads, ascending; the number of a feed is its position among them.
+    """The topics and partitions that a batch reads, in ascending order. The number of a feed is its position among
+    them.
 
-    `topic` and `partition` name the columns with each record's topic and partition. The columns in `origin` were read
-    only to find the feed, and the table does not have them.
+    `topic` and `partition` are the names of the columns with each record's topic and partition. The columns in `origin`
+    were read only to find the feed, and the table does not have them.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -33,9 +36,9 @@ class KafkaFeeds:
     origin: tuple[str, ...] = ()
 
     def numbers(self, records: pa.Table) -> NDArray[Any]:
-        """The number of the feed of each record, as integers of the smallest possible type.
+        """Returns the number of the feed of each record, as integers of the smallest possible type.
 
-        Raises SchemaMismatchError for a record of a topic or partition that the batch does not read.
+        Raises SchemaMismatchError for a record from a topic or partition that the batch does not read.
         """
         topics, table = _numbered(self.partitions)
         partitions = one_array(records[self.partition])
@@ -57,11 +60,11 @@ class KafkaFeeds:
         return found
 
     def _topic(self, records: pa.Table, topics: list[str]) -> int | NDArray[Any]:
-        """The position of the records' topic among the topics: one number if all records have the same topic, else one
-        for each record. For an unknown topic it is the number of topics.
+        """Returns the position of the records' topic among `topics`: one integer if all records have the same topic, or
+        else an array with an integer for each record. For an unknown topic the integer is the number of topics.
         """
         if len(topics) == 1 and self.topic == "topic":
-            return 0  # a job that reads one topic gets records of no other
+            return 0  # a job that reads one topic gets only records of this topic
         column = one_array(records[self.topic])
         if not pa.types.is_string(column.type):
             return len(topics)
@@ -73,23 +76,23 @@ class KafkaFeeds:
         return positions
 
     def rows(self, records: pa.Table) -> pa.Table:
-        """The records without the columns in `origin`, which the table does not have."""
+        """Returns the records without the columns in `origin`, which the table does not have."""
         return records.drop_columns(list(self.origin)) if self.origin else records
 
     def _refuse(self, records: pa.Table, row: int) -> NoReturn:
         topic, partition = (records[name][row].as_py() for name in (self.topic, self.partition))
         raise SchemaMismatchError(
-            f"a row says that it came from topic {topic!r} partition {partition!r}, which the offsets of this batch do "
-            f"not have; columns {self.topic} and {self.partition} must hold Kafka's own topic and partition",
+            f"a row says that it came from topic {topic!r} partition {partition!r}, but this batch does not read "
+            f"that partition; columns {self.topic} and {self.partition} must hold Kafka's own topic and partition",
             column=self.topic,
         )
 
 
 @lru_cache(16)
 def _numbered(partitions: Sequence[TopicPartition]) -> tuple[list[str], NDArray[Any]]:
-    """The topics, and a table of numbers by position of the topic and by partition.
+    """Returns the topics, and a table of feed numbers: a row for each topic, and a column for each partition number.
 
-    The table has -1 for a missing partition. Its last line stands for an unknown topic, and has only -1.
+    The table has -1 for a missing partition. Its last row is for unknown topics, and has only -1.
     """
     topics = sorted({topic for topic, _ in partitions})
     width = max((p for _, p in partitions), default=0) + 1

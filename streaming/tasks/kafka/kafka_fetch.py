@@ -1,9 +1,10 @@
-"""Fetches the records of an offset range, as tables with the columns of Spark's Kafka source; all records or an error.
+"""Fetches the records of an offset range from Kafka, as tables with the columns of Spark's Kafka source. Either all
+records of the range are fetched, or an error is raised.
 
-A range is complete when the consumer's position is at its end or beyond: a record there has come, or the end of the
-partition was reached there. Offsets without a record are normal: compaction, aborted transactions, and the marks of
-transactions leave them. If the partition ends before the range's end, the range is not complete, because Spark has seen
-records up to there.
+A range is complete when the consumer's position is at the end of the range or beyond: a record at or after the end has
+come, or the consumer has reached the end of the partition there. Offsets without a record are normal: compaction,
+aborted transactions, and the marks of transactions leave them. If the partition ends before the end of the range, the
+range is not complete, because Spark has seen records up to there.
 Source: Spark 4.0 KafkaDataConsumer, KafkaRecordToRowConverter; librdkafka 2.16 rd_kafka_consume_batch_queue.
 """
 
@@ -30,10 +31,12 @@ from bucketline.streaming.tasks.kafka.kafka_ranges import KafkaReading, OffsetRa
 _LOG = logging.getLogger(__name__)
 
 CHUNK_BYTES = 8 << 20
-"""Bytes of values that are decoded together."""
+"""Records are decoded together until their values have this many bytes."""
 CHUNK_RECORDS = 20_000
 MOST_AT_ONCE, FIRST_AT_ONCE = 500, 50
-"""Records taken from the client at once: few as long as their size is not known, because each may be large."""
+"""The number of records that are taken from the client at once while their size is not known. It is small, because each
+record may be large.
+"""
 _POLL_SECONDS = 0.05
 _ASK_SECONDS = 20.0
 
@@ -49,7 +52,9 @@ _PASSING = frozenset({-195, -193, -185, -187, -180, 5, 6, 7, 9, 13, 74, 75, 78})
 
 @dataclass(slots=True)
 class RangeFetch:
-    """Fetches one range after the other with one consumer; `columns` are the wanted columns of Spark's Kafka source."""
+    """Fetches one range after the other with one consumer. `columns` are the requested columns of Spark's Kafka
+    source.
+    """
 
     consumer: Consumer
     reading: KafkaReading
@@ -58,10 +63,10 @@ class RangeFetch:
     _value_bytes: int = field(default=CHUNK_BYTES // FIRST_AT_ONCE, init=False)
 
     def tables(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.Table]:
-        """The records of the ranges, in order.
+        """Yields the records of the ranges, in order.
 
-        Raises KafkaDataLostError if records were removed and no option lets the job go on without them;
-        KafkaUnreachableError, KafkaRefusedError, KafkaTopicMissingError and KafkaReaderError if records do not arrive.
+        Raises KafkaDataLostError if records were removed and no option lets the job continue without them;
+        KafkaUnreachableError, KafkaRefusedError, KafkaTopicMissingError or KafkaReaderError if records do not arrive.
         """
         small: list[pa.Table] = []
         for chunk in self._chunks(ranges):
@@ -85,7 +90,7 @@ class RangeFetch:
                 yield chunk
 
     def _messages(self, wanted: OffsetRange) -> Iterator[tuple[list[Message], int]]:
-        """The range's records in order, some at a time, and their bytes."""
+        """Yields the range's records in order, some at a time, with their size in bytes."""
         at = wanted.start
         self.consumer.read_from(wanted.topic, wanted.partition, at)
         moved_ms = self.world.stopwatch.elapsed_ms()
@@ -112,14 +117,14 @@ class RangeFetch:
             self._check_login(wanted)
 
     def _most(self, left: int) -> int:
-        """How many records to take at once: as many as fit into a chunk if they are as large as the largest recent
-        record.
+        """Returns how many records to take at once, if `left` records are left: as many as fit into a chunk if they are
+        as large as the largest recent record.
         """
         return max(1, min(left, MOST_AT_ONCE, CHUNK_BYTES // max(1, self._value_bytes)))
 
     def _after_event(self, event: Message, wanted: OffsetRange, at: int) -> int:
-        """The offset at which reading goes on after an event of the client, such as the end of a partition or an error.
-        Raises an error if reading cannot go on.
+        """Returns the offset at which reading continues after an event of the client, such as the end of a partition or
+        an error. Raises an error if reading cannot continue.
         """
         error = event.error()
         code = error.code()
@@ -136,41 +141,51 @@ class RangeFetch:
         raise KafkaReaderError(f"{wanted}, at {at}: {error.str()}", code=error.name())
 
     def _after_silence(self, wanted: OffsetRange, at: int) -> int:
-        """The position at which reading goes on after a wait that was too long, if the records no longer exist. Raises
-        an error if the broker does not answer.
+        """Returns the offset at which reading continues after no record has come for `poll_timeout_ms`, if the records
+        no longer exist. Raises an error if the records exist or the broker does not answer.
         """
         low, high = self._offsets(wanted)
         if low <= at < high:
             raise KafkaUnreachableError(
                 f"no record of {wanted} has come in {self.reading.poll_timeout_ms} ms: {self._servers} has the "
-                f"records of offsets {low} up to {high}, but sent none from {at} on; nothing was lost, run it again "
-                "(source.options.kafkaConsumer.pollTimeoutMs waits longer)"
+                f"records of offsets {low} up to {high}, but sent none from offset {at} on; nothing was lost; run the "
+                "job again (a larger source.options.kafkaConsumer.pollTimeoutMs makes tasks wait longer)"
             )
         return self._after_loss(wanted, at, low, high)
 
     def _after_out_of_range(self, wanted: OffsetRange, at: int) -> int:
-        """The position after the client has said that Kafka does not have the offset `at`.
+        """Returns the offset at which reading continues after the client has reported that Kafka does not have the
+        offset `at`.
 
-        The client may be wrong: what it says may belong to an earlier position, or come from a broker that is behind.
-        So Kafka is asked. If it has the offset, it is read again, until the wait is over.
+        The report may be wrong: it may belong to an earlier position, or come from a broker that is behind. So Kafka is
+        asked. If Kafka has the offset, it is read again, until `poll_timeout_ms` is over.
         """
         low, high = self._offsets(wanted)
         if not low <= at < high:
             return self._after_loss(wanted, at, low, high)
-        _LOG.info("%s: the client says that offset %d is out of range, but Kafka has it: it is read again", wanted, at)
+        _LOG.info(
+            "%s: the client says that offset %d is out of range, but Kafka has this offset: it is read again",
+            wanted,
+            at,
+        )
         self.consumer.read_from(wanted.topic, wanted.partition, at)
         return at
 
     def _after_loss(self, wanted: OffsetRange, at: int, low: int, high: int) -> int:
-        """The position at which reading goes on after missing records: the first record of the range that still exists.
-        The partition has the offsets from `low` up to `high`. Raises KafkaDataLostError if no option lets the job go on
-        without the missing records.
+        """Returns the offset at which reading continues after missing records: the first record of the range that still
+        exists. The partition has the offsets from `low` up to `high`. Raises KafkaDataLostError if no option lets the
+        job continue without the missing records.
         """
         if self.reading.fails_on_data_loss:
             gone = OffsetRange(wanted.topic, wanted.partition, at, wanted.end)
             raise records_removed(wanted.topic, str(gone))
         left = wanted.end if at >= high else min(max(at, low), wanted.end)
-        _LOG.warning("%s: the records of offsets %d up to %d are gone and left out", wanted, at, left)
+        _LOG.warning(
+            "%s: Kafka has removed the records of offsets %d up to %d; they are left out (failOnDataLoss is false)",
+            wanted,
+            at,
+            left,
+        )
         if left < wanted.end:
             self.consumer.read_from(wanted.topic, wanted.partition, left)
         return left
@@ -195,8 +210,8 @@ class RangeFetch:
 
 
 class Chunk:
-    """Collects records of a range and makes a table of them. Only their values are kept, because messages hold memory
-    of the client.
+    """Collects records of a range and makes a table of them. Only the values of the records are kept, because the
+    records themselves hold memory of the client.
 
     Values are converted to Arrow at once, a few hundred at a time, while they are in the processor's cache.
     """
@@ -209,9 +224,7 @@ class Chunk:
         self._bytes = 0
 
     def add(self, records: Sequence[Message], size: int) -> None:
-        """Adds the records that follow the records added before: at least one record. `size` is their number of
-        bytes.
-        """
+        """Adds at least one record; the records follow the records added before. `size` is their number of bytes."""
         for name, parts in self._parts.items():
             parts.append(_TAKEN[name](records))
         self.count += len(records)
@@ -222,7 +235,7 @@ class Chunk:
         return self._bytes >= CHUNK_BYTES or self.count >= CHUNK_RECORDS
 
     def table(self) -> pa.Table:
-        """The added records as a table with the wanted columns."""
+        """Returns the added records as a table with the requested columns."""
         return pa.table({name: self._column(name) for name in self._columns})
 
     def _column(self, name: str) -> pa.Array:
@@ -238,8 +251,8 @@ def _bytes(tables: Sequence[pa.Table]) -> int:
 
 
 def _offsets_of(records: Sequence[Message]) -> pa.Array:
-    """The offsets of records of one partition. They ascend, so that records without gaps need not be read one by
-    one.
+    """Returns the offsets of records of one partition. They ascend, so the offsets of records without gaps need not be
+    read one by one.
     """
     first, last = _int(records[0].offset()), _int(records[-1].offset())
     if last - first + 1 == len(records):
@@ -248,7 +261,7 @@ def _offsets_of(records: Sequence[Message]) -> pa.Array:
 
 
 def _each(records: Sequence[Message], name: str) -> Iterator[Any]:
-    """The result of the method with that name for each record. The method is taken from the class of the records,
+    """Calls the method `name` of each record and yields the results. The method is taken from the class of the records,
     because `methodcaller` costs three times as much.
     """
     return map(getattr(type(records[0]), name), records)
@@ -281,10 +294,10 @@ _TAKEN: Mapping[str, Callable[[Sequence[Message]], pa.Array]] = {
     "timestampType": _timestamp_types,
     "headers": _headers,
 }
-"""The stored values of at least one record."""
+"""The function that reads the values of a column from at least one record."""
 
 _OF_RANGE = ("topic", "partition")
-"""Values that all records of a range share."""
+"""The columns that have the same value in all records of a range."""
 
 
 def _parted(messages: list[Message]) -> tuple[list[Message], list[Message]]:
@@ -295,22 +308,26 @@ def _parted(messages: list[Message]) -> tuple[list[Message], list[Message]]:
 
 
 def _check_place(records: Sequence[Message], wanted: OffsetRange, at: int) -> None:
-    """Checks that the records belong to the range, from `at` on; the client might still hold records of another range.
+    """Checks that the records belong to the range and come at offset `at` or later, because the client might still hold
+    records of another range.
 
-    Raises KafkaReaderError.
+    Raises KafkaReaderError if they do not.
     """
     for record in (records[0], records[-1]):
         place = (record.topic(), record.partition())
         if place != (wanted.topic, wanted.partition) or _int(record.offset()) < at:
-            raise KafkaReaderError(f"{wanted}: a record of {place} at offset {record.offset()} came at {at}")
+            raise KafkaReaderError(
+                f"{wanted}: Kafka's client returned a record of {place} at offset {record.offset()}, but offset "
+                f"{at} is read"
+            )
 
 
 def _int(offset: int | None) -> int:
-    assert offset is not None, "records and ends of partitions have an offset"
+    assert offset is not None, "records and end-of-partition events have an offset"
     return offset
 
 
 def _code_of(error: Exception) -> int | None:
-    """The code of an error of confluent-kafka."""
+    """Returns the code of an error of confluent-kafka; None if it has no code."""
     code = getattr(error.args[0], "code", None) if error.args else None
     return int(code()) if callable(code) else None

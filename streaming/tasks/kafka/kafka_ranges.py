@@ -1,7 +1,7 @@
 """Offset ranges of Kafka as a source of tasks: a value that says which task reads which records, and how.
 
-Within a partition rows keep the order of Spark's Kafka source, whatever the split: tasks get the ranges in the order of
-topic, partition and offset, so the number of a task and the position in it give the order of records.
+Rows of a topic partition keep their order, however its range is split: tasks get the ranges in the order of topic,
+partition and offset, so the number of a task and the position in the task give the order of records.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,13 +11,13 @@ from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.tasks.kafka.kafka_feeds import KafkaFeeds
 
 FEWEST_RECORDS = 20_000
-"""From this number of records on, one more task is worth its start."""
+"""From this number of records on, it is worth to start one more task."""
 
 FEWEST_BYTES = 4 << 20
-"""From this number of bytes on, as the table stores them, one more task is worth its start."""
+"""From this number of bytes on, as the table stores them, it is worth to start one more task."""
 
 MOST_RECORDS = 1_000_000
-"""The most records of a task: they are lost when the task is repeated."""
+"""The most records of a task. If a task fails, all its records are read again."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,8 +39,8 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class KafkaReading:
-    """How tasks read: the settings of their clients, and what Spark's Kafka source would do about missing records.
-    `poll_timeout_ms` is how long a task waits for a record.
+    """How tasks read: the settings of their Kafka clients, how long a task waits for a record (`poll_timeout_ms`), and
+    whether missing records are an error (`fails_on_data_loss`).
     """
 
     settings: Mapping[str, str]
@@ -50,10 +50,10 @@ class KafkaReading:
 
 @dataclass(frozen=True, slots=True)
 class KafkaRanges:
-    """A source: the records of offset ranges, divided among the tasks, which `decode` turns into rows.
+    """A source of records: offset ranges of Kafka, divided among the tasks. `decode` turns the records into rows.
 
-    `columns` are the columns of Spark's Kafka source that tasks read; `decode`, `reject_limit` and `feeds` are as in
-    `Frame`.
+    `columns` are the columns of Spark's Kafka source that tasks read. `decode`, `reject_limit` and `feeds` mean the
+    same as in `Frame`.
     """
 
     shares: tuple[tuple[OffsetRange, ...], ...]
@@ -65,17 +65,18 @@ class KafkaRanges:
 
     @property
     def is_alone(self) -> bool:
-        """Whether one task reads all ranges."""
+        """True if one task reads all ranges."""
         return len(self.shares) == 1
 
 
 def shared(
     ranges: Iterable[OffsetRange], parallelism: int, record_bytes: int = 0
 ) -> tuple[tuple[OffsetRange, ...], ...]:
-    """The ranges divided among tasks, with about the same number of records each; at least one task.
+    """Divides the ranges among tasks, with about the same number of records for each task. There is at least one task.
 
-    There are as many tasks as run at a time; fewer if there is little to do, and a multiple if they would become large.
-    `record_bytes` is about the bytes that the table stores for a record; 0 if not known.
+    There are as many tasks as can run at a time (`parallelism`); fewer if there is little to do, and a multiple if the
+    tasks would become large. `record_bytes` is about the number of bytes that the table stores for a record; 0 if not
+    known.
     """
     ordered = sorted(r for r in ranges if r.size > 0)
     records = sum(r.size for r in ordered)
@@ -83,7 +84,7 @@ def shared(
 
 
 def task_count(records: int, parallelism: int, record_bytes: int = 0) -> int:
-    """The number of tasks for that many records, by the rules of `shared`."""
+    """Returns the number of tasks for that many records, by the rules of `shared`."""
     fewest = min(FEWEST_RECORDS, FEWEST_BYTES // max(1, record_bytes))
     tasks = max(1, min(parallelism, records // max(1, fewest)))
     if records > tasks * MOST_RECORDS:

@@ -1,6 +1,6 @@
-"""Tokens with which clients of librdkafka log in to Kafka (OAUTHBEARER), from a file or a function.
+"""Tokens with which clients of librdkafka log in to Kafka (OAUTHBEARER). They come from a file or a function.
 
-A client asks again before a token expires, so a file that is replaced is read again while a job runs.
+A client asks for a new token before the old token expires, so a file that is replaced is read again while a job runs.
 """
 
 import base64
@@ -15,11 +15,11 @@ from bucketline.conf.sources.kafka_client import TOKEN_FILE, TOKEN_PROVIDER
 from bucketline.streaming.tasks.kafka.kafka_errors import KafkaReaderError
 
 _UNKNOWN_LIFE_SECONDS = 60.0
-"""After this time a token without an expiry is requested again."""
+"""A token without a time of expiry is requested again after this many seconds."""
 
 
 def client_settings(settings: Mapping[str, str]) -> dict[str, Any]:
-    """The settings for creating a client, with a function that returns tokens.
+    """Returns the settings for creating a client, with a function that returns tokens.
 
     Raises KafkaReaderError if the function cannot be imported.
     """
@@ -33,9 +33,10 @@ def client_settings(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def token_of(give: Callable[[], object], now: Callable[[], float] = time.time) -> Callable[[object], tuple[str, float]]:
-    """The function that a client calls; it returns a token, and the second of the epoch at which the token expires.
+    """Returns the function that a client calls for a token. It returns a token, and the time at which the token
+    expires, in seconds since 1970.
 
-    `give` returns a token, or a pair of token and second.
+    `give` returns a token, or a pair of a token and its time of expiry.
     """
 
     def called(config: object) -> tuple[str, float]:
@@ -50,7 +51,9 @@ def token_of(give: Callable[[], object], now: Callable[[], float] = time.time) -
 
 
 def _end_of(token: str) -> float | None:
-    """When a JSON web token expires; None for other tokens, and for a token that does not say when it expires."""
+    """Returns the time at which a JSON web token expires, in seconds since 1970. Returns None for other tokens, and for
+    a token that does not say when it expires.
+    """
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -67,6 +70,7 @@ def _function(name: str) -> Callable[[], object]:
         found: Callable[[], object] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as e:
         raise KafkaReaderError(
-            f"source.token-provider = {name} cannot be imported where tasks run: {e}; give them the module (--py-files)"
+            f"source.token-provider = {name} cannot be imported where tasks run: {e}; send the module to the "
+            "tasks with --py-files"
         ) from e
     return found

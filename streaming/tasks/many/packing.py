@@ -14,16 +14,18 @@ T = TypeVar("T")
 
 
 def packed(value: object) -> bytes:
-    """The value, pickled and compressed; its first eight bytes are the size of the pickle in bytes, little-endian."""
+    """Returns the value, pickled and compressed. The first eight bytes are the size of the pickle in bytes,
+    little-endian.
+    """
     try:
         data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        data = cloudpickle.dumps(value)  # slower by far, and takes functions that no module holds
+        data = cloudpickle.dumps(value)  # cloudpickle is much slower, but can pickle functions that no module holds
     return len(data).to_bytes(8, "little") + bytes(pa.Codec("zstd", compression_level=1).compress(data, asbytes=True))
 
 
 def unpacked(data: bytes, kind: type[T]) -> T:
-    """The value of this class that `packed` has packed."""
+    """Returns the value that `packed` has packed; it must be of the class `kind`."""
     value = pickle.loads(pa.Codec("zstd").decompress(data[8:], int.from_bytes(data[:8], "little"), asbytes=True))
     assert isinstance(value, kind)
     return value

@@ -1,10 +1,10 @@
-"""The first stage of a job that writes many tables, on an executor: turns records into sealed runs of each table, and
-makes notes on what was read.
+"""The first stage of a job that writes many tables, on an executor: turns records into sealed runs (sorted, packed
+rows) of each table, and makes notes on what was read.
 
-Records are split by table, and wait until many of one table can be decoded together: a call of a decoder costs as much
-as hundreds of records. Rows and records of all tables share the memory that a job of one table has. An error in one
-table's records is sent to the driver in the note of that table, and the other tables go on. The driver decides whether
-the table is parked or the job stops.
+Records are split by table, and wait until many records of one table can be decoded together, because a call of a
+decoder costs as much as hundreds of records. Rows and records of all tables share the memory that a job of one table
+has. An error in one table's records is sent to the driver in the note of that table, and the task continues with the
+other tables. The driver decides whether the table is parked (left out of batches) or the job stops.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,20 +40,20 @@ from bucketline.streaming.tasks.read_task import ReadPlan, Sealing, joined_messa
 from bucketline.streaming.tasks.wire import REJECTS, RUNS, SEEN, TABLES, Routed, routed_note
 
 RECORD_BYTES = 32 << 20
-"""The most bytes of records that wait to be decoded, of all tables together."""
+"""The most bytes of records that wait to be decoded, in all tables together."""
 RECORDS_AT_ONCE = 20_000
 """The number of records of one table that are decoded together."""
 ROW_BYTES = 64 << 20
-"""The most bytes of rows that are not sealed yet, of all tables together."""
+"""The most bytes of rows that are not sealed yet, in all tables together."""
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 1000, 1 << 20
-_UNNAMED = "the message names no table, and no route is for its topic"
+_UNNAMED = "the message does not say its source table, and no route of the job takes its topic"
 
 
 @dataclass(frozen=True, slots=True)
 class TableReading:
     """How the records of one table become sealed runs. `first` is the number of the task that gets the table's first
-    bucket, and `assigners` is as in `Stages`. `looks` says whether the feed of each record is noted, because the order
-    of rows matters.
+    bucket. `assigners` means the same as in `Stages`. `looks` says whether the topic partition of each record is noted,
+    because the order of rows matters.
     """
 
     seal: SealPlan
@@ -64,12 +64,12 @@ class TableReading:
     looks: bool = False
 
     def among(self, tasks: int) -> Destination:
-        """The tasks to which rows are sent, if this number of tasks write."""
+        """Returns the tasks to which rows are sent, if `tasks` tasks write."""
         return Destination(tasks, self.assigners, self.first % tasks)
 
     def sealing(self, tasks: int, feeds: KafkaFeeds | None, now_us: int | None) -> Sealing:
-        """An object that turns the table's records into sealed runs in this task. `now_us` is the time of the batch, in
-        microseconds since 1970.
+        """Returns an object that turns the table's records into sealed runs in this task. `now_us` is the time of the
+        batch, in microseconds since 1970.
         """
         of_rows, decode = feeds if self.looks else None, self.decode
         if decode.computed is not None and decode.computed.tells_time:
@@ -80,9 +80,9 @@ class TableReading:
 
 @dataclass(slots=True)
 class KnownTables:
-    """What tasks must know of the tables of a job: the number of each target, and how each table is read. Each table is
-    packed by itself, so that a task unpacks only those that it reads. Records of `parked` targets are counted and left
-    out.
+    """What tasks must know of the tables of a job: the number of each target table, and how each table is read. Each
+    table is packed separately, so that a task unpacks only the tables that it reads. Records of `parked` tables are
+    counted and left out.
 
     This value is sent to each worker once, and again when it changes.
     """
@@ -93,7 +93,7 @@ class KnownTables:
     _unpacked: dict[int, TableReading] = field(default_factory=dict)
 
     def reading(self, number: int) -> TableReading:
-        """How the records of a table are read."""
+        """Unpacks and returns how the records of a table are read."""
         found = self._unpacked.get(number)
         if found is None:
             found = self._unpacked[number] = unpacked(self.packed[number], TableReading)
@@ -109,11 +109,12 @@ class SharedTables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadTables:
-    """How tasks read the records of all tables; only plain values, so that it can be sent to tasks. `notes_to` is the
-    number of the task in the next stage that gets the notes; tasks with lower numbers write. `nameless` decodes records
-    that belong to no table. `feeds` are the topic partitions that the batch reads, `now_us` is its time. Records of a
-    table before its offsets in `since` are left out. A task keeps at most `most_refused` of the records that no route
-    takes, because more of them stop the job.
+    """How tasks read the records of all tables. It holds only plain values, so that it can be sent to tasks.
+
+    `notes_to` is the number of the task in the next stage that gets the notes; tasks with lower numbers write.
+    `nameless` decodes records that belong to no table. `feeds` are the topic partitions that the batch reads, and
+    `now_us` is its time. `since` has offsets for some tables; records of such a table before these offsets are left
+    out. A task keeps at most `most_refused` of the records that no route takes, because more of them stop the job.
     """
 
     routes: Resolver
@@ -129,7 +130,7 @@ class ReadTables:
     most_refused: int = 1000
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
-        """The runs and notes that this task sends to other tasks, in order."""
+        """Yields the sealed runs and notes that this task sends to other tasks, in order."""
         reading = _Reading(self)
         for records in tables:
             yield from reading.add(records)
@@ -188,8 +189,8 @@ class _Reading:
             yield from self._wait(part, number, target)
 
     def _leave(self, part: Part, why: Left) -> Iterator[Routed]:
-        """Counts records that go to no table, and yields them as bad records if the job says so. Records that name no
-        table are decoded first.
+        """Counts records that go to no table, and yields them as bad records if the job treats them as bad. Records
+        without the name of a table are decoded first.
         """
         if why is Left.UNMATCHED and part.origin.name is None and self._plan.decode.names_tables:
             yield from self._nameless(part)
@@ -202,7 +203,7 @@ class _Reading:
 
     def _nameless(self, part: Part) -> Iterator[Routed]:
         """Counts tombstones, heartbeats and similar messages. Yields as bad records the broken messages, and the
-        changes of rows that name no table.
+        changes of rows that do not say their table.
         """
         made = self._plan.nameless(part.records)
         self._seen = joined_seen((self._seen, made.seen))
@@ -225,7 +226,7 @@ class _Reading:
         yield self._noted(routed_note(REJECTS, origin=self._origin, row_count=records.num_rows, blob=blob), NO_TABLE)
 
     def _sample(self, part: Part, to: Resolved) -> None:
-        """Keeps the first records of a table that is not known."""
+        """Keeps the first records of a table that is not known yet, as a sample."""
         before = self._new.get(to.table, NewTable(to.route, TableNote()))
         room = _SAMPLE_RECORDS - sum(t.num_rows for t in before.sample)
         is_small = sum(t.nbytes for t in before.sample) < _SAMPLE_BYTES
@@ -266,8 +267,8 @@ class _Reading:
             yield from self._of_table(largest, self._sealing[largest].flush)
 
     def _of_table(self, number: int, work: Callable[[], Iterator[Routed]]) -> Iterator[Routed]:
-        """The messages that `work` yields for a table, marked with the number of the table. If it raises an error, the
-        error becomes the note of the table, and this task reads no more records of the table.
+        """Yields the messages of `work` for a table, marked with the number of the table. If `work` raises an error,
+        the error is put into the note of the table, and this task reads no more records of the table.
         """
         note = self._notes.get(number, TableNote())
         if note.error is not None:
@@ -288,14 +289,16 @@ class _Reading:
         return self._known.reading(number).sealing(self._plan.notes_to, self._plan.feeds, self._plan.now_us)
 
     def _noted(self, routed: Routed, number: int) -> Routed:
-        """A note, addressed to the task that gets the notes; the number of the note's table comes before it."""
+        """Returns a note, addressed to the task that gets the notes. The number of the note's table comes before the
+        note.
+        """
         assert not isinstance(routed.run, OwnerRun), "notes are no runs"
         return replace(routed, task=self._plan.notes_to, run=replace(routed.run, bucket=number))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTablesOfKafka:
-    """Reads the offset ranges of its share from Kafka; only plain values, so that it can be sent to tasks."""
+    """Reads the offset ranges of its share from Kafka. It holds only plain values, so that it can be sent to tasks."""
 
     reading: ReadTables
     source: KafkaRanges
@@ -310,7 +313,9 @@ class ReadTablesOfKafka:
 
 @dataclass(frozen=True, slots=True)
 class ReadTablesOfFrame:
-    """Reads the records of a DataFrame from Arrow messages; only plain values, so that it can be sent to tasks."""
+    """Reads the records of a DataFrame from Arrow messages. It holds only plain values, so that it can be sent to
+    tasks.
+    """
 
     reading: ReadTables
     schema: pa.Schema

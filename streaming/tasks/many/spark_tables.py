@@ -1,8 +1,8 @@
-"""The tasks of a batch of many tables: they read all records once and send them to the tasks that write. These tasks
-write when the driver has decided what is written.
+"""Runs the tasks of a batch of many tables. Tasks first read all records once and send them to the tasks that write.
+These tasks write when the driver has decided what to write.
 
-`Ahead` is a batch that was read and is not written yet. `SparkTables` is the engine of Spark's tasks; tests without
-Spark use another engine with the same methods.
+`Ahead` is a batch that was read and is not written yet. `SparkTables` runs the tasks in Spark; tests without Spark use
+another class with the same methods.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,22 +59,22 @@ class TablesEngine(Protocol):
         ...
 
     def keep(self, known: KnownTables) -> SharedTables:
-        """Makes the facts about tables available to tasks until `keep` is called with other facts. Returns the value by
-        which tasks read the facts.
+        """Makes the facts about tables available to tasks, until `keep` is called with other facts. Returns the value
+        by which tasks read the facts.
         """
         ...
 
     def read(self, reading: ReadTables, source: Any) -> AbstractContextManager[Ahead]:
-        """Reads the records of a source, and gives the block what was read, which is kept until the block ends.
-        `reading.notes_to` is the number of tasks that write.
+        """Reads the records of a source, and yields what was read to the block. The records are kept until the block
+        ends. `reading.notes_to` is the number of tasks that write.
         """
         ...
 
 
 @dataclass(slots=True)
 class SparkTables:
-    """The engine that runs the tasks in a Spark session. The facts about tables that are broadcast to the tasks stay on
-    their hosts until the facts change.
+    """The engine that runs the tasks in a Spark session. The facts about tables are broadcast to the executors, and
+    stay there until the facts change.
     """
 
     spark: Any
@@ -89,7 +89,7 @@ class SparkTables:
         return int(self.spark.sparkContext.defaultParallelism)
 
     def keep(self, known: KnownTables) -> SharedTables:
-        """See `TablesEngine.keep`. The facts are broadcast once, and destroyed when other facts are kept."""
+        """Broadcasts the facts once, and destroys the broadcast when other facts are kept. See `TablesEngine.keep`."""
         if self._broadcast is None or self._broadcast.value is not known:
             self.close()
             self._broadcast = self.spark.sparkContext.broadcast(known)
@@ -116,8 +116,8 @@ class SparkTables:
         messages = frame_messages(self.spark, source.frame, is_alone=source.is_alone)
         if messages is None:
             raise UnsupportedTableError(
-                "this version of Spark does not hand out the rows of a frame as Arrow, which a job of several tables "
-                "needs; set source.reader to native, or use Spark 4"
+                "a job of several tables needs the rows of a DataFrame as Arrow, which this version of Spark does not "
+                "provide; set source.reader to native, or use Spark 4"
             )
         return TwoSteps(self.spark, messages.rdd, ReadTablesOfFrame(reading, messages.schema), count)
 

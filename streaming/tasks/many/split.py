@@ -1,8 +1,8 @@
-"""Splits the records of many tables into the records of each table: by the source table that a message names, or by the
-topic of the message.
+"""Splits the records of many tables into the records of each table, by the source table in the message, or by the topic
+of the message.
 
-A chunk has few tables and topics, so the routes are asked once for each pair. Records that belong to no table stay
-together, and their decoder tells a heartbeat from a broken message.
+A chunk of records has few tables and topics, so the routes are looked up once for each pair of table and topic. Records
+that belong to no table stay together; their decoder tells a heartbeat from a broken message.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,8 +27,9 @@ Feed = tuple[str, int]
 
 
 class Resolver(Protocol):
-    """The routes of a job: the table of the records of a source table or topic. `asks_names` is False if the topic
-    alone decides."""
+    """The routes of a job. They say to which table the records of a source table or topic go. `asks_names` is False if
+    the topic alone decides.
+    """
 
     @property
     def asks_names(self) -> bool: ...
@@ -37,7 +38,9 @@ class Resolver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where records come from: the source table that they name, and their topic; None if there is none."""
+    """Where records come from: the source table that the messages contain, and their topic. Each is None if it is
+    missing.
+    """
 
     name: SourceName | None
     topic: str | None
@@ -51,8 +54,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The records of a chunk that have the same origin, in their order; and the table to which these records go, or the
-    reason why they go to no table.
+    """The records of a chunk that have the same origin, in their order, and where they go: to a table (Resolved), or to
+    no table, with the reason (Left).
     """
 
     origin: Origin
@@ -62,7 +65,7 @@ class Part:
 
 @dataclass(slots=True)
 class Splitter:
-    """Splits chunks of records. It remembers the answers of the routes from chunk to chunk."""
+    """Splits chunks of records by table. It remembers what the routes say about each origin."""
 
     routes: Resolver
     decode: RecordFormat
@@ -70,7 +73,7 @@ class Splitter:
     _resolved: dict[Origin, Resolved | Left] = field(default_factory=dict, init=False)
 
     def parts(self, records: pa.Table) -> Iterator[Part]:
-        """The parts of a chunk, ordered by their first records."""
+        """Yields the parts of a chunk, ordered by their first records."""
         if not records.num_rows:
             return
         names, of_names = self._names(records)
@@ -105,7 +108,7 @@ def _source_name(texts: Mapping[str, str], table: str) -> SourceName:
 
 
 def _topics(records: pa.Table) -> tuple[list[str | None], npt.NDArray[np.int32]]:
-    """The topics of records, and for each record the position of its topic among them."""
+    """Returns the topics of records, and for each record the position of its topic among them."""
     if "topic" not in records.column_names:
         return [None], np.zeros(records.num_rows, np.int32)
     encoded = one_array(records["topic"]).dictionary_encode(null_encoding="encode")
@@ -113,8 +116,9 @@ def _topics(records: pa.Table) -> tuple[list[str | None], npt.NDArray[np.int32]]
 
 
 def spans(records: pa.Table) -> dict[Feed, tuple[int, int]]:
-    """The first offset of the records in each partition, and the offset after the last; empty if they have no
-    offsets."""
+    """Returns for each topic partition the first offset of the records, and the offset after the last one. Returns an
+    empty dict if the records have no offsets.
+    """
     if not {"topic", "partition", "offset"} <= set(records.column_names) or not records.num_rows:
         return {}
     topics, of_topics = _topics(records)
@@ -132,7 +136,9 @@ def spans(records: pa.Table) -> dict[Feed, tuple[int, int]]:
 
 
 def first_ms(records: pa.Table) -> int | None:
-    """When the first of the records was written, in milliseconds since 1970; None if Kafka does not say."""
+    """Returns the time at which the first of the records was written, in milliseconds since 1970; None if Kafka does
+    not say.
+    """
     if "timestamp" not in records.column_names:
         return None
     earliest = pc.min(records["timestamp"])
@@ -142,7 +148,7 @@ def first_ms(records: pa.Table) -> int | None:
 def joined_spans(
     one: Mapping[Feed, tuple[int, int]], other: Mapping[Feed, tuple[int, int]]
 ) -> dict[Feed, tuple[int, int]]:
-    """For each partition the smallest span that covers its spans in `one` and in `other`."""
+    """Returns for each partition the smallest range of offsets that covers its ranges in `one` and in `other`."""
     joined = dict(one)
     for feed, (first, end) in other.items():
         before = joined.get(feed, (first, end))
@@ -151,7 +157,7 @@ def joined_spans(
 
 
 def not_before(records: pa.Table, since: Mapping[Feed, int]) -> pa.Table:
-    """The records that do not come before the offset that `since` gives for their partition."""
+    """Returns the records without those that come before the offset which `since` has for their partition."""
     if not since or not {"topic", "partition", "offset"} <= set(records.column_names):
         return records
     topics, of_topics = _topics(records)

@@ -1,5 +1,5 @@
-"""Notes on each table by the tasks that read. One more task of the next stage, which gets no rows, passes them to the
-driver before anything is written.
+"""Notes on each table, made by the tasks that read. One more task of the next stage, which gets no rows, passes the
+notes to the driver before anything is written.
 """
 
 import pickle
@@ -19,7 +19,7 @@ from bucketline.streaming.tasks.many.split import Feed, Origin, first_ms, joined
 from bucketline.streaming.tasks.wire import MIXED, NEEDS, REJECTS, SEEN, TABLES, Sent, TaskResult
 
 NO_TABLE = -1
-"""The number that stands for records that belong to no table."""
+"""The number that is used for records that belong to no table."""
 
 _NUMBER_BYTES = 4
 
@@ -28,10 +28,11 @@ Spans = Mapping[Feed, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class TableNote:
-    """What was read for one table: the number of records, the offsets in each partition between which the records lie,
+    """What was read for one table: the number of records (`records`), the range of offsets in each partition (`spans`),
     and the origins of the records. `first_ms` is the time at which the first record was written; None if not known.
+
     `error` says why the records could not become rows; if there is an error, nothing of the table may be written.
-    `need`, `seen`, `rejects` and `mixed` are as in `Outcome`.
+    `need`, `seen`, `rejects` and `mixed` mean the same as in `Outcome`.
     """
 
     records: int = 0
@@ -45,7 +46,7 @@ class TableNote:
     mixed: tuple[MixedKey, ...] = ()
 
     def with_records(self, more: "TableNote") -> "TableNote":
-        """Returns this note and the note `more` as one note."""
+        """Returns this note and the note `more`, combined into one note."""
         return replace(
             self,
             records=self.records + more.records,
@@ -56,7 +57,7 @@ class TableNote:
 
 
 def note_of(records: pa.Table, origin: Origin) -> TableNote:
-    """The note on records of one origin."""
+    """Returns the note on records of one origin."""
     return TableNote(records.num_rows, spans(records), frozenset((origin,)), first_ms(records))
 
 
@@ -71,9 +72,9 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True)
 class TaskNotes:
-    """The notes of one task, or of all tasks together. `tables` has the notes by the number of the table. `new` has by
-    target the tables that the task did not know. The numbers of records that were left out are counted by origin, and
-    for parked tables by target.
+    """The notes of one task, or of all tasks together. `tables` has the note of each known table, by its number. `new`
+    has the tables that the task did not know, by target. Records that were left out are counted: by origin, and for
+    parked tables by target.
     """
 
     tables: Mapping[int, TableNote] = field(default_factory=dict)
@@ -86,26 +87,28 @@ class TaskNotes:
 
 
 def pass_on(sent: Iterable[Sent]) -> Iterator[TaskResult]:
-    """The work of the task that gets the notes. Yields each note as a result for the driver; the number of the note's
-    table comes before the note.
+    """Does the work of the task that gets the notes. Yields each note as a result for the driver; the number of the
+    note's table comes before the note.
     """
     for kind, run in sent:
-        assert isinstance(run, SealedRun), "rows go to the tasks that write"
+        assert isinstance(run, SealedRun), "rows are sent only to tasks that write"
         yield TaskResult(kind, of_table(run.bucket, bytes(run.blob)))
 
 
 def of_table(number: int, payload: bytes) -> bytes:
-    """The payload with the number of its table in front."""
+    """Returns the payload with the number of its table in front."""
     return number.to_bytes(_NUMBER_BYTES, "little", signed=True) + payload
 
 
 def table_of(payload: bytes) -> tuple[int, bytes]:
-    """The number of the table, and the payload without it."""
+    """Returns the number of the table, and the payload without it."""
     return int.from_bytes(payload[:_NUMBER_BYTES], "little", signed=True), payload[_NUMBER_BYTES:]
 
 
 def read_notes(results: Iterable[TaskResult]) -> TaskNotes:
-    """The notes of all tasks in one value. The value does not depend on the order in which the tasks have ended."""
+    """Combines the notes of all tasks into one value. The value does not depend on the order in which the tasks have
+    ended.
+    """
     by_kind: dict[str, dict[int, list[bytes]]] = {NEEDS: {}, REJECTS: {}, SEEN: {}, MIXED: {}}
     told: list[TaskNotes] = []
     for result in results:
@@ -141,7 +144,7 @@ def read_notes(results: Iterable[TaskResult]) -> TaskNotes:
 
 
 def _first(one: BucketlineError | None, other: BucketlineError | None) -> BucketlineError | None:
-    """The error whose text sorts first, so that a repeated batch reports the same error."""
+    """Returns the error whose text sorts first, so that a repeated batch reports the same error."""
     given = [e for e in (one, other) if e is not None]
     return min(given, key=lambda e: e.message, default=None)
 

@@ -1,4 +1,4 @@
-"""A Spark job with one shuffle, run in two steps. In the first step one task of the second stage passes to the driver
+"""A Spark job with one shuffle, run in two steps. In the first step, one task of the second stage passes to the driver
 what the first stage has sent to it. In the second step the other tasks of the second stage run.
 
 In the first step Spark has to run all tasks of the first stage, and keeps what they have sent in the files of the
@@ -67,7 +67,7 @@ class TwoSteps:
 
 
 def steps_without_input(spark: Any, tasks: int, first: FirstOfNothing, count: int) -> TwoSteps:
-    """The two steps of a job whose first tasks get no records from Spark."""
+    """Returns the two steps of a job whose first tasks get no records from Spark."""
     return TwoSteps(spark, nothing(spark, tasks), WithoutInput(first), count)
 
 

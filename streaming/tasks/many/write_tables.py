@@ -1,8 +1,8 @@
 """The last stage of a job that writes many tables, on an executor: makes files and commit messages of each table from
-the sealed runs of the table.
+the sealed runs (sorted, packed rows) of the table.
 
-A task owns buckets of any table. Sealed runs come in any order, so the task collects all of them first, in memory up to
-a budget and then on disk. Then the task writes one table after the other, as a job of that table alone would do. If
+A task writes buckets of any table. Sealed runs come in any order, so the task collects all of them first, in memory up
+to a budget and then on disk. Then the task writes one table after the other, as a job of that table alone would do. If
 storage is slow, several tables are written at the same time and share the memory.
 """
 
@@ -30,11 +30,11 @@ _LEAST_MERGE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class WriteTables:
-    """Writes those of the tables in `tables` for which sealed runs are sent to the task. Sealed runs of other tables
-    are left out.
+    """Writes those tables of `tables` for which sealed runs are sent to the task. Sealed runs of other tables are left
+    out.
 
-    `idle` has for each table the tasks that own idle buckets of the table. These tasks compact the idle buckets even if
-    no rows come.
+    `idle` says for each table which tasks have buckets that are due for a compaction without new rows. These tasks
+    compact such buckets even if no rows come.
     """
 
     tables: Mapping[int, bytes]
@@ -43,8 +43,8 @@ class WriteTables:
     directory: str | None = None
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
-        """Yields the results of the tables; the number of the table comes before each result. The result of a table
-        that fails is its error, and the other tables are written.
+        """Yields the results of the tables; the number of the table comes before each result. If a table fails, its
+        result is the error, and the other tables are written.
         """
         with _Runs(self.budget_bytes, self.directory) as runs:
             for kind, run in sent:
@@ -91,8 +91,8 @@ def _results(task: WriteTask, runs: Iterator[Sent]) -> Iterator[TaskResult]:
 
 
 def _sharing(task: WriteTask, threads: int) -> WriteTask:
-    """The task with its memory for merges and compactions divided by the number of threads, because these write tables
-    at the same time.
+    """Returns the task with less memory for merges and compactions: its memory is divided by the number of threads,
+    because so many tables are written at the same time.
     """
     write = task.stage.write
     if threads < 2:
@@ -120,7 +120,7 @@ class _Discarded(Exception):
 
 
 class _Runs:
-    """Sealed runs by table, in memory up to a budget, and beyond it in one spill file."""
+    """The sealed runs of a task by table, in memory up to a budget, and beyond it in one spill file."""
 
     def __init__(self, budget_bytes: int, directory: str | None) -> None:
         self._budget_bytes, self._directory = budget_bytes, directory
@@ -143,12 +143,12 @@ class _Runs:
         of_table.append(run)
 
     def tables(self) -> set[int]:
-        """The numbers of the tables whose sealed runs have come."""
+        """Returns the numbers of the tables whose sealed runs have come."""
         return set(self._runs)
 
     def take(self, table: int) -> Iterator[Sent]:
-        """Yields the sealed runs of a table. Each is freed when the next one is asked for. Several threads may call
-        this for different tables.
+        """Yields the sealed runs of a table. A sealed run is freed when the next one is requested. Several threads may
+        call this for different tables.
         """
         runs = self._runs.pop(table, [])
         for position in range(len(runs)):

@@ -23,7 +23,7 @@ def rejects(count: int) -> bytes:
     ("path", "most", "says", "does_not_say"),
     [
         (None, 0, "set bad-records.path and bad-records.max", "which is"),
-        (None, 5, "set bad-records.path, the folder for them", "raise"),
+        (None, 5, "set bad-records.path, the folder that stores them", "raise"),
         ("folder", 0, "raise bad-records.max, which is 0", "set bad-records.path"),
         ("folder", 2, "raise bad-records.max, which allows 2 in a batch", "bad-records.path"),
     ],

@@ -191,7 +191,7 @@ def test_a_table_whose_commit_fails_has_no_bad_records_until_it_has_read_them_ag
 
 
 def test_a_job_without_a_place_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"names no place for bad records: set bad-records\.path"):
+    with pytest.raises(OptionError, match=r"does not store bad records: set bad-records\.path"):
         as_replayed(Shop(tmp_path, text("")).routed)
 
 

@@ -187,7 +187,7 @@ def test_print_config_touches_nothing_but_the_job_file(tmp_path: Path, place: st
     [
         (["source.options.subscribe=", "source.options.assign=x"], "OPTION", "needs exactly one of"),
         (["source.format=csv"], "OPTION", "source.decode"),
-        (["bad-records.max=5"], "OPTION", "bad-records.path, the folder for them, is not set"),
+        (["bad-records.max=5"], "OPTION", "bad-records.path, the folder that stores them, is not set"),
         (["options.merge-memory=1 kb"], "OPTION", "must be at least 1 mb"),
         (["options.async-compaction.tasks=2"], "OPTION", "has an effect only with 'compaction' = 'async'"),
         (["options.bad-records.max=5"], "OPTION", "is written 'bad-records.max' in a job"),
@@ -269,12 +269,12 @@ def test_a_job_that_cannot_be_is_refused_before_spark_starts(
     [
         (
             ["--dry-run", "--unpark", "t"],
-            "--dry-run does not run the job.*: give it without --unpark",
+            "--dry-run cannot be combined with --unpark: remove one",
         ),
-        (["--print-config", "--forget", "t"], "--print-config .* without --forget"),
-        (["--unpark", "t", "--forget", "u"], "--unpark .* without --forget"),
-        (["--dry-run", "--reset-identity"], "--dry-run .* without --reset-identity"),
-        (["--forget", "t", "--allow-reprocess"], "--forget .* without --allow-reprocess"),
+        (["--print-config", "--forget", "t"], "--print-config .* with --forget"),
+        (["--unpark", "t", "--forget", "u"], "--unpark .* with --forget"),
+        (["--dry-run", "--reset-identity"], "--dry-run .* with --reset-identity"),
+        (["--forget", "t", "--allow-reprocess"], "--forget .* with --allow-reprocess"),
     ],
 )
 def test_what_does_not_run_the_job_is_asked_for_alone(job: str, arguments: list[str], says: str) -> None:

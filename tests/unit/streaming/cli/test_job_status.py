@@ -71,9 +71,9 @@ def test_a_table_that_is_gone_or_was_made_anew_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kept", "said"),
     [
-        ({"shop": 60_000}, "Kafka removes the first record that it has missed from 2023-11-14 22:14 UTC on"),
-        ({"shop": -1}, "Kafka keeps what it has missed"),
-        ({}, "it is not known how long Kafka keeps what it has missed"),
+        ({"shop": 60_000}, "Kafka may remove the first record that the table has missed after 2023-11-14 22:14 UTC"),
+        ({"shop": -1}, "Kafka keeps the records that the table has missed"),
+        ({}, "it is not known how long Kafka keeps the records that the table has missed"),
     ],
 )
 def test_a_parked_table_says_how_long_kafka_keeps_what_it_has_missed(

@@ -56,7 +56,7 @@ def _ended_by(error: BaseException) -> Result:
         (StorageError("s3://user:pass@host/x is gone"), 1, "error [STORAGE]: s3://***@host/x is gone"),
         (OSError(28, "No space left on device"), 1, "error [STORAGE]: [Errno 28] No space left on device"),
         (click.UsageError("what?"), 2, "error [USAGE]: what?"),
-        (KeyboardInterrupt(), 1, "error [STOPPED]: interrupted before the end"),
+        (KeyboardInterrupt(), 1, "error [STOPPED]: the command was interrupted"),
         (ZeroDivisionError("by zero"), 1, "error [INTERNAL]: ZeroDivisionError: by zero"),
         (RuntimeError(_SPARK_TEXT), 4, "error [COMMIT_CONFLICT]: somebody was faster"),
         (RuntimeError("x" * 5000), 1, "error [INTERNAL]: RuntimeError: xxx"),
@@ -70,7 +70,7 @@ def test_each_kind_of_error_has_its_exit_code_and_its_line(error: BaseException,
 
 
 def test_a_storage_error_that_may_pass_says_so() -> None:
-    assert "run it again" in _ended_by(StorageError("x", retryable=True)).stderr
+    assert "run the command again" in _ended_by(StorageError("x", retryable=True)).stderr
     assert "permissions" in _ended_by(StorageError("x", retryable=False)).stderr
 
 

@@ -241,7 +241,7 @@ def test_what_expired_is_an_error_that_names_the_remedy(tmp_path: Path) -> None:
     for n in range(2, 6):
         write(table, [1], n)
     table.expire_snapshots(retain_max=1, retain_min=1)
-    with pytest.raises(SnapshotExpiredError, match=r"snapshot 2, at which the stream stands.*'consumer-id'"):
+    with pytest.raises(SnapshotExpiredError, match=r"snapshot 2, which the stream has reached.*'consumer-id'"):
         running.run()
 
 
@@ -278,7 +278,7 @@ def test_streams_whose_rows_would_mislead_are_refused(tmp_path: Path) -> None:
     table = keyed(tmp_path)
     with pytest.raises(OptionError, match=r"'read.changelog' = true"):
         ChangeQuery({"path": table.path}).reader()
-    with pytest.raises(SchemaMismatchError, match="'_row_kind' is asked for twice"):
+    with pytest.raises(SchemaMismatchError, match="'_row_kind' is requested twice"):
         query(table, columns="id,_row_kind,_row_kind").reader()
     other = create_table(
         str(tmp_path / "w/s.db/u"), COLUMNS, ["id"], options={"bucket": "1", "merge-engine": "partial-update"}

@@ -101,7 +101,7 @@ def test_without_a_warehouse_tables_are_named_by_their_paths(tmp_path: Path) -> 
     assert bl.sql(None, f"SELECT * FROM `{tmp_path}/$x/t$branch_b`").to_pylist() == []
     with pytest.raises(OptionError, match="no warehouse is given"):
         bl.sql(None, "SHOW TABLES")
-    with pytest.raises(OptionError, match="holds no statement"):
+    with pytest.raises(OptionError, match="contains no statement"):
         bl.sql(None, " ; -- nothing")
 
 

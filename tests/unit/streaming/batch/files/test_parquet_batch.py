@@ -47,7 +47,7 @@ def test_the_rest_of_a_run_is_for_spark_after_one_file_unless_native_is_asked_fo
     reader.give_up(error)
     assert reader.given_up.reason == error.message
     assert [r.message for r in caplog.records] == [
-        f"Spark reads the files from here on (source.reader = auto): {error.message}"
+        f"from now on Spark reads the files instead of bucketline's tasks (source.reader = auto): {error.message}"
     ]
     with pytest.raises(UnfitFileError, match=r"/in/a: column 'c'.*nothing of the batch was written; set source"):
         ParquetReader(is_required=True).give_up(error)

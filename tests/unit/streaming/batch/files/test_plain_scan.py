@@ -54,16 +54,16 @@ def test_columns_are_followed_through_projections_to_the_leaf() -> None:
 @pytest.mark.parametrize(
     ("plan", "why"),
     [
-        ([node("FilterExec", condition=[]), LEAF], "the work of FilterExec"),
-        ([node("UnionExec", 2), LEAF, LEAF], "the work of UnionExec"),
+        ([node("FilterExec", condition=[]), LEAF], "made by FilterExec"),
+        ([node("UnionExec", 2), LEAF, LEAF], "made by UnionExec"),
         ([node("InputAdapter", 2), LEAF], "made of several"),
-        ([node("InMemoryTableScanExec", 0)], "the work of InMemoryTableScanExec"),
-        ([node(FILE_SCAN, 0, output=[])], "the work of FileSourceScanExec"),
-        ([node(PROJECT, projectList=[alias(9, node("Cast"), attribute(1))]), LEAF], "the work of Cast"),
-        ([node(PROJECT, projectList=[alias(9, node("Literal", 0))]), LEAF], "the work of Literal"),
-        ([node(PROJECT, projectList=[[node("Rand", 0)]]), LEAF], "the work of Rand"),
-        ([node(PROJECT, projectList=[[attribute(7)]]), LEAF], "none of the files'"),
-        ([node(RDD_SCAN, 0, output=[[attribute(0)], [attribute(0)]])], "two columns have one id"),
+        ([node("InMemoryTableScanExec", 0)], "made by InMemoryTableScanExec"),
+        ([node(FILE_SCAN, 0, output=[])], "made by FileSourceScanExec"),
+        ([node(PROJECT, projectList=[alias(9, node("Cast"), attribute(1))]), LEAF], "computed by Cast"),
+        ([node(PROJECT, projectList=[alias(9, node("Literal", 0))]), LEAF], "computed by Literal"),
+        ([node(PROJECT, projectList=[[node("Rand", 0)]]), LEAF], "computed by Rand"),
+        ([node(PROJECT, projectList=[[attribute(7)]]), LEAF], "not a column of the files"),
+        ([node(RDD_SCAN, 0, output=[[attribute(0)], [attribute(0)]])], "have the same id"),
     ],
 )
 def test_any_other_plan_is_for_spark(plan: list[Any], why: str) -> None:
@@ -142,5 +142,5 @@ def test_a_plan_of_another_form_is_for_spark(text: str) -> None:
 
 def test_a_query_that_does_not_say_how_it_is_planned_is_for_spark() -> None:
     for query in (None, SimpleNamespace(lastExecution=lambda: None)):
-        with pytest.raises(UnfitFileError, match="does not say how the batch is planned"):
+        with pytest.raises(UnfitFileError, match="has no plan of the batch"):
             given_scan(None, query)
