@@ -1,7 +1,7 @@
 """Starts the query of a job, and waits until it is done, fails, or is asked to end.
 
-Before a query with the trigger availableNow, a query that repeats only the unfinished batch of the last run may be
-needed. Spark's availableNow notes at its start which partitions exist, and refuses a batch that lacks one of them. An
+With the trigger availableNow, the job may first need a query that only repeats the unfinished batch of its last run.
+Spark's availableNow notes at its start which partitions exist, and refuses a batch that lacks one of them. An
 unfinished batch lacks the partitions that were added after it was planned, so without the first query every start of
 the job would fail.
 
@@ -36,7 +36,7 @@ Partitions = Callable[[], Mapping[str, Sequence[str]]]
 
 
 class QueryWatch(Protocol):
-    """Called again and again while a query runs, to look at the query."""
+    """An object whose `watch` is called again and again while a query runs, to look at the query."""
 
     def watch(self, query: Any, batch: BatchGate, /) -> None: ...
 
@@ -49,13 +49,13 @@ def queries(writer: Any, trigger: Trigger, spark: Any, checkpoint: str, partitio
         yield writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds").start()
         return
     if _lacks_partitions(spark, checkpoint, partitions):
-        _LOG.info("the batch that was not finished is repeated first: since it was planned, partitions have been added")
+        _LOG.info("partitions were added after the last batch was planned: this batch is repeated first, without them")
         yield writer.trigger(once=True).start()
     yield writer.trigger(availableNow=True).start()
 
 
 def _lacks_partitions(spark: Any, checkpoint: str, partitions: Partitions) -> bool:
-    """Whether the newest batch is not done and lacks partitions that Kafka has now."""
+    """Returns True if the newest planned batch is not done and lacks partitions that Kafka has now."""
     planned = newest_planned_batch(spark, checkpoint)
     done = newest_done_batch(spark, checkpoint)
     if planned is None or (done is not None and done >= planned):
@@ -66,7 +66,7 @@ def _lacks_partitions(spark: Any, checkpoint: str, partitions: Partitions) -> bo
 
 
 def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *watches: QueryWatch) -> None:
-    """Waits until the query is done, or has ended after a batch. Raises what stopped the query.
+    """Waits until the query is done, or has ended after a batch. Raises the error that stopped the query.
 
     Until the job is asked to end, the watches look at the query several times a second.
     """
@@ -79,10 +79,11 @@ def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *wa
                     each.watch(query, gate)
             elif not gate.is_closed:
                 gate.close()
-                _LOG.info("%s: the job ends after the batch that is running", ending.asked_by)
-                silence.doing("writing the batch that was running")
+                _LOG.info("%s: the job ends after the running batch", ending.asked_by)
+                silence.doing("writing the last batch")
             elif not gate.is_busy:
-                # Spark records after the sink that the batch is done. Waiting for that saves the next start a check.
+                # When the sink has written a batch, Spark records that the batch is done. If this function waits for
+                # that, the next start need not check whether the batch is in the table.
                 free_since = free_since if free_since is not None else time.monotonic()
                 silence.doing("waiting for Spark to end the query")
                 late = time.monotonic() - free_since > _LONGEST_PAUSE_SECONDS
@@ -93,7 +94,7 @@ def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *wa
         if ending.asked_by is None or not isinstance(error, SparkFailedError):
             raise error from e
         _LOG.warning(
-            "%s: the batch that was running was not finished, the next start writes it: %s",
+            "%s: the running batch was not finished; the next start of the job writes it: %s",
             ending.asked_by,
             error.message,
         )
@@ -103,11 +104,11 @@ def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *wa
 
 
 def _stop(query: Any) -> bool:
-    """Stops a query that runs no batch. Returns whether the query has ended.
+    """Stops a query that runs no batch. Returns True if the query has ended.
 
-    Spark closes its Kafka client when it stops a query, and that client waits for as long as no broker answers. Spark
-    waits for the query for five seconds here, unless the user has set another time. The thread of a query that has not
-    ended by then ends with the JVM; no batch can reach the sink any more.
+    Spark closes its Kafka client when it stops a query, and the client waits for as long as no broker answers. This
+    function lets Spark wait for the query for five seconds, unless the user has set another time. A query that has not
+    ended by then ends with the JVM; none of its batches can reach the sink any more.
     """
     settings = query._jsq.sparkSession().conf()
     is_ours = str(settings.get(_STOP_TIMEOUT, _NO_LIMIT)) == _NO_LIMIT
@@ -120,7 +121,7 @@ def _stop(query: Any) -> bool:
             raise
         _LOG.warning(
             "Spark could not end the query in time, most often because no Kafka broker answers; no batch was running, "
-            "and the next start goes on after the last batch"
+            "and the next start of the job continues after the last batch"
         )
         return False
     finally:
@@ -130,8 +131,8 @@ def _stop(query: Any) -> bool:
 
 
 def _error_of(error: Exception, of_sink: BaseException | None) -> BucketlineError:
-    """The error of a failed query: the error that the sink has raised, if there is one; else the error that Spark has
-    raised.
+    """Returns the error of a failed query: the error that the sink has raised, if it raised one, or else the error that
+    Spark has raised.
     """
     if isinstance(of_sink, BucketlineError) and not isinstance(of_sink, SparkFailedError):
         return of_sink

@@ -1,5 +1,5 @@
-"""Runs work while a query starts. Only callers who need the result of the work wait for it, and so does the end of the
-session.
+"""Runs work in threads while a query starts. Callers who need the result of the work wait for it, and so does the end
+of the session.
 
 When Spark cancels a task it kills the task's worker, and a worker that is just starting then prints a traceback. So
 work that was begun is finished before the session is stopped, however the job ends. Work is cancelled only if the wait
@@ -23,15 +23,15 @@ _LOOK_SECONDS = 0.1
 
 
 class InThread(Protocol):
-    """Starts work in a thread of its own; returns the future of its result."""
+    """A function that starts work in a thread of its own, and returns the future of its result."""
 
     def __call__(self, work: Callable[[], T]) -> "Future[T]": ...
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How many seconds the end of a job waits for work that runs beside the batches: at most (`longest`), at most after
-    a signal (`after_signal`), and before it logs that it waits (`silent`).
+    """How many seconds the end of a job waits for work in the background: at most (`longest`), at most after a signal
+    (`after_signal`), and until it logs that it waits (`silent`).
     """
 
     longest: float = 30.0
@@ -41,11 +41,12 @@ class Patience:
 
 @contextmanager
 def background_work(context: Any, is_asked: Callable[[], bool], patience: Patience | None = None) -> Iterator[InThread]:
-    """Starts work while the block runs; the Spark jobs of the work belong to `context`, a SparkContext.
+    """Yields a function that starts work in the background. The Spark jobs of the work belong to `context`, a
+    SparkContext.
 
-    At its end the block waits for running work, but only for a short time if `is_asked` says that a signal has come.
-    Then the Spark jobs of unfinished work are cancelled. An error of the work is raised only when its result is asked
-    for.
+    At the end of the block, the call waits for running work, but only for a short time if `is_asked` says that a signal
+    has come. Then the Spark jobs of unfinished work are cancelled. An error of the work is raised only when its result
+    is asked for.
     """
     begun: list[Future[Any]] = []
     tag = f"bucketline-start-{uuid4().hex}"
@@ -65,18 +66,18 @@ def background_work(context: Any, is_asked: Callable[[], bool], patience: Patien
 
 
 def _waited(begun: Sequence["Future[Any]"], is_asked: Callable[[], bool], patience: Patience) -> bool:
-    """Waits for the work; returns whether all of the work is done."""
+    """Waits for the work. Returns True if all of the work is done."""
     started, asked_at, is_silent = time.monotonic(), None, True
     while wait(begun, _LOOK_SECONDS).not_done:
         now = time.monotonic()
         if asked_at is None and is_asked():
             asked_at = now
         if now - started >= patience.longest or (asked_at is not None and now - asked_at >= patience.after_signal):
-            _LOG.warning("the job ends before the Python workers that it asked Spark for are up")
+            _LOG.warning("the job ends before the Python workers of Spark have started")
             return False
         if is_silent and now - started >= patience.silent:
             is_silent = False
-            _LOG.info("waiting for the Python workers that are starting")
+            _LOG.info("waiting until the Python workers of Spark have started")
     return True
 
 

@@ -1,4 +1,4 @@
-"""Prepares the places for bad records that a job names."""
+"""Prepares the places (folders, tables, topics) in which a job stores bad records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,8 +18,8 @@ from bucketline.streaming.bad_records.topic_notes import TopicNotes, notes_besid
 
 
 def ready_place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPlace | None:
-    """The prepared place for bad records; None if the job names no place. If the place is a table that does not exist,
-    the table is created, in the job's catalog if the job has one.
+    """Returns the place in which the job stores bad records, ready for use; None if the job stores none. If the place
+    is a table that does not exist, the table is created, in the job's catalog if the job has one.
 
     `source_options` are the options that Spark's source gets. Raises OptionError for a table that cannot hold bad
     records, and the errors of `create_table`.
@@ -31,8 +31,8 @@ def ready_place(config: JobConfig, source_options: Mapping[str, str]) -> BadReco
 
 
 def has_place(config: JobConfig) -> bool:
-    """Whether the job's place for bad records exists already. A table that a job names is created when the job
-    starts.
+    """Returns True if the job's place for bad records exists already. (A table for bad records is created when the job
+    starts.)
     """
     name = config.bad_records.table
     if name is None:
@@ -44,8 +44,8 @@ def has_place(config: JobConfig) -> bool:
 
 
 def places_of(job: RoutedJob) -> list[JobConfig]:
-    """For each place for bad records that a job names, the settings of one table that names this place: first the place
-    of the whole job, then the other places that routes name.
+    """Returns the settings of one table for each place for bad records of a job: first for the place of the whole job,
+    then for other places that routes set.
     """
     found: dict[BadRecords, JobConfig] = {}
     configs = (job.config_of(Resolved(route.number, route.target)) for route in job.routes)
@@ -57,7 +57,9 @@ def places_of(job: RoutedJob) -> list[JobConfig]:
 
 @dataclass(frozen=True, slots=True)
 class BadRecordPlaces:
-    """The places that the tables of a job name, each prepared once. `common` holds the settings for all tables."""
+    """The places for bad records of the tables of a job. Each place is prepared once. `common` holds the settings for
+    all tables.
+    """
 
     common: JobConfig
     source_options: Mapping[str, str]
@@ -86,7 +88,9 @@ def _place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPl
 
 
 def _notes(config: JobConfig, topic: str) -> TopicNotes | None:
-    """The notes about a topic; None if bucketline cannot reach the storage of the checkpoint, as Spark can."""
+    """Returns the notes about a topic for bad records. Returns None if only Spark, and not bucketline, can reach the
+    storage of the checkpoint.
+    """
     notes = notes_beside(config.checkpoint, topic, config.storage)
     try:
         file_io_for(notes.path, notes.storage)

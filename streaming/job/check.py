@@ -38,10 +38,10 @@ from bucketline.streaming.job.job_table import check_name, has_table, no_table, 
 
 
 def check_job(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema | None:
-    """The schema that the job writes with: the schema of its table, or of the table it would create; None if the
-    records will declare it.
+    """Checks a job, and returns the schema with which it writes: the schema of its table, or of the table that it would
+    create; None if the records will declare the schema.
 
-    Nothing is left behind; an object store is tried with an object that is removed again (`require_publish`). Raises
+    No file is left behind; an object store is tried with an object that is removed again (`require_publish`). Raises
     the BucketlineError with which the job would fail before its first batch.
     """
     _check_source(config)
@@ -55,10 +55,11 @@ def check_job(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema 
 
 
 def check_settings(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema | None:
-    """The schema of the table that the section `create` describes; None if it describes none.
+    """Checks the settings of a job. Returns the schema of the table that the section `create` describes; None if it
+    describes none.
 
-    It reads no file and sends no request, so it knows neither the table nor the defaults of a catalog's server. Raises
-    the BucketlineError that the settings alone justify.
+    The check reads no file and sends no request, so it knows neither the table nor the defaults of a catalog's server.
+    Raises BucketlineError if the settings alone are wrong.
     """
     _check_source(config)
     if config.catalog is None:
@@ -94,12 +95,14 @@ def _check_source(config: JobConfig) -> None:
 
 
 def _check_file_reader(config: JobConfig) -> None:
-    """Raises OptionError if the job asks for tasks that read files themselves, but Spark has to compute columns."""
+    """Raises OptionError if the job requires that tasks read files themselves, although Spark has to compute
+    columns.
+    """
     is_asked = config.source.reader is ReaderChoice.NATIVE and config.source.decode is RecordFormat.NONE
     if is_asked and config.columns != NO_COLUMN_OPTIONS:
         raise OptionError(
-            f"{SOURCE_READER.key} is native, but Spark computes {SELECT.key} and {WHERE.key}, and so must read the "
-            f"rows; remove {SOURCE_READER.key}",
+            f"{SOURCE_READER.key} is native, but Spark must read the rows to compute {SELECT.key} and {WHERE.key}; "
+            f"remove {SOURCE_READER.key}",
             key=SOURCE_READER.key,
         )
 
@@ -110,7 +113,7 @@ def _check_without(config: JobConfig) -> None:
         check_reading(config.source.decode, config.bad_records, config.messages, config.registry, config.columns)
         if config.columns != NO_COLUMN_OPTIONS:
             raise OptionError(
-                f"{SELECT.key}, {WHERE.key} and expect need a table whose columns are known: name them in "
+                f"{SELECT.key}, {WHERE.key} and expect need a table with known columns: write the columns in "
                 f"{CREATE_SCHEMA.key}",
                 key=CREATE_SCHEMA.key,
             )
@@ -120,7 +123,7 @@ def _check_without(config: JobConfig) -> None:
 
 
 def check_with(config: JobConfig, schema: TableSchema) -> None:
-    """Checks that the job can write to a table of that schema."""
+    """Checks that the job can write to a table with this schema."""
     step = decode_step(
         config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns, now_us=0
     )
@@ -133,20 +136,19 @@ def check_with(config: JobConfig, schema: TableSchema) -> None:
 
 
 def _check_types(config: JobConfig, schema: TableSchema, step: DecodeStep | None) -> None:
-    """Raises OptionError if `types` names a column that no row will have."""
+    """Raises OptionError if `types` contains a column that no row will have."""
     known = [f.name for f in (*schema.fields, *(() if step is None else step.decoding.fields))]
     for name, _ in config.messages.types:
         if name not in known:
             raise OptionError(
-                f"types names a column {name!r}, which the table does not have{did_you_mean(name, known)}",
+                f"'types' contains a column {name!r}, which the table does not have{did_you_mean(name, known)}",
                 key=f"{TYPES}{name}",
             )
 
 
 def job_schema(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema | None:
-    """The schema of the job's table; if the table does not exist, the schema that the section `create` describes.
-
-    None if the records will declare it.
+    """Returns the schema of the job's table. If the table does not exist, returns the schema that the section `create`
+    describes, or None if the records will declare it.
     """
     if has_table(config):
         return handle_of(open_existing(config)).table_schema
@@ -159,7 +161,7 @@ def job_schema(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema
 
 
 def new_schema(config: JobConfig, create: Create, defaults: Mapping[str, str], world: World) -> TableSchema:
-    """The first schema of the table that `create` describes. Raises as `plan_schema`."""
+    """Returns the first schema of the table that `create` describes. Raises the errors of `plan_schema`."""
     if config.catalog is None:
         check_table_path(config.table)
     assert create.schema is not None, "the records do not declare the columns"
@@ -175,7 +177,7 @@ def new_schema(config: JobConfig, create: Create, defaults: Mapping[str, str], w
 
 
 def sink_options_of(config: JobConfig) -> dict[str, str]:
-    """The options of the sink: the job's `options`, and its settings for bad records and key order."""
+    """Returns the options of the sink: the job's `options`, and its settings for bad records and key order."""
     options = dict(config.options)
     if config.bad_records.path is not None:
         options[BAD_RECORDS_PATH.key] = config.bad_records.path
@@ -190,13 +192,14 @@ def _check_key_order(config: JobConfig) -> None:
     """Raises OptionError if a job sets `key-order` although it reads no Kafka topic."""
     if config.key_order is not None and config.source.format != KAFKA:
         raise OptionError(
-            f"{KEY_ORDER.key} needs a Kafka source, and source.format is {config.source.format}; remove it",
+            f"{KEY_ORDER.key} needs a Kafka source, but source.format is {config.source.format}; remove "
+            f"{KEY_ORDER.key}",
             key=KEY_ORDER.key,
         )
 
 
 def _check_truncate(config: JobConfig) -> None:
-    """Raises OptionError if truncates are to be applied and nothing orders the records."""
+    """Raises OptionError if the job applies truncates although its source does not order the records."""
     if config.messages.truncate is Truncate.APPLY and config.source.format != KAFKA:
         raise OptionError(
             f"{TRUNCATE.key} = {Truncate.APPLY.value} needs a Kafka topic with one partition, and source.format is "

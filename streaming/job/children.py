@@ -1,4 +1,6 @@
-"""Kills the child processes of this process, if the system lists them, with the process groups that they lead."""
+"""Kills the child processes of this process, and the process groups that these children lead, if the system lists
+processes in /proc.
+"""
 
 import os
 import signal
@@ -13,16 +15,17 @@ _PAUSE_SECONDS = 0.01
 
 
 def kill_children() -> None:
-    """Kills the child processes, and the groups that they lead; returns when they are gone, after ten seconds at most.
+    """Kills the child processes, and the groups that they lead. Returns when they are gone, after ten seconds at most.
 
-    A JVM that is starting does not notice the end of its parent; the script that starts it runs another JVM first, to
-    find the command. Without /proc it does nothing, and the JVM ends when it finds its standard input closed.
+    A JVM that is starting does not notice the end of its parent, because the script that starts it first runs another
+    JVM to find the command. Without /proc this function does nothing, and the JVM ends when it finds its standard input
+    closed.
     """
     _kill(list(children_of(os.getpid())))
 
 
 def kill_led_groups() -> None:
-    """Kills only the child processes that lead a group, as a JVM that a job has started does; see `kill_children`.
+    """Kills only those child processes that lead a group, such as a JVM that a job has started; see `kill_children`.
 
     Other children may belong to the program that runs the job.
     """
@@ -49,7 +52,7 @@ def _kill(children: Sequence[int]) -> None:
 
 
 def _is_there(child: int, leads: bool) -> bool:
-    """Whether a killed child, or a process of the group that it leads, still runs.
+    """Returns True if a killed child, or a process of the group that it leads, still runs.
 
     A child that has ended is waited for; otherwise it stays in the list of processes.
     """
@@ -66,8 +69,8 @@ def _is_there(child: int, leads: bool) -> bool:
 
 
 def children_of(parent: int) -> Iterator[int]:
-    """The ids of the child processes of a process: those that run, and those that have ended and were not waited for
-    yet.
+    """Yields the ids of the child processes of a process, both of children that run and of children that have ended and
+    were not waited for yet.
     """
     for entry in _PROCESSES.glob("[0-9]*/stat"):
         with suppress(OSError, ValueError):

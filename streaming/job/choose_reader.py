@@ -1,8 +1,9 @@
-"""Chooses once who reads the Kafka records or Parquet files of a job, Spark's source or the tasks, and logs the choice.
+"""Chooses who reads the Kafka records or Parquet files of a job, Spark's source or bucketline's tasks, and logs the
+choice. The choice is made once for each run of the job.
 
-Only tasks know what tasks can do, and Spark takes seconds to start the first tasks. They run while the query starts,
-which takes seconds too, so that the first batch finds running workers. They are started even if there is nothing to
-ask.
+Only a task can find out whether tasks can read, and Spark takes seconds to start the first tasks. They run while the
+query starts, which takes seconds too, so that the first batch finds running workers. Tasks are started even if there is
+nothing to find out.
 """
 
 import logging
@@ -30,7 +31,7 @@ _SPLITS = ("minPartitions", "maxRecordsPerPartition")
 _TOKENS = "spark.kafka.clusters."
 
 ChosenReader = Callable[[], KafkaReader | None]
-"""A function that returns how tasks read Kafka themselves; None if Spark reads. It waits until that is known, and
+"""A function that returns how tasks read Kafka themselves; None if Spark reads. It waits until the choice is made, and
 raises OptionError if tasks must read and cannot.
 """
 
@@ -40,7 +41,7 @@ class JobSink(TableSink):
     """The sink of a job that has created the stream itself.
 
     Nobody else can have changed the stream, so tasks may divide its records in another way than Spark does.
-    `joins_partitions`, `topics`, `most_records` and `bad_records` are as in `Job`.
+    `joins_partitions`, `topics`, `most_records` and `bad_records` mean the same as in `Job`.
     """
 
     kafka: ChosenReader | None = None
@@ -51,14 +52,16 @@ class JobSink(TableSink):
     bad_records: BadRecordsPlace | None = None
 
     def stop(self, query_id: str) -> None:
-        """As `TableSink.stop`; it also closes the client that asked for the ids of topics."""
+        """Ends the asynchronous compaction, like `TableSink.stop`, and closes the client that asked for the ids of
+        topics.
+        """
         TableSink.stop(self, query_id)
         if self.topics is not None:
             self.topics.ask.close()
 
     def _parquet_reader(self, table: LiveTable) -> ParquetReader | None:
-        """How tasks read the files of the job's source. The job has chosen this before, so the DataFrame of the batch
-        is not checked.
+        """Returns how tasks read the files of the job's source. The job has chosen this before, so the DataFrame of the
+        batch is not checked.
         """
         return self.parquet
 
@@ -74,17 +77,17 @@ class JobSink(TableSink):
 
 
 def splits(options: Mapping[str, str]) -> bool:
-    """Whether the options of a Kafka source say how Spark splits a batch."""
+    """Returns True if the options of a Kafka source say how Spark splits a batch."""
     return any(find_option(options, name) is not None for name in _SPLITS)
 
 
 def choose_reader(
     spark: Any, source: SourceConfig, options: Mapping[str, str], in_thread: InThread
 ) -> ChosenReader | None:
-    """Returns a function that tells the first batch how tasks read Kafka themselves; None if Spark reads. Workers are
-    started in both cases.
+    """Starts Python workers, and returns a function that tells the first batch how tasks read Kafka themselves; None if
+    Spark reads.
 
-    Raises OptionError if `native` is asked for and is known to be impossible.
+    Raises OptionError if `source.reader` is `native` and tasks are known to be unable to read.
     """
     is_choice = source.format == KAFKA and source.reader is not ReaderChoice.SPARK
     why = obstacles(source, options) or _obstacles_here(spark, source, options) if is_choice else ()
@@ -103,9 +106,9 @@ def choose_reader(
 
 
 def choose_file_reader(source: SourceConfig, options: Mapping[str, str]) -> ParquetReader | None:
-    """How tasks read Parquet files themselves; None if Spark reads, and for other sources.
+    """Returns how tasks read Parquet files themselves; None if Spark reads, and for other sources.
 
-    Raises OptionError if `native` is asked for and the options do not allow it.
+    Raises OptionError if `source.reader` is `native` and the options do not allow it.
     """
     if source.format != PARQUET or source.reader is ReaderChoice.SPARK:
         return None
@@ -115,7 +118,9 @@ def choose_file_reader(source: SourceConfig, options: Mapping[str, str]) -> Parq
 
 
 class _Tried:
-    """How tasks read Kafka: a call waits for the trial, and returns the reader if the trial succeeded, else None."""
+    """A function that returns how tasks read Kafka. A call waits for the tasks that try to read, and returns the reader
+    if they succeeded; otherwise None.
+    """
 
     def __init__(self, reader: KafkaReader, source: SourceConfig, trial: "Future[str]") -> None:
         self._source, self._trial = source, trial
@@ -132,8 +137,8 @@ class _Tried:
 
 
 def _settle(source: SourceConfig, *why: str) -> None:
-    """Logs who reads the source: Spark if there are reasons (`why`), else the tasks. Raises OptionError if the job asks
-    for tasks that read, and there are reasons against it.
+    """Logs who reads the source: Spark if there are reasons for this (`why`), otherwise bucketline's tasks. Raises
+    OptionError if there are reasons, but the job requires that tasks read.
     """
     source_name = "Kafka" if source.format == KAFKA else "the files"
     if not why:
@@ -145,8 +150,8 @@ def _settle(source: SourceConfig, *why: str) -> None:
 
 
 def _obstacles_here(spark: Any, source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:
-    """Why tasks of this application cannot read themselves although the options allow it, as far as this process
-    knows.
+    """Returns the reasons why tasks of this application cannot read themselves although the options allow it, as far as
+    this process knows them.
     """
     tokens = [key for key, _ in spark.sparkContext.getConf().getAll() if key.startswith(_TOKENS)]
     if tokens:

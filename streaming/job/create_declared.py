@@ -1,9 +1,10 @@
 """`create: auto`: creates the job's table as the records of its source declare it.
 
 The first records of the source are read once before the query starts. If there are none yet, the job waits for them;
-with availableNow it ends. One file that is created only if absent makes the table, so of two jobs only one creates it,
-and a job that dies before its first batch finds it again. Another table is not accepted: as long as it has no snapshot,
-its keys have to be equal, and its columns have to hold what the records declare.
+with the trigger availableNow it ends. The table comes into being with one file that is created only if it is absent. So
+of two jobs only one creates the table, and a job that dies before its first batch finds the table again. An existing
+table must fit: as long as it has no snapshot, its keys have to be equal, and its columns have to hold what the records
+declare.
 """
 
 import logging
@@ -53,7 +54,9 @@ _PAUSE_S, _STEP_S = 2.0, 0.2
 
 
 def is_declared_later(config: JobConfig) -> bool:
-    """Whether the records will declare the job's table: it does not exist, or no writer has written to it yet."""
+    """Returns True if the records will declare the job's table: it does not exist, or no writer has written to
+    it yet.
+    """
     if config.create is None or config.create.schema is not None:
         return False
     return not has_table(config) or handle_of(open_existing(config)).snapshot_store.latest_id() is None
@@ -62,10 +65,11 @@ def is_declared_later(config: JobConfig) -> bool:
 def create_declared(
     spark: Any, config: JobConfig, source: SourceOptions, is_ending: Callable[[], bool]
 ) -> tuple[Table, SourceOptions] | None:
-    """The job's table, and the source as the query must read it.
+    """Returns the job's table, and the source as the query must read it.
 
-    None if nothing declares the table: no more records will come, or the job is asked to end. Raises OptionError for
-    records that do not declare a table, and for an existing table that differs from the declared one.
+    Returns None if no record declares the table, because no more records will come or the job is asked to end. Raises
+    OptionError for records that do not declare a table, and SchemaMismatchError for an existing table that does not
+    fit.
     """
     options = first_records(config.source.format, source.options)
     has_waited = False
@@ -80,11 +84,14 @@ def create_declared(
         if records.num_rows >= _MOST_RECORDS:
             raise OptionError(
                 f"create: auto: none of the first {counted(_MOST_RECORDS, 'record')} of the source holds a row of the "
-                f"table; write its columns in {CREATE_SCHEMA.key}",
+                f"table, so its columns are not known; write the columns in {CREATE_SCHEMA.key}",
                 key=CREATE.key,
             )
         if config.trigger.interval_ms is None:
-            _LOG.warning("the source has no row yet that declares the table %s; it is not created", config.table)
+            _LOG.warning(
+                "the source has no row yet that declares the table %s; the table is not created, and the job ends",
+                config.table,
+            )
             return None
         if not has_waited:
             _LOG.info("waiting for the first row of the source, which declares the table %s", config.table)
@@ -104,9 +111,9 @@ def _pause(is_ending: Callable[[], bool]) -> None:
 
 
 def _from_the_first(config: JobConfig, source: SourceOptions) -> SourceOptions:
-    """The source, changed to begin at its first record if the query would begin after the newest record.
+    """Returns the source, changed to begin at its first record if the query would begin after the newest record.
 
-    Otherwise records that came while the job waited would be skipped.
+    Otherwise the records that came while the job waited would be skipped.
     """
     if config.source.format != KAFKA or not begins_at_latest(source.options):
         return source
@@ -114,7 +121,7 @@ def _from_the_first(config: JobConfig, source: SourceOptions) -> SourceOptions:
 
 
 def declared_in(config: JobConfig, records: pa.Table) -> DeclaredTable | None:
-    """The table that records declare; None if no record declares one."""
+    """Returns the table that records declare; None if no record declares one."""
     decode, messages, create = config.source.decode, config.messages, config.create
     assert create is not None
     schemas = None if config.registry is None else RegistrySchemas(config.registry, SystemIds().new_uuid())
@@ -131,7 +138,7 @@ def declared_in(config: JobConfig, records: pa.Table) -> DeclaredTable | None:
 
 
 def created_as(config: JobConfig, declared: DeclaredTable, records: pa.Table) -> Table:
-    """Creates the table as the records declare it, or opens the existing table, and returns the table. Raises
+    """Creates the table as the records declare it, or opens the existing table. Returns the table. Raises
     SchemaMismatchError if the existing table does not fit what the records declare.
     """
     assert config.create is not None
@@ -147,7 +154,7 @@ def created_as(config: JobConfig, declared: DeclaredTable, records: pa.Table) ->
     why = misfit(handle_of(table).table_schema, wanted)
     if why is not None:
         raise SchemaMismatchError(
-            f"create: auto: the table at {config.table} differs from the one that the records declare: {why}. Remove "
+            f"create: auto: the table at {config.table} differs from the table that the records declare: {why}. Remove "
             "create: auto from the job, so that the table is used as it is; or drop the table",
             path=config.table,
         )
@@ -158,8 +165,8 @@ def created_as(config: JobConfig, declared: DeclaredTable, records: pa.Table) ->
 
 
 def _refuse_second_table(config: JobConfig, wanted: TableSchema, records: pa.Table) -> None:
-    """Raises SchemaMismatchError if the records are from several tables of the source. Their batch would raise it
-    too.
+    """Raises SchemaMismatchError if the records come from several tables of the source. (The batch of these records
+    would raise the same error.)
     """
     step = decode_step(config.source.decode, wanted, config.bad_records, config.messages, config.registry)
     assert step is not None
@@ -168,7 +175,7 @@ def _refuse_second_table(config: JobConfig, wanted: TableSchema, records: pa.Tab
         step.registry.forget()
     if len(tables) > 1 and not step.has_distinct_keys:
         raise SchemaMismatchError(
-            f"create: auto: the records are of {counted(len(tables), 'table')} of the source, "
+            f"create: auto: the records come from {counted(len(tables), 'table')} of the source, "
             f"{' and '.join(tables[:_SHOWN_TABLES])}: set source-table to the table to read; or, if no key is in two "
             "tables, set shards to distinct-keys",
             tables=tuple(tables),

@@ -21,10 +21,10 @@ _STANDARD_ERROR = 2
 
 
 class Ending:
-    """Whether the job was asked to end, and what further requests do.
+    """Notes whether the job was asked to end, and decides what further signals do.
 
-    `leave` ends the process with a code and a line that says why; `give_up` does so before the session is up. No lock
-    is used, because a signal may arrive while the same thread is in this method.
+    `leave` ends the process with an exit code and a line that says why; `give_up` does the same before the session is
+    up. No lock is used, because a signal may arrive while the same thread is in this method.
     """
 
     def __init__(
@@ -41,18 +41,18 @@ class Ending:
         self.asked_by: str | None = None
 
     def session_is_up(self) -> None:
-        """From this call on, a request waits for the running batch."""
+        """Called when Spark's session is up: after this call, a signal lets the job end after the running batch."""
         self._session_is_up = True
 
     def ask(self, number: signal.Signals) -> None:
-        """Handles a signal of either process."""
+        """Handles a signal that this process or Spark's JVM has got."""
         code, moment = 128 + number, self._now()
         if self._asked_at is None:
             self._asked_at, self.asked_by = moment, number.name
             if not self._session_is_up:
-                self._give_up(code, f"{number.name}: ended before Spark was up; no batch was begun")
+                self._give_up(code, f"{number.name}: the job ended before Spark was up; no batch was begun")
         elif moment - self._asked_at >= _ONE_REQUEST_SECONDS:
-            self._leave(code, f"{number.name} again: ended at once; the next start repeats the batch that was running")
+            self._leave(code, f"{number.name} again: the job ended at once; its next start repeats the running batch")
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def signals_to(ending: Ending) -> Iterator[None]:
 
 
 def process_ending() -> Ending:
-    """An `Ending` that ends this very process."""
+    """Returns an `Ending` that ends this process."""
     return Ending(_give_up, _leave)
 
 

@@ -1,4 +1,4 @@
-"""The gate between a query and its sink. A job that ends closes the gate after the running batch."""
+"""The gate between a query and its sink. A job that ends closes the gate, so that no batch follows the running one."""
 
 import threading
 from collections.abc import Callable
@@ -11,10 +11,10 @@ _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling sleep.\
 
 
 class BatchGate:
-    """Lets batches into a sink until `close` is called; keeps the error that one of them raised.
+    """Lets batches into a sink until `close` is called. Keeps the error that a batch raised.
 
-    Spark passes on errors of a sink as text; here the error itself is kept. A batch that comes after `close` is held
-    until the query is stopped: for Spark this is an ordinary stop, and it logs no error.
+    Spark passes on errors of a sink as text; the gate keeps the error itself. A batch that comes after `close` is held
+    until the query is stopped. For Spark this is an ordinary stop, and it logs no error.
     """
 
     def __init__(self, sink: Callable[[Any, int], None]) -> None:
@@ -41,7 +41,7 @@ class BatchGate:
         hold_stream(batch.sparkSession.sparkContext._jvm)
 
     def close(self) -> None:
-        """Lets no further batch in; the running one continues."""
+        """Lets no further batch in; the running batch continues."""
         self._closed.set()
 
     @property
@@ -54,30 +54,30 @@ class BatchGate:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a first batch has started."""
+        """True if a first batch has started."""
         return self._begun.is_set()
 
     @property
     def is_written(self) -> bool:
-        """Whether a first batch has been written."""
+        """True if a first batch has been written."""
         return self._written.is_set()
 
     @property
     def is_holding(self) -> bool:
-        """Whether the gate holds a batch that came after `close`, until the query ends."""
+        """True while the gate holds a batch that came after `close`, until the query ends."""
         return self._held.is_set()
 
 
 class QueryStopped(Exception):
-    """Raised in a batch that came after `close` and was held, once its query has been stopped."""
+    """Raised in a batch that came after `close`, when its query has been stopped."""
 
 
 def hold_stream(jvm: Any) -> None:
-    """Sleeps on the stream's own thread in the JVM until the query is stopped; always raises QueryStopped.
+    """Sleeps on the stream's own thread in the JVM until the query is stopped. Always raises QueryStopped.
 
-    A function of foreachBatch that returns lets Spark believe that the batch is done. Spark ends a stopped query
-    without an error if the text of the Python error shows an interrupted call into the JVM. Its pattern overflows the
-    stack on long texts, so this text is short. Spark 3.5 asks for the line break before the name.
+    If a function of foreachBatch returns, Spark believes that the batch is done. Spark ends a stopped query without an
+    error if the text of the Python error shows an interrupted call into the JVM. Spark's pattern for this overflows the
+    stack on long texts, so this text is short. Spark 3.5 needs the line break before the name.
     Source: Spark 3.5 and 4.0 StreamExecution.isInterruptionException, PROXY_ERROR.
     """
     try:

@@ -1,4 +1,4 @@
-"""A job's table, created if it does not exist."""
+"""Opens a job's table, and creates it if it does not exist."""
 
 from functools import partial
 
@@ -15,9 +15,10 @@ from bucketline.state.store.warehouse.metastore import TableAddress
 
 
 def open_or_create(config: JobConfig) -> Table:
-    """The job's table, created from the section `create` if it does not exist.
+    """Opens the job's table, or creates it from the section `create` if it does not exist.
 
-    Raises TableNotFoundError when there is neither, and what `create_table` and `open_table` raise.
+    Raises TableNotFoundError if there is neither a table nor a section `create`, and the errors of `create_table` and
+    `open_table`.
     """
     if not has_table(config):
         if config.create is None:
@@ -41,7 +42,7 @@ def open_or_create(config: JobConfig) -> Table:
 
 
 def open_existing(config: JobConfig) -> Table:
-    """The job's table, opened with the job's options for reading. Raises as `open_table`."""
+    """Opens the job's table with the job's options for reading. Raises the errors of `open_table`."""
     reading = {key: text for key, text in config.options.items() if is_read_option(key)}
     if config.catalog is not None:
         return catalog_of(config.catalog).table(config.table, options=reading)
@@ -49,7 +50,7 @@ def open_existing(config: JobConfig) -> Table:
 
 
 def no_table(config: JobConfig) -> TableNotFoundError:
-    """The error for a job whose table does not exist and that has no section `create`."""
+    """Returns the error for a job whose table does not exist and that has no section `create`."""
     return TableNotFoundError(
         f"there is no table at {config.table}, and the job has no section 'create' to create it; add one, or use "
         "`bucketline create`",
@@ -59,7 +60,7 @@ def no_table(config: JobConfig) -> TableNotFoundError:
 
 
 def has_table(config: JobConfig) -> bool:
-    """Whether the job's table exists."""
+    """Returns True if the job's table exists."""
     if config.catalog is not None:
         return catalog_of(config.catalog).has_table(config.table)
     io, root = file_io_for(config.table, config.storage)
@@ -67,22 +68,24 @@ def has_table(config: JobConfig) -> bool:
 
 
 def require_publish(config: JobConfig) -> None:
-    """Checks that commits can be published at the place of the job's table. Raises UnsupportedTableError if not."""
+    """Checks that commits can be published at the location of the job's table. Raises UnsupportedTableError if they
+    cannot.
+    """
     place = TableAddress(config.table, config.storage)
     if config.catalog is not None:
         try:
             place = catalog_of(config.catalog).place(config.table)
         except TableNotFoundError:
-            return  # The catalog names the table's place only after it has created the table.
+            return  # The catalog tells the table's location only after it has created the table.
     file_io_for(place.uri, place.storage)[0].require_publish()
 
 
 def check_name(config: JobConfig) -> None:
-    """Checks that a job can write to a table of that name. Raises OptionError if not."""
+    """Checks that a job can write to a table of this name. Raises OptionError if it cannot."""
     if config.catalog is not None and parse_table_name(config.table).branch is not None:
         raise OptionError(
             (
-                f"{config.table!r} names a branch; write only the name of the table, and set the branch with "
+                f"{config.table!r} contains a branch; write only the name of the table, and set the branch with "
                 "options.branch"
             ),
             key=TABLE.key,

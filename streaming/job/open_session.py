@@ -1,6 +1,6 @@
-"""The session of a query, with signals of both processes handled.
+"""The Spark session of a query. While it is open, signals to this process and to Spark's JVM are handled.
 
-Signals to Spark's JVM are passed on to Python: under spark-submit a supervisor knows only the JVM.
+Signals to Spark's JVM are passed on to Python, because under spark-submit a supervisor knows only the JVM.
 """
 
 import logging
@@ -33,8 +33,8 @@ def open_session(
     silence: Silence,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Any]:
-    """The given session, or a new one with that name and settings, which is stopped at the end. While it is open,
-    requests to end wait for the running batch.
+    """Yields `spark`, or a new session with that name and settings if `spark` is None. A new session is stopped at the
+    end. While the session is open, a signal lets the job end after the running batch.
     """
     if spark is not None:
         with _listening(spark, ending, log):
@@ -66,7 +66,7 @@ def _listening(session: Any, ending: Ending, log: SparkLog) -> Iterator[None]:
 
 
 class _JvmHandler:
-    """The object that Java calls on a signal, in a thread of its own."""
+    """The object that Java calls when a signal arrives, in a thread of its own."""
 
     def __init__(self, ending: Ending, number: signal.Signals) -> None:
         self._ending, self._number = ending, number
@@ -83,8 +83,8 @@ class _JvmHandler:
 def jvm_signals_to(ending: Ending, jvm: Any) -> Iterator[None]:
     """Sends the signals of Spark's JVM to `ending`, so that they do not end the JVM during a batch.
 
-    Python's callback server must run. A signal that the JVM ignores stays ignored; a warning is logged for a signal
-    that the JVM leaves to the system (-Xrs).
+    Python's callback server must run. A signal that the JVM ignores stays ignored. If the JVM leaves a signal to the
+    system (-Xrs), a warning is logged.
     """
     java = jvm.sun.misc
     before = {}

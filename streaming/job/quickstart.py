@@ -1,7 +1,7 @@
 """The streaming run behind `bucketline quickstart`: orders are generated as files and streamed in micro-batches.
 
-All files are in one folder: `input` (one file of events per batch), `checkpoint`, and the table. The generator keeps
-the expected rows, so that the result can be checked.
+All files are in one folder: `input` (one file of events for each batch), `checkpoint`, and the table. The generator
+remembers the expected rows, so that the result can be checked.
 """
 
 import json
@@ -55,7 +55,7 @@ Order = dict[str, object]
 class QuickstartRun:
     """A finished run: the table, and the expected orders by id.
 
-    `ended_by` names the signal that ended it before all batches were written; None if nothing did.
+    `ended_by` is the name of the signal that ended the run before all batches were written; None if no signal did.
     """
 
     table: Table
@@ -65,7 +65,7 @@ class QuickstartRun:
     ended_by: str | None = None
 
     def explains(self, rows: pa.Table) -> bool:
-        """Whether these are exactly the expected rows."""
+        """Returns True if `rows` are exactly the expected rows."""
         wanted = pa.Table.from_pylist([self.expected[i] for i in sorted(self.expected)], schema=rows.schema)
         return bool(rows.sort_by("id").equals(wanted))
 
@@ -88,12 +88,12 @@ def run_quickstart(
     `ending` says when to end.
 
     The table is in the folder; if a catalog is given, the table is `TABLE` of the catalog. Raises OptionError for a
-    folder that is not empty and for a Spark that does not start; BucketlineError if the query fails or the catalog has
-    such a table.
+    folder that is not empty and if Spark does not start, and BucketlineError if the query fails or the catalog already
+    has such a table.
     """
     root = _empty_folder(directory)
     table = _new_table(root, catalog)
-    tell(f"all files are in {root}{'' if catalog is None else f', those of the table in {table.uri}'}")
+    tell(f"all files are in {root}{'' if catalog is None else f', the files of the table in {table.uri}'}")
     expected: dict[int, Order] = {}
     for number in range(batches):
         _write_batch(root / "input", number, list(_events(expected, number, events)))
@@ -117,7 +117,7 @@ def _new_table(root: Path, catalog: Catalog | None) -> Table:
 
 
 def _stream(spark: Any, root: Path, table: Table, ending: Ending, silence: Silence) -> bool:
-    """Streams all files, one per batch; returns whether it was asked to end before all were read."""
+    """Streams all files, one for each batch. Returns True if the run was asked to end before all files were read."""
     source = spark.readStream.schema(_SPARK_COLUMNS).option("maxFilesPerTrigger", 1).json(str(root / "input"))
     gate = BatchGate(TableSink(table.uri, storage_options=handle_of(table).storage))
     writer = source.writeStream.foreachBatch(gate).option("checkpointLocation", str(root / "checkpoint"))
@@ -127,7 +127,9 @@ def _stream(spark: Any, root: Path, table: Table, ending: Ending, silence: Silen
 
 
 def _events(orders: dict[int, Order], batch: int, count: int) -> Iterator[tuple[RowKind, Order]]:
-    """The next events of the order book, which is updated: half are new orders, the rest changes and deletes."""
+    """Yields the next events, and updates the order book `orders` with them. Half of the events are new orders, the
+    others are changes and deletes.
+    """
     chance = random.Random(_SEED * 1_000_003 + batch)
     for number in range(count):
         at = _START + timedelta(minutes=batch, microseconds=number)
@@ -167,13 +169,13 @@ def _empty_folder(directory: str | None) -> Path:
         return Path(tempfile.mkdtemp(prefix="bucketline-quickstart-"))
     root = Path(directory).absolute()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise OptionError(f"{root} is not empty; give a new folder", key="directory", path=str(root))
+        raise OptionError(f"{root} is not empty; choose a new folder", key="directory", path=str(root))
     root.mkdir(parents=True, exist_ok=True)
     return root
 
 
 def _settings(root: Path) -> dict[str, str]:
-    """The settings of a local Spark that writes nothing outside the folder."""
+    """Returns the settings of a local Spark that writes nothing outside the folder."""
     return {
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
@@ -189,7 +191,7 @@ def _settings(root: Path) -> dict[str, str]:
 
 @contextmanager
 def _progress_to(tell: Callable[[str], None]) -> Iterator[None]:
-    """Passes the sink's line about each batch to `tell`."""
+    """Passes the sink's log line about each batch to `tell`."""
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

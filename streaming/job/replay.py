@@ -1,6 +1,7 @@
-"""Runs bad records through their job again: in batches of their own, under a commit user of their own, each once.
+"""Replays the bad records of a job: decodes and writes them again, each once, in batches of their own and under a
+commit user of its own.
 
-A batch marks the records that it takes, and then writes them like any batch of the job: records that are still bad
+A batch marks the records that it takes, and then writes them like any batch of the job. Records that are still bad
 become bad records of this batch. If a replay dies, the next replay finds the marks and finishes the batch with the same
 records. The snapshots of a replay hold no offsets.
 """
@@ -51,12 +52,13 @@ _LOG = logging.getLogger("bucketline.job")
 def replay_bad_records(
     config: JobConfig, ending: Ending, spark: Any | None = None, log: SparkLog = SparkLog.OURS_ONCE
 ) -> Replayed:
-    """Replays the bad records of a job through the job, and returns how many were replayed. Raises OptionError if that
-    is not possible, and the errors of `run_job`.
+    """Replays the bad records of a job, and returns how many were replayed. Raises OptionError if they cannot be
+    replayed, and the errors of `run_job`.
     """
     if config.source.decode is RecordFormat.NONE:
         raise OptionError(
-            "--replay needs records to decode, and source.decode is none: bad rows are stored as JSON",
+            "--replay cannot be used if source.decode is none: bad rows are stored as JSON, which the job "
+            "cannot decode",
             key=SOURCE_DECODE.key,
         )
     check_places([config.bad_records] if config.bad_records.has_place else [])
@@ -78,7 +80,7 @@ def replay_bad_records(
         assert stored is not None, "the job names a place"
         newest = newest_batch(table, {}, user)
         check_notes(place, config.checkpoint, has_replayed=newest is not None)
-        # All that is still bad is kept: a record that a batch has taken is nowhere else.
+        # There is no limit for records that are still bad: the batch stores them again, or they would be lost.
         unlimited = replace(config.bad_records, max_count=UNLIMITED)
         step = decode_step(
             config.source.decode, schema, unlimited, config.messages, config.registry, config.columns, now_us=0
@@ -109,7 +111,7 @@ def replay_bad_records(
 
 
 def check_places(places: Sequence[BadRecords]) -> None:
-    """Checks that a job names places for bad records. Raises OptionError if it names none."""
+    """Checks that a job stores bad records. Raises OptionError if it stores none."""
     if not places:
         raise OptionError(
             f"the job does not store bad records: set {BAD_RECORDS_PATH.key} in the job file", key=BAD_RECORDS_PATH.key
@@ -117,48 +119,50 @@ def check_places(places: Sequence[BadRecords]) -> None:
 
 
 def check_notes(place: BadRecordsPlace, checkpoint: str, *, has_replayed: bool) -> None:
-    """Raises OptionError if records of a topic were replayed before (`has_replayed`), but no note in the folder beside
+    """Raises OptionError if records of a topic were replayed before (`has_replayed`), but no note in the folder next to
     the checkpoint says which records these were.
     """
     if isinstance(place, Topic) and place.notes is not None and has_replayed and not place.notes.taken():
         raise OptionError(
-            f"records of {place.name} were replayed into the table, and {checkpoint.rstrip('/')}{BESIDE} does not say "
-            f"which: copy this folder there from the side of the checkpoint that the job had before",
+            f"records of {place.name} were replayed before, but the folder {checkpoint.rstrip('/')}{BESIDE} does not "
+            "say which records: copy this folder from its former path, next to the job's former checkpoint",
             key=CHECKPOINT.key,
         )
 
 
 def warn_of_order(table: TableHandle) -> None:
-    """Logs a warning if the table has no `sequence.field`: then a replayed record wins over newer rows with its key."""
+    """Logs a warning if the table has no `sequence.field`, because then a replayed record replaces newer rows with its
+    key.
+    """
     schema = table.table_schema
     if schema.primary_keys and not schema.settings.merge.sequence_fields:
         _LOG.warning(
-            "%s has no sequence.field: a record that is replayed wins over rows of its key that came after it",
+            "%s has no sequence.field: a replayed record replaces the row of its key, even if that row is newer",
             table.path,
         )
 
 
 def newest_batch(table: TableHandle, options: Mapping[str, str], user: str) -> int | None:
-    """The number of a writer's newest batch in a table; None if the table knows no batch of the writer."""
+    """Returns the number of a writer's newest batch in a table; None if the table knows no batch of the writer."""
     _, history = read_history(Target(table_at(table, options), user).refreshed())
     return history.newest_batch
 
 
 def records_frame(spark: Any, rows: pa.Table) -> Any:
-    """A DataFrame with the original records of bad records, with the columns of Spark's Kafka source."""
+    """Returns the original records of bad records as a DataFrame with the columns of Spark's Kafka source."""
     given = map(_plain, rows.select(list(RECORD_COLUMNS)).to_pylist())
     records = [tuple(row[name] for name in RECORD_COLUMNS) for row in given]
     return spark.createDataFrame(records, _RECORDS_DDL).coalesce(1)
 
 
 def replayed_identity(user: str, number: int) -> BatchIdentity:
-    """The identity of a replay's batch. It is the same in each attempt, except for the time."""
+    """Returns the identity of a replay's batch. It is the same in each attempt, except for the time."""
     now_ms = SYSTEM_WORLD.clock.now_ms()
     return BatchIdentity(user, number, None, None, f"{user} {number}", time_ms=now_ms)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """A row in the form that Spark takes from Python."""
+    """Returns a row in the form that Spark takes from Python."""
     if row["headers"] is not None:
         row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
     return row

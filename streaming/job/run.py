@@ -1,7 +1,8 @@
-"""Runs the streaming job of a job file: table → source → sink → query, until it is done or asked to end. SIGTERM,
-SIGINT and SIGHUP end the job after the running batch, whether this process or Spark's JVM gets the signal; a second
-signal ends the job at once. A job that dies during a batch loses nothing: the next start recognises what has been
-written.
+"""Runs the streaming job of a job file (table → source → sink → query) until it is done or asked to end.
+
+SIGTERM, SIGINT and SIGHUP end the job after the running batch, whether this process or Spark's JVM gets the signal. A
+second signal ends the job at once. A job that dies during a batch loses nothing: the next start recognises what has
+been written.
 """
 
 import json
@@ -82,7 +83,7 @@ def run_job(
     `reset_identity` renames the checkpoint and starts a new one at the Kafka offsets that the table holds.
     `allow_reprocess` writes a batch although checkpoint and table disagree. `ending` says when the job must end; by
     default it ends on signals of this process. `log` says how much Spark logs of an error that ends the job. Raises
-    BucketlineError when the sink, the table, the settings or Spark fail.
+    BucketlineError if the sink, the table, the settings or Spark fail.
     """
     name = f"bucketline {config.table.rstrip('/').rsplit('/', 1)[-1]}"
     with (
@@ -139,7 +140,7 @@ def _run_until(
         if has_ledger(session, config.checkpoint):
             raise OptionError(
                 f"{config.checkpoint} is the checkpoint of a job with 'tables', and bucketline cannot reach its ledger "
-                "with the settings in 'storage': give it those that the job with 'tables' had",
+                "with the settings in 'storage': use the settings in 'storage' of the job with 'tables'",
                 key=CHECKPOINT.key,
             )
         if reset_identity:
@@ -188,7 +189,7 @@ def _run_until(
 
 
 def look_around(config: JobConfig, source: SourceOptions, spark: Any | None, silence: Silence) -> None:
-    """Checks that everything that the job needs exists, as far as that can be known before Spark starts."""
+    """Checks that everything that the job needs exists, as far as this can be known before Spark starts."""
     if spark is None and starts_java():
         require_packages(config, source.options)
         require_kafka_jar(config.source.format, *settings_to_start_with(), pyspark_version)
@@ -207,7 +208,9 @@ def _check_checkpoint(
     *,
     allow_reprocess: bool,
 ) -> None:
-    """Raises if the checkpoint belongs to other topics or another cluster, or does not fit the table."""
+    """Raises BucketlineError if the checkpoint belongs to other topics or another cluster, or does not fit the
+    table.
+    """
     checkpoint = read_checkpoint(session, config.checkpoint, table)
     check_source(checkpoint, source.options, None if allow_reprocess else cluster.id)
     if allow_reprocess:
@@ -219,8 +222,8 @@ def _check_checkpoint(
 
 
 def watch_topics(ask: AskTopicIds, options: Mapping[str, str], cluster: ClusterNow) -> TopicWatch | None:
-    """The object that checks that the topics of a job are still the same. None if the cluster is not known, because the
-    ids of topics are compared only within one cluster.
+    """Returns the object that checks that the topics of a job are still the same. Returns None if the cluster is not
+    known, because the ids of topics are compared only within one cluster.
     """
     if cluster.id is None:
         _LOG.warning(
@@ -236,8 +239,8 @@ def _reset(
     """Renames the checkpoint. Returns the options of a source that starts at the table's offsets."""
     if config.source.format != KAFKA:
         raise OptionError(
-            f"--reset-identity needs Kafka offsets in the table, and the source is {config.source.format!r}; restore "
-            "the checkpoint, or use a new one with --allow-reprocess",
+            f"--reset-identity needs Kafka offsets in the table, but the source is {config.source.format!r}; restore "
+            "the checkpoint, or use a new checkpoint with --allow-reprocess",
             key=SOURCE_FORMAT.key,
         )
     partitions, reads = admin.partitions(), kafka_source(source.options)
@@ -264,7 +267,7 @@ def _reset(
 def set_aside(spark: Any, checkpoint: str) -> str | None:
     """Renames a checkpoint folder, so that a new one can be created. Returns the new name; None if there is no folder.
 
-    Raises OptionError if the storage cannot rename it.
+    Raises OptionError if the storage cannot rename the folder.
     """
     context = spark.sparkContext
     new_path = context._jvm.org.apache.hadoop.fs.Path
@@ -278,6 +281,6 @@ def set_aside(spark: Any, checkpoint: str) -> str | None:
     kept = f"{checkpoint.rstrip('/')}.before-reset-{number}"
     if not files.rename(location, new_path(kept)):
         raise OptionError(
-            f"the checkpoint {checkpoint} could not be renamed to {kept}; move it away", key=CHECKPOINT.key
+            f"the checkpoint {checkpoint} could not be renamed to {kept}; move the checkpoint away", key=CHECKPOINT.key
         )
     return kept

@@ -23,7 +23,9 @@ _LOG = logging.getLogger("bucketline.job")
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The surroundings of a job's run: its name, the object that asks it to end, and the reports of its progress."""
+    """The parts of a job's run that do not belong to its query: its name, the object that asks it to end, and the
+    reports of its progress.
+    """
 
     name: str
     ending: Ending
@@ -36,7 +38,7 @@ class Around:
 class QuerySink:
     """The sink of a query. `write` is the function that the query calls with each batch (`foreachBatch`). `finish` does
     the compactions that are still due after the query with the given id has ended, and returns the number of rows that
-    readers still do not see. `stop` frees what the sink holds.
+    readers still do not see. `stop` frees the threads and clients of the sink.
     """
 
     write: Any
@@ -75,18 +77,21 @@ def run_query(
             around.silence.doing("compacting what is due")
             hidden = sink.finish(str(query.id))
             if hidden:
-                _LOG.warning("the job ends with %s that cannot be read yet; the table has them", counted(hidden, "row"))
+                _LOG.warning(
+                    "the job ends with %s that are in the table but cannot be read before a compaction",
+                    counted(hidden, "row"),
+                )
     finally:
         sink.stop(str(query.id))
 
 
 def servers_of(options: Mapping[str, str]) -> str:
-    """The servers of a Kafka source, for messages."""
+    """Returns the servers of a Kafka source, for messages."""
     return mask_text(kafka_source(options).servers or "")
 
 
 def source_name(name: str, options: Mapping[str, str]) -> str:
-    """The source's name for messages; for Kafka its servers and topics."""
+    """Returns the source's name for messages; for Kafka its servers and topics."""
     if name != KAFKA:
         return name
     source = kafka_source(options)

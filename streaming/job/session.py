@@ -1,4 +1,5 @@
-"""The Spark session of a job: the running session, or a new one whose JVM gets no signals of this process's group.
+"""The Spark session of a job: the running session, or a new one whose JVM gets no signals that are sent to this
+process's group.
 
 Ctrl-C and `timeout` signal a whole process group. A JVM in that group would end before the batch. A JVM in its own
 group ends with this process, because it finds its standard input closed.
@@ -42,15 +43,15 @@ _own: list[Any] = [None]
 
 
 def is_running() -> bool:
-    """Whether this process has a session of Spark already."""
+    """Returns True if this process already has a Spark session."""
     return SparkSession.getActiveSession() is not None
 
 
 def start_session(name: str, settings: Mapping[str, str] | None = None) -> Any:
-    """The running Spark session, or a new one with these settings; workers get this Python unless the user sets
-    another.
+    """Returns the running Spark session, or a new session with these settings. Workers use this Python unless the user
+    sets another.
 
-    Raises OptionError when Spark does not start, and for Spark Connect.
+    Raises OptionError if Spark does not start, and for Spark Connect.
     """
     if _CONNECT in os.environ:
         raise connect_refused()
@@ -69,34 +70,37 @@ def start_session(name: str, settings: Mapping[str, str] | None = None) -> Any:
 
 
 def end_session(session: Any) -> None:
-    """Stops a session; returns when the JVM behind it has ended, if this process has started it."""
+    """Stops a session. If this process has started the JVM behind it, returns when the JVM has ended."""
     with suppress(PySparkException, Py4JError, ConnectionError):
         session.stop()
     _end_own()
 
 
 def starts_java() -> bool:
-    """Whether a session of this process needs a JVM that it starts itself."""
+    """Returns True if this process must start a JVM to get a session."""
     return _LAUNCHED_BY_SPARK not in os.environ and SparkContext._gateway is None
 
 
 def settings_to_start_with() -> tuple[list[str], dict[str, str], str]:
-    """The arguments and settings with which this process starts Spark, and the folder of the Spark that it starts."""
+    """Returns the arguments and settings with which this process starts Spark, and the folder of the Spark that it
+    starts.
+    """
     arguments = submit_arguments()
     return arguments, {**_defaults(arguments), **_chosen(arguments)}, str(_find_spark_home())
 
 
 def awaited_packages(arguments: Sequence[str]) -> str | None:
-    """The packages that Spark fetches before it has started; None if the arguments name no packages."""
+    """Returns the packages that Spark fetches before it has started; None if the arguments contain no packages."""
     named = [b for a, b in pairwise(arguments) if a == "--packages"]
     return named[-1] if named else _chosen(arguments).get(_PACKAGES)
 
 
 def settings_of_own(arguments: Sequence[str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """The settings that bucketline adds for a JVM that it starts itself, without the settings that the user has set.
+    """Returns the settings that bucketline adds for a JVM that it starts itself, without settings that the user has
+    set.
 
-    Python workers are forked from a process that has loaded the needed modules, if it is certain that this works: on
-    this machine, with this Python.
+    If it is certain that this works (on this machine, with this Python), Python workers are forked from a process that
+    has loaded the needed modules.
     """
     chosen = {**defaults, **_chosen(arguments)}
     ours = dict(_QUIET)
@@ -138,12 +142,12 @@ def _start_jvm(name: str, settings: Mapping[str, str]) -> None:
 
 
 def submit_arguments() -> list[str]:
-    """The arguments with which this process starts Spark."""
+    """Returns the arguments with which this process starts Spark."""
     return shlex.split(os.environ.get(_SUBMIT_ARGUMENTS, ""))
 
 
 def _chosen(arguments: Sequence[str]) -> dict[str, str]:
-    """The settings in `--conf key=value` and `--master`."""
+    """Returns the settings in `--conf key=value` and `--master`."""
     pairs = [b for a, b in pairwise(arguments) if a in ("--conf", "-c")]
     pairs += [a.removeprefix("--conf=") for a in arguments if a.startswith("--conf=")]
     masters = [b for a, b in pairwise(arguments) if a == "--master"]
@@ -153,7 +157,9 @@ def _chosen(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _defaults(arguments: Sequence[str]) -> dict[str, str]:
-    """The settings in the properties file that Spark will read. Spark reports a file that cannot be read."""
+    """Returns the settings in the properties file that Spark will read. A file that cannot be read is left to Spark,
+    which reports it.
+    """
     named = [b for a, b in pairwise(arguments) if a == "--properties-file"]
     folder = os.environ.get("SPARK_CONF_DIR") or f"{_find_spark_home()}/conf"
     try:

@@ -1,4 +1,6 @@
-"""A job's source as a streaming DataFrame: any source of Spark, with the columns that the table needs."""
+"""Opens a job's source as a streaming DataFrame with the columns that the table needs. Any source of Spark can
+be used.
+"""
 
 import json
 import re
@@ -48,7 +50,7 @@ _OF_STREAMS = frozenset(
 )
 """Options, in lower case, that say what a Kafka stream reads, where it begins, and how large a batch is."""
 _SPARKS_FORMATS = (KAFKA, *PARSED_FORMATS, "text", "rate", "socket")
-"""The names of formats that a mistyped name may have meant; Spark takes others too."""
+"""The known formats, for the error about a mistyped format. Spark may know more formats."""
 _HEADERS = INCLUDE_HEADERS.lower()
 _UNKNOWN = re.compile(r"find (?:the )?data source")
 _SPARK_TYPES = {
@@ -78,11 +80,11 @@ def read_stream(
     *,
     tells_partitions: bool = False,
 ) -> Any:
-    """The stream that a job reads, with the columns that `decode` needs; without `decode`, with the columns of the
-    table.
+    """Returns the stream that a job reads, with the columns that `decode` needs. Without `decode`, it has the columns
+    of the table.
 
-    With `tells_partitions`, rows of Kafka have their topic and partition too. Raises OptionError if Spark does not know
-    the source, or the source lacks a needed column.
+    If `tells_partitions` is true, rows of Kafka also have their topic and partition. Raises OptionError if Spark does
+    not know the source, or the source lacks a needed column.
     """
     options = dict(source_options.options)
     reads_headers = _wants(fields, "headers") if decode is None else "headers" in decode.input_columns
@@ -99,18 +101,18 @@ def read_stream(
 
 
 def read_records(spark: Any, source: SourceConfig, options: Mapping[str, str]) -> Any:
-    """The stream of a job of several tables, with all columns that records may have.
+    """Returns the stream of a job of several tables, with all columns that records may have.
 
-    Raises OptionError if Spark does not know the source, or it has no column `value`.
+    Raises OptionError if Spark does not know the source, or the source has no column `value`.
     """
     stream = _opened(spark.readStream, source.format, dict(options), spark.version)
     return _select(stream, [name for name in RECORD_TYPES if name == "value" or name in stream.columns])
 
 
 def records_between(spark: Any, options: Mapping[str, str], start: str, end: str) -> Any:
-    """The records of Kafka between two offsets, as a DataFrame with the columns of `read_records`.
+    """Returns the records of Kafka between two offsets, as a DataFrame with the columns of `read_records`.
 
-    Each offset is given in the form of Spark's `startingOffsets`.
+    Both offsets have the form of Spark's `startingOffsets`.
     """
     kept = {key: value for key, value in options.items() if key.lower() not in _OF_STREAMS}
     partitions = {topic: sorted(map(int, of)) for topic, of in json.loads(end).items()}
@@ -120,7 +122,7 @@ def records_between(spark: Any, options: Mapping[str, str], start: str, end: str
 
 
 def read_topic(spark: Any, options: Mapping[str, str], topic: str) -> pa.Table:
-    """All records of a topic, with their headers. `options` say how the cluster is reached."""
+    """Returns all records of a topic, with their headers. `options` say how to reach the cluster."""
     kept = {key: value for key, value in options.items() if key.lower() not in (*_OF_STREAMS, _HEADERS)}
     chosen = {**kept, "subscribe": topic, STARTING_OFFSETS: EARLIEST, "endingOffsets": LATEST}
     found = _opened(spark.read, KAFKA, with_headers(chosen), spark.version)
@@ -128,9 +130,10 @@ def read_topic(spark: Any, options: Mapping[str, str], topic: str) -> pa.Table:
 
 
 def read_first(spark: Any, source: SourceConfig, options: Mapping[str, str], most: int) -> pa.Table:
-    """At most `most` records of a source whose values are decoded, with Kafka's columns if it has them.
+    """Returns at most `most` records of a source whose values will be decoded, with Kafka's columns if the source has
+    them.
 
-    Raises OptionError if Spark does not know the source, or it has no column `value`.
+    Raises OptionError if Spark does not know the source, or the source has no column `value`.
     """
     found = _opened(spark.read, source.format, dict(options), spark.version)
     names = [name for name in RECORD_TYPES if name == "value" or name in found.columns]
@@ -138,14 +141,16 @@ def read_first(spark: Any, source: SourceConfig, options: Mapping[str, str], mos
 
 
 def read_sample(spark: Any, source: SourceConfig, options: Mapping[str, str], each: int) -> pa.Table:
-    """At most `each` records of each partition of Kafka, or of each split of another source; else as `read_first`."""
+    """Returns at most `each` records of each partition of Kafka, or of each split of another source. Otherwise it works
+    like `read_first`.
+    """
     found = _opened(spark.read, source.format, dict(options), spark.version)
     names = [name for name in RECORD_TYPES if name == "value" or name in found.columns]
     return _records(_select(found, names).rdd.mapPartitions(_FirstOf(each)).collect(), names)
 
 
 class _FirstOf:
-    """The first items of a partition; the rest is not read."""
+    """Returns only the first items of a partition; the other items are not read."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -161,14 +166,14 @@ def _records(rows: Sequence[Any], names: Sequence[str]) -> pa.Table:
 
 
 def _plain(value: object) -> object:
-    """A value of Spark in the form that Arrow takes."""
+    """Returns a value of Spark in the form that Arrow takes."""
     if isinstance(value, list):
         return [{name: _plain(part) for name, part in entry.items()} for entry in value]
     return bytes(value) if isinstance(value, bytearray) else value
 
 
 def _opened(reader: Any, name: str, options: dict[str, str], version: str) -> Any:
-    """The source of that name as a DataFrame. Raises OptionError when Spark does not know it."""
+    """Opens the source with this name as a DataFrame. Raises OptionError if Spark does not know the source."""
     path = options.pop(_PATH, None)
     reader = reader.format(name).options(**options)
     try:
@@ -181,7 +186,8 @@ def _opened(reader: Any, name: str, options: dict[str, str], version: str) -> An
 
 
 def choose_rows(stream: Any, columns: ColumnOptions, source_format: str, keys: Sequence[str] = ()) -> Any:
-    """The rows of a stream whose records are rows already, with the job's column settings applied by Spark.
+    """Returns the stream with the job's column settings applied by Spark. The stream's records are rows already
+    (`source.decode` is none).
 
     `keys` are columns that must not use the current time. Raises OptionError for an expression that Spark does not
     take, and for a condition on rows that have row kinds.
@@ -191,12 +197,12 @@ def choose_rows(stream: Any, columns: ColumnOptions, source_format: str, keys: S
     key = WHERE.key if columns.select is None else SELECT.key
     if source_format == KAFKA:
         raise OptionError(
-            f"{key} needs records that are decoded, and source.decode is none; set source.decode", key=key
+            f"{key} works only with records that are decoded, but source.decode is none; set source.decode", key=key
         )
     if columns.where is not None and ROW_KIND_COLUMN in stream.columns:
         raise OptionError(
-            f"{WHERE.key} is not supported for rows that have kinds ({ROW_KIND_COLUMN}): what leaves the condition "
-            "would have to be deleted",
+            f"{WHERE.key} is not supported for rows that have kinds ({ROW_KIND_COLUMN}): a row that no longer "
+            "meets the condition would have to be deleted",
             key=WHERE.key,
         )
     _refuse_time(columns, keys)
@@ -209,7 +215,9 @@ def choose_rows(stream: Any, columns: ColumnOptions, source_format: str, keys: S
 
 
 def _refuse_time(columns: ColumnOptions, keys: Sequence[str]) -> None:
-    """Raises OptionError if a condition, or a key column, uses the current time, which differs when the row changes."""
+    """Raises OptionError if a condition, or a key column, uses the current time, because its value would differ when
+    the row changes later.
+    """
     named = [] if columns.where is None else [(WHERE.key, SqlExpression(columns.where))]
     if columns.select is not None:
         own = {name.lower() for name in keys}
@@ -217,11 +225,13 @@ def _refuse_time(columns: ColumnOptions, keys: Sequence[str]) -> None:
         named += [(f"{SELECT.key}: column {name}", value) for name, value in items if name.lower() in own]
     for what, expression in named:
         if (now := tells_time(expression)) is not None:
-            raise OptionError(f"{what}: the value of {now} differs when the row changes; remove it", key=what)
+            raise OptionError(
+                f"{what}uses {now}, whose value differs when the row changes later; remove {now}", key=what
+            )
 
 
 def _listed(text: str, columns: Sequence[str]) -> list[str]:
-    """The columns of a SELECT as Spark's texts; a computed column replaces the column of the same name."""
+    """Returns the columns of a SELECT as Spark's SQL texts. A computed column replaces the column of the same name."""
     selection = parse_selection(text)
     gone = {name.lower() for name in (*selection.left_out, *(name for name, _ in selection.items))}
     kept = [in_backticks(name) for name in columns if name.lower() not in gone] if selection.has_star else []
@@ -229,7 +239,9 @@ def _listed(text: str, columns: Sequence[str]) -> list[str]:
 
 
 def spark_columns(fields: Sequence[DataField]) -> str:
-    """The columns as Spark's DDL, for sources that need a schema. Raises OptionError for a type Spark does not have."""
+    """Returns the columns as Spark's DDL, for sources that need a schema. Raises OptionError for a type that Spark does
+    not have.
+    """
     return ", ".join(f"{in_backticks(f.name)} {_spark_type(f.type, f.name)}" for f in fields)
 
 
@@ -276,7 +288,9 @@ def _select(stream: Any, names: Sequence[str]) -> Any:
 
 
 def _kafka_columns(stream: Any, fields: Sequence[DataField], tells_partitions: bool) -> Any:
-    """The columns of Kafka's source that the table has, under Kafka's or the table's names."""
+    """Returns the stream with those columns of Kafka's source that the table has, under Kafka's names or the table's
+    names.
+    """
     wanted = []
     for f in fields:
         if f.name in stream.columns:

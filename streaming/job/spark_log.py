@@ -1,4 +1,4 @@
-"""Spark's log while a job runs: errors that the job reports are not printed again with tracebacks."""
+"""Spark's log while a job runs. Errors that the job reports itself are not printed again with tracebacks."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -22,10 +22,10 @@ _LEVELS: Mapping[str, str] = {
     "org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin": "ERROR",
     "org.apache.spark.sql.kafka010.KafkaOffsetReaderConsumer": "ERROR",
 }
-"""Loggers that print the error of a task or of the query, with its traceback (their packages differ by Spark
-version). Some warn at every stop and every failed task: no job to cancel, interrupted tasks; or each time that Kafka
-did not answer a request for offsets. `ArrowPythonRunner` of Spark 3.5 prints two tracebacks when Spark cannot read the
-rows that a task needs.
+"""Loggers that print the error of a task or of the query, with its traceback (their packages differ by Spark version).
+Some of them also warn at every stop and every failed task (no job to cancel, interrupted tasks), or each time that
+Kafka did not answer a request for offsets. `ArrowPythonRunner` of Spark 3.5 prints two tracebacks when Spark cannot
+read the rows that a task needs.
 """
 _REPORTED_BY_US = r"(?s)(.*\n\s+(at |File \").*|(\[.*\] )?Task \d+ in stage .* failed \d+ times; aborting job.*)"
 """Messages that contain a traceback of Java or Python: several loggers repeat the error of a task. Spark 4.3 puts the
@@ -36,7 +36,7 @@ _PYTHON_REPEATING = "py4j"
 
 @contextmanager
 def spark_log(context: Any, log: SparkLog) -> Iterator[None]:
-    """Keeps Spark and Py4J from logging errors that the job reports in one line, unless the user wants everything."""
+    """Keeps Spark and Py4J from logging errors that the job reports in one line, unless `log` is EVERYTHING."""
     if log is SparkLog.EVERYTHING:
         yield
         return
@@ -56,27 +56,27 @@ def spark_log(context: Any, log: SparkLog) -> Iterator[None]:
     finally:
         with suppress(Py4JError, ConnectionError):
             _restore(log4j, reported, before)
-            # This is not reached if the JVM has ended: threads that were calling it still log.
+            # If the JVM has ended, this is not reached and the settings stay: threads still log their failed calls.
             python.setLevel(python_before)
             root.removeFilter(_is_not_of_py4j)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a record does not come from Py4J, which logs a call without an answer, and its traceback, through
-    Python's root logger.
+    """Returns False for a log record of Py4J. Py4J logs a call without an answer, and its traceback, through Python's
+    root logger.
     """
     return PurePath(record.pathname).parent.name != _PYTHON_REPEATING
 
 
 def _say_nothing(request: object, address: object) -> None:
-    """Takes the place of the function with which PySpark's server prints a traceback when the JVM has ended; prints
+    """Replaces the function with which PySpark's server prints a traceback when the JVM has ended. This function prints
     nothing.
     """
 
 
 def _quiet(log4j: Any, reported: Any) -> dict[str, Any]:
-    """Sets the levels of Spark's loggers, and adds a filter. Returns the former level of each logger; None if it had
-    no level of its own.
+    """Sets the levels of Spark's loggers, and adds a filter for `reported` messages. Returns the former level of each
+    logger; None if a logger had no level of its own.
     """
     context = log4j.LogManager.getContext(False)
     config = context.getConfiguration()

@@ -24,9 +24,9 @@ class FirstBatch(Protocol):
 
 
 class StartReport:
-    """Logs what a query does until its first batch is written: each change, and again every five seconds. A query that
-    has asked Kafka for ten seconds is waiting for Kafka, before its first batch and between later batches; `kafka`
-    names the servers.
+    """Logs what a query does until its first batch is written: each change, and again every five seconds. If a query
+    has asked Kafka for ten seconds, the report says that the query waits for Kafka, before its first batch and between
+    later batches. `kafka` has the names of the servers.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class StartReport:
             self._say(f"waiting for the first batch: {message}", moment, self._since, "since the query started")
 
     def end(self, batch: FirstBatch) -> None:
-        """Logs why a query that has read everything wrote no batch."""
+        """Logs that the source had nothing new, if a query that has read everything wrote no batch."""
         if not batch.has_begun:
-            self._tell("the source holds nothing new: the job ends without a batch")
+            self._tell("the source has no new records: the job ends without a batch")
 
     def _say(self, doing: str, moment: float, since: float, what: str) -> None:
         if doing != self._doing or moment - self._logged_at >= _REPEAT_SECONDS:

@@ -1,4 +1,4 @@
-"""The bad records that a job has stored, read back from any place that it names. A topic is read by Spark."""
+"""Reads back the bad records that a job has stored in a folder, a table or a topic. Spark reads a topic."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -25,14 +25,14 @@ from bucketline.streaming.job.start.silence import Silence, broken_silence
 
 
 def place_with_options(config: JobConfig) -> BadRecordsPlace | None:
-    """The prepared place for bad records of a job. A topic gets the options of the source, which say how to reach its
-    cluster.
+    """Returns the place in which a job stores bad records, ready for use. A topic gets the options of the source, which
+    say how to reach its cluster.
     """
     return ready_place(config, source_options(config.source).options if config.bad_records.topic is not None else {})
 
 
 def stored_records(session: Any, config: JobConfig) -> StoredRecords | None:
-    """The bad records in the place that a job names; None if the job names no place.
+    """Returns the bad records that a job has stored; None if the job stores none.
 
     Raises OptionError for a topic if the storage of the checkpoint cannot be reached.
     """
@@ -41,7 +41,7 @@ def stored_records(session: Any, config: JobConfig) -> StoredRecords | None:
         return stored_in(place)
     if place.notes is None:
         raise OptionError(
-            f"{BAD_RECORDS_TOPIC.key} = {place.topic} cannot be read back: notes beside the checkpoint say what was "
+            f"{BAD_RECORDS_TOPIC.key} = {place.topic} cannot be read back: notes next to the checkpoint say what was "
             f"replayed, and bucketline cannot reach {config.checkpoint}: set storage.*, or give the topic to a job as "
             "source.options.subscribe",
             key=CHECKPOINT.key,
@@ -50,14 +50,14 @@ def stored_records(session: Any, config: JobConfig) -> StoredRecords | None:
 
 
 def look_for_topics(configs: Sequence[JobConfig], spark: Any | None, silence: Silence) -> None:
-    """Checks that Kafka can be reached, if one of the places is a topic."""
+    """Checks that Kafka can be reached, if one of the places for bad records is a topic."""
     config = next((config for config in configs if config.bad_records.topic is not None), None)
     if config is not None:
         look_around(config, source_options(config.source), spark, silence)
 
 
 def read_bad_records(configs: Sequence[JobConfig], ending: Ending, spark: Any | None = None) -> pa.Table:
-    """The bad records in the places that a job names, with the columns of STORED_SCHEMA. Starts Spark, for topics."""
+    """Returns the bad records that jobs have stored, with the columns of STORED_SCHEMA. Starts Spark to read topics."""
     with broken_silence("reading bad records") as silence:
         look_for_topics(configs, spark, silence)
         with (
@@ -69,7 +69,7 @@ def read_bad_records(configs: Sequence[JobConfig], ending: Ending, spark: Any | 
 
 
 def _messages(session: Any, config: JobConfig, topic: str) -> pa.Table:
-    """The messages that a topic holds now. Raises KafkaTopicMissingError if there is no such topic."""
+    """Returns the messages that a topic holds now. Raises KafkaTopicMissingError if there is no such topic."""
     options = source_options(config.source).options
     chosen = {name.lower() for name in TOPIC_OPTIONS}
     of_topic = {key: text for key, text in options.items() if key.lower() not in chosen} | {"subscribe": topic}

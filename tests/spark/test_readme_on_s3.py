@@ -45,7 +45,7 @@ def test_the_quickstart_runs_on_s3_as_it_stands(s3_server: S3Server, tmp_path: P
     )
     assert done.returncode == 0, done.stderr[-4000:]
     uri = f"s3://{own}/{folder[0][1]}/shop.db/orders"
-    assert "exactly these" in done.stdout and f"those of the table in {uri}" in done.stderr
+    assert "exactly these" in done.stdout and f"the files of the table in {uri}" in done.stderr
     assert "$ bucketline scan shop.orders --warehouse s3://" in done.stdout
     assert KEY not in done.stdout + done.stderr
     table = open_table(uri, storage_options=s3_server.storage)

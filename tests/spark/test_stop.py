@@ -24,8 +24,8 @@ pytestmark = pytest.mark.spark
 ALL_SIGNALS = "BUCKETLINE_CRASH_KILLS" in os.environ
 FILES = 12
 ROWS = 20
-ENDS = "the job ends after the batch that is running"
-GIVEN_UP = "the batch that was running was not finished, the next start writes it"
+ENDS = "the job ends after the running batch"
+GIVEN_UP = "the running batch was not finished; the next start of the job writes it"
 Send = Callable[[JobProcess], None]
 
 

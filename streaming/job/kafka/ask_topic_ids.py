@@ -15,17 +15,18 @@ _SLOW_SECONDS, _PAUSE_SECONDS = 4.0, 60.0
 
 
 class Admin(Protocol):
-    """A client that says which ids topics have."""
+    """A client that returns the ids of topics."""
 
     def describe(self, topics: Collection[str]) -> Described: ...
     def close(self) -> None: ...
 
 
 class AskTopicIds:
-    """Asks for ids, with one client for a run of a query; warns once about each topic whose id is not known.
+    """Asks for the ids of topics, with one client for a run of a query. Warns once about each topic whose id is not
+    known.
 
-    `spark` is used if Spark reads, a client with the settings that `reader` chooses if tasks read. After a slow request
-    without an answer, no request is sent for a minute.
+    `spark` is asked if Spark reads; if tasks read, a client with the settings that `reader` chooses is asked. After a
+    slow request without an answer, no request is sent for a minute.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class AskTopicIds:
         if new:
             self._warned.update(new)
             _LOG.warning(
-                "topic %s%s: the id that Kafka gives it is not known (%s): the job may not notice if it is deleted "
+                "topic %s%s: its id in Kafka is not known (%s): the job may not notice if the topic is deleted "
                 "and created again",
                 new[0],
                 f" and {len(new) - 1} more" if len(new) > 1 else "",
@@ -61,7 +62,7 @@ class AskTopicIds:
         return described.ids
 
     def close(self) -> None:
-        """Closes the client that it has created."""
+        """Closes the client that this object has created."""
         if self._native is not None:
             self._native.close()
         self._native = None

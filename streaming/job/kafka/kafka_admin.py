@@ -19,9 +19,9 @@ _LOG = logging.getLogger("bucketline.job")
 _OF_KAFKA, _CLIENT_ID = "kafka.", "client.id"
 _TIMEOUT_MS = 20_000
 TOPICS_TIMEOUT_MS = 5_000
-"""How long a batch waits for the ids of its topics; the batch can be written without them."""
+"""How long, in milliseconds, a batch waits for the ids of its topics; the batch can be written without them."""
 
-NO_IDS = "the brokers give topics no ids"
+NO_IDS = "the brokers have no ids for topics"
 
 _MANY = 20
 """Up to this number, topics are described one by one."""
@@ -34,12 +34,12 @@ _CAUSE = re.compile(r"errors\.(\w+Exception)(?:: ([^\n]*))?")
 
 
 _Answer = tuple[str | None, str]
-"""The UUID of a topic, as text, or why it is not known."""
+"""The UUID of a topic as text, or the reason why it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The known ids of topics, and why the ids of other topics are not known."""
+    """The ids of topics as far as they are known, and the reason why the ids of other topics are not known."""
 
     ids: Mapping[str, str] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class ClusterNow:
-    """The id of a cluster (None if not known), and the ids of the source's topics in the cluster."""
+    """The id of a cluster (None if not known), and the ids of the source's topics in this cluster."""
 
     id: str | None = None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class ClusterNow:
 
 @contextmanager
 def jvm_admin(spark: Any, options: Mapping[str, str]) -> Iterator["JvmAdmin"]:
-    """An admin client with the `kafka.` options of a source. It sends nothing until it is asked."""
+    """Yields an admin client with the `kafka.` options of a source. The client sends no request until it is used."""
     admin = JvmAdmin(spark, options)
     try:
         yield admin
@@ -64,7 +64,7 @@ def jvm_admin(spark: Any, options: Mapping[str, str]) -> Iterator["JvmAdmin"]:
 
 
 class JvmAdmin:
-    """Kafka's admin client in Spark's JVM; created when it is first asked, and then kept."""
+    """Kafka's admin client in Spark's JVM. It is created at the first request, and then kept."""
 
     def __init__(self, spark: Any, options: Mapping[str, str]) -> None:
         self._jvm, self._options = spark.sparkContext._jvm, options
@@ -79,8 +79,8 @@ class JvmAdmin:
         self._client = None
 
     def cluster_id(self) -> str | None:
-        """The id of the brokers' cluster; None if not known. Raises KafkaUnreachableError if no broker answers,
-        KafkaRefusedError if they refuse the login; Spark would try for three minutes.
+        """Returns the id of the brokers' cluster; None if it is not known. Raises KafkaUnreachableError if no broker
+        answers, and KafkaRefusedError if the brokers refuse the login. (Spark itself would try for three minutes.)
         """
         try:
             return str(self._admin().describeCluster().clusterId().get())
@@ -92,14 +92,15 @@ class JvmAdmin:
             return None
 
     def cluster(self) -> ClusterNow:
-        """The cluster and its topics at the start of a job. Raises as `cluster_id`, and KafkaTopicMissingError for a
-        topic that the brokers do not have."""
+        """Returns the cluster and its topics at the start of a job. Raises the errors of `cluster_id`, and
+        KafkaTopicMissingError for a topic that the brokers do not have.
+        """
         found = self.cluster_id()
         topics = [] if found is None else self.topics()
         if not topics:
             pattern = kafka_source(self._options).pattern
             if found is not None and pattern is not None:
-                _LOG.warning("no topic fits source.options.subscribePattern = %s yet", pattern)
+                _LOG.warning("no topic matches source.options.subscribePattern = %s yet", pattern)
             return ClusterNow(found)
         described = self.describe(topics)
         missing = [topic for topic, why in described.unknown.items() if why.startswith(_NO_TOPIC)]
@@ -108,9 +109,10 @@ class JvmAdmin:
         return ClusterNow(found, described.ids)
 
     def topics(self) -> list[str]:
-        """The topics that the source reads: those that it names, or those in the cluster that fit its pattern.
+        """Returns the topics that the source reads: the topics in its options, or the topics in the cluster that match
+        its pattern.
 
-        Empty if they are not known.
+        The result is empty if the topics are not known.
         """
         source = kafka_source(self._options)
         named = [*source.topics, *source.assigned]
@@ -123,8 +125,8 @@ class JvmAdmin:
             return []
 
     def partitions(self) -> dict[str, list[str]]:
-        """The partitions that the source reads, by topic, for topics that the cluster has; empty if they are not
-        known.
+        """Returns the partitions that the source reads, by topic, for topics that the cluster has; empty if the
+        partitions are not known.
         """
         source = kafka_source(self._options)
         try:
@@ -138,10 +140,10 @@ class JvmAdmin:
         return {t: [str(p) for p in numbers if source.reads_partition(t, p)] for t, numbers in partitions.items()}
 
     def offsets(self, *, of_first: bool) -> dict[str, dict[str, int]]:
-        """The offset of the first record in each partition that the source reads, or, without `of_first`, the offset
-        after the last record.
+        """Returns, for each partition that the source reads, the offset of its first record if `of_first` is true, or
+        else the offset after its last record.
 
-        Raises Py4JError if the brokers do not tell.
+        Raises Py4JError if the brokers do not answer.
         """
         kinds, kafka = self._jvm.org.apache.kafka.clients.admin.OffsetSpec, self._jvm.org.apache.kafka.common
         spec = kinds.earliest() if of_first else kinds.latest()
@@ -156,8 +158,8 @@ class JvmAdmin:
         return offsets
 
     def retention_ms(self, topics: Collection[str]) -> dict[str, int]:
-        """How long each topic keeps records, in milliseconds; below 0 for ever. The result lacks topics about which the
-        brokers say nothing.
+        """Returns how long each topic keeps records, in milliseconds; below 0 if it keeps them for ever. The result
+        lacks topics about which the brokers do not answer.
 
         Raises Py4JError if the query of this thread is stopped meanwhile.
         """
@@ -174,7 +176,9 @@ class JvmAdmin:
             return {}
 
     def _kept_ms(self, future: Any) -> int | None:
-        """The retention of a topic; None for a topic that is gone or may not be asked for."""
+        """Returns how long a topic keeps records, in milliseconds; None for a topic that does not exist or that this
+        user may not ask for.
+        """
         try:
             return int(future.get(TOPICS_TIMEOUT_MS, self._milliseconds).get(_RETENTION).value())
         except Py4JError as e:
@@ -183,7 +187,7 @@ class JvmAdmin:
             return None
 
     def describe(self, topics: Collection[str]) -> Described:
-        """The current ids of topics, with one request; waits at most a few seconds for the answer.
+        """Returns the current ids of topics, with one request. Waits at most a few seconds for the answer.
 
         Raises Py4JError if the query of this thread is stopped meanwhile.
         """
@@ -198,12 +202,14 @@ class JvmAdmin:
             return _described(dict.fromkeys(topics, (None, _reason(e))))
 
     def _listed(self) -> dict[str, str]:
-        """The UUIDs of all topics, as text, with a few calls into the JVM; describing one topic takes as many calls."""
+        """Returns the UUIDs of all topics, as text. This takes as few calls into the JVM as describing one topic."""
         listings = self._admin().listTopics().listings().get(TOPICS_TIMEOUT_MS, self._milliseconds)
         return dict(_LISTED.findall(listings.toString()))
 
     def _each(self, topics: Collection[str]) -> dict[str, _Answer]:
-        """The UUID of each topic, as text, or why it is not known. Raises Py4JError if no broker answers in time."""
+        """Returns the UUID of each topic as text, or the reason why it is not known. Raises Py4JError if no broker
+        answers in time.
+        """
         asked = self._admin().describeTopics(self._list_of(topics))
         try:
             found = asked.allTopicNames().get(TOPICS_TIMEOUT_MS, self._milliseconds)
@@ -257,7 +263,7 @@ def _described(answers: Mapping[str, _Answer]) -> Described:
 
 
 def _reason(error: Exception) -> str:
-    """The message of an error of Kafka's client, without the stack."""
+    """Returns the message of an error of Kafka's client, without the stack trace."""
     cause = _CAUSE.search(str(error))
     text = str(error) if cause is None else ": ".join(filter(None, cause.groups()))
     return " ".join(text.split())[:200]

@@ -34,10 +34,10 @@ class OtherClusterError(CheckpointMismatchError):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The contents of a checkpoint, and the table's newest batch of its query.
+    """What a checkpoint says, and the table's newest batch of the same query.
 
-    From the checkpoint: the topics of its newest offsets, and the newest batch that Spark has recorded as done. From
-    the table: the newest batch, its cluster, and the snapshot that holds both.
+    From the checkpoint come the topics of its newest offsets, and the newest batch that Spark has recorded as done.
+    From the table come the newest batch, its cluster, and the snapshot that holds both.
     """
 
     path: str
@@ -48,12 +48,14 @@ class Checkpoint:
     snapshot: Snapshot | None = None
 
     def topic_ids(self, cluster: str | None) -> TopicIds:
-        """The ids of the checkpoint's topics; empty if they do not certainly belong to this cluster."""
+        """Returns the ids of the checkpoint's topics; empty unless it is certain that they belong to this cluster."""
         return {} if self.snapshot is None or not self.topics else ids_in(self.snapshot, cluster)
 
 
 def read_offsets(spark: Any, path: str) -> Topics:
-    """The newest offsets of a checkpoint folder by topic and partition; empty if there is none yet."""
+    """Returns the newest offsets of a checkpoint folder by topic and partition; empty if the folder has no
+    offsets yet.
+    """
     found = newest_offsets_of(spark, path)
     return {
         topic: {str(p): int(offset) for p, offset in of.items()}
@@ -65,7 +67,7 @@ def read_offsets(spark: Any, path: str) -> Topics:
 
 
 def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
-    """The contents of a checkpoint folder; empty if there is none yet."""
+    """Reads a checkpoint folder. Returns an empty Checkpoint if the folder has no offsets yet."""
     query = query_of(spark, path)
     offsets = newest_offsets_of(spark, path)
     topics = {t for of in offsets.values() if isinstance(of, dict) for t, p in of.items() if isinstance(p, dict)}
@@ -84,7 +86,7 @@ def read_checkpoint(spark: Any, path: str, table: Table) -> Checkpoint:
 def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: str | None) -> None:
     """Checks that a job with these options, whose brokers belong to `cluster`, may continue a checkpoint.
 
-    Raises OtherTopicError and OtherClusterError.
+    Raises OtherTopicError or OtherClusterError if it may not.
     """
     others = [topic for topic in checkpoint.topics if not reads_topic(options, topic)]
     if others:
@@ -97,8 +99,8 @@ def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: st
         )
     if checkpoint.topics and cluster is not None and checkpoint.cluster is not None and cluster != checkpoint.cluster:
         raise OtherClusterError(
-            f"the checkpoint {checkpoint.path} belongs to Kafka cluster {checkpoint.cluster}, and the brokers belong "
-            f"to {cluster}: offsets of one cluster are invalid in the other. To move the job, give it a new "
+            f"the checkpoint {checkpoint.path} belongs to Kafka cluster {checkpoint.cluster}, but the brokers "
+            f"belong to {cluster}: offsets of one cluster are invalid in the other. To move the job, give it a new "
             "checkpoint folder (docs/kafka.md); if the new cluster is a copy with the same offsets, pass "
             "--allow-reprocess once",
             checkpoint=checkpoint.path,
@@ -109,8 +111,8 @@ def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: st
 def check_written(checkpoint: Checkpoint, table: Table) -> None:
     """Checks that the table has the newest batch that Spark has recorded as done.
 
-    A job that finds no new records would not notice a missing batch. Raises CheckpointMismatchError, and
-    MissingSnapshotError if no rollback explains it.
+    A job that finds no new records would not notice a missing batch. Raises CheckpointMismatchError if the table lacks
+    the batch, and MissingSnapshotError if it lacks the batch although it was not rolled back.
     """
     done, written = checkpoint.done_batch, checkpoint.written_batch
     if not checkpoint.topics or done is None or (written is not None and written >= done):
@@ -118,7 +120,7 @@ def check_written(checkpoint: Checkpoint, table: Table) -> None:
     handle = handle_of(table)
     store = handle.snapshot_store
     if written is None and store.earliest_id() not in (None, 1):
-        return  # An expired snapshot may have held the batch: the next batch finds that out.
+        return  # The snapshot of the batch may have expired. The next batch finds out whether this is so.
     newest = store.latest()
     if newest is not None or handle.io.list_names(f"{handle.path}/{MANIFEST_DIR}"):  # otherwise the table was created
         # again
@@ -130,7 +132,7 @@ def check_written(checkpoint: Checkpoint, table: Table) -> None:
 def check_start(checkpoint: Checkpoint, options: Mapping[str, str], table: Table, cluster: str | None) -> None:
     """Checks that a new query would not begin after the newest records of a topic whose records the table holds.
 
-    Raises CheckpointMismatchError, because the records since then would be in no batch.
+    Raises CheckpointMismatchError if it would, because no batch would read the records in between.
     """
     if checkpoint.topics or not begins_at_latest(options):
         return
@@ -150,7 +152,9 @@ def check_start(checkpoint: Checkpoint, options: Mapping[str, str], table: Table
 
 
 def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
-    """Whether a snapshot's offsets may belong to a cluster: False only if both clusters are known and differ."""
+    """Returns True if a snapshot's offsets may belong to a cluster. It returns False only if both clusters are known
+    and differ.
+    """
     known = snapshot.properties.get(CLUSTER)
     return cluster is None or known is None or known == cluster
 
@@ -158,9 +162,10 @@ def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
 def topics_as_now(
     written: WriterOffsets, cluster: str | None, now: TopicIds, partitions: Mapping[str, Sequence[str]]
 ) -> Topics:
-    """The offsets of a writer, corrected for topics that were created again since: these begin at their first record.
+    """Returns the offsets of a writer, corrected for topics that were deleted and created again: such a topic begins at
+    its first record.
 
-    A topic that was created again has its current partitions, if they are known.
+    A topic that was created again has its current partitions in the result, if they are known.
     """
     topics = written.topics
     anew = topics.keys() & created_again(ids_in(written.snapshot, cluster), now)
@@ -170,14 +175,14 @@ def topics_as_now(
 def restart_offsets(
     written: Iterable[Topics], options: Mapping[str, str], partitions: Mapping[str, Sequence[str]]
 ) -> Topics:
-    """The offsets at which a source with these options begins, to read what the table lacks; empty if the table knows
-    none of its topics.
+    """Returns the offsets at which a source with these options begins in order to read what the table lacks. The result
+    is empty if the table knows none of its topics.
 
     `written` are the offsets of the table's writers, newest first: for each partition the first one counts.
-    `partitions` are those that the source reads now, empty if not known; Spark demands an offset for each, and a
-    partition that no writer knows begins at its first record. Topics that no longer exist are left out. Partitions that
-    no longer exist are left out, except those of a topic's newest writer: Spark then reports that these partitions are
-    missing. An older writer with a higher offset has read an earlier topic of that name.
+    `partitions` are the partitions that the source reads now, empty if not known. Spark demands an offset for each of
+    them, and a partition that no writer knows begins at its first record. Topics that no longer exist are left out.
+    Partitions that no longer exist are left out, except those of a topic's newest writer: Spark then reports that these
+    partitions are missing. An older writer with a higher offset has read an earlier topic of that name.
     """
     offsets: Topics = {}
     for topics in written:
@@ -193,7 +198,7 @@ def restart_offsets(
 
 
 def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
-    """The given topics and partitions, without those that the source does not read."""
+    """Returns the topics and partitions in `topics` that a source with these options reads."""
     source = kafka_source(options)
     chosen = {
         topic: {p: offset for p, offset in partitions.items() if source.reads_partition(topic, int(p))}
@@ -203,5 +208,5 @@ def _chosen(topics: Topics, options: Mapping[str, str]) -> Topics:
 
 
 def reads_topic(options: Mapping[str, str], topic: str) -> bool:
-    """Whether a Kafka source with these options reads a topic."""
+    """Returns True if a Kafka source with these options reads the topic."""
     return kafka_source(options).reads(topic)

@@ -1,4 +1,4 @@
-"""Turns an error of Kafka into a BucketlineError with a code, and a message that names the remedy.
+"""Turns an error of Kafka into a BucketlineError with a code, and a message that says what to do.
 
 Spark passes errors on as text, and their classes differ across versions. So they are recognised by their text. Source:
 Spark 4.0 to 4.3 KafkaExceptions, kafka-010 error conditions; seen on 3.5.9, 4.0.5 and 4.3.0 against a broker of 4.1.1.
@@ -22,7 +22,7 @@ from bucketline.streaming.tasks.kafka.kafka_errors import (
 )
 
 _OF_SPARK = "SPARK_FAILED"
-"""The code of errors that say only that Spark ended the query."""
+"""The code of errors which only say that Spark ended the query."""
 
 _MADE_ANEW = re.compile(
     r"Partitions? (?P<names>Set\([^)]*\)|\S+) (?:have been deleted|offset was changed from \d+ to \d+)"
@@ -47,8 +47,8 @@ _REFUSED = re.compile(r"\b((?:\w*Authorization|SaslAuthentication|SslAuthenticat
 
 @contextmanager
 def kafka_failures(options: Mapping[str, str] | None) -> Iterator[None]:
-    """Raises Spark's errors that come from Kafka as BucketlineErrors. `options` are the source's; None for other
-    sources.
+    """Raises Spark's errors that come from Kafka as BucketlineErrors. `options` are the options of a Kafka source; None
+    for other sources.
     """
     try:
         yield
@@ -62,7 +62,9 @@ def kafka_failures(options: Mapping[str, str] | None) -> Iterator[None]:
 
 
 def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | None:
-    """The error to report for a failed query that reads Kafka with these options; None if Kafka is not the cause."""
+    """Returns the error to report for a failed query that reads Kafka with these options; None if Kafka is not the
+    cause.
+    """
     source = kafka_source(options)
     topics, servers = source.topics_text or "", source.servers or ""
     if _LOST.search(text):
@@ -72,8 +74,8 @@ def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | No
     partial = _PARTIAL.search(text)
     if partial:
         return KafkaOffsetsError(
-            f"source.options.startingOffsets does not name exactly the partitions of the topic ({partial[1]}): name "
-            "each of them, with -2 for the earliest record of a new partition",
+            f"source.options.startingOffsets does not have exactly the partitions of the topic ({partial[1]}): "
+            "write an offset for each partition, with -2 for the earliest record of a new partition",
             key="source.options.startingOffsets",
         )
     denied = _REFUSED.search(text)
@@ -85,7 +87,7 @@ def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | No
 
 
 def is_about_login(text: str) -> bool:
-    """Whether Kafka refuses the login, and not only one request."""
+    """Returns True if Kafka refuses the login, and not only one request."""
     refusal = _REFUSED.search(text)
     return refusal is not None and refusal[1] in ("SaslAuthenticationException", "SslAuthenticationException")
 

@@ -15,14 +15,16 @@ _LOOK_SECONDS = 0.05
 
 
 class NativeAdmin:
-    """An admin client of confluent-kafka with settings of librdkafka; created when it is first asked, and then kept."""
+    """An admin client of confluent-kafka with settings of librdkafka. It is created at the first request, and then
+    kept.
+    """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings = settings
         self._client: Any = None
 
     def describe(self, topics: Collection[str]) -> Described:
-        """The current ids of topics, with one request that ends after a few seconds at the latest."""
+        """Returns the current ids of topics, with one request that ends after a few seconds at the latest."""
         try:
             asked = self._asked(topics)
         except Exception as e:  # noqa: BLE001 - a batch can do without ids, whatever the client says
@@ -37,7 +39,7 @@ class NativeAdmin:
         return Described(ids, unknown)
 
     def missing(self, topics: Collection[str]) -> list[str]:
-        """The topics that the brokers say they do not have. A topic without an answer is not among them."""
+        """Returns the topics that the brokers report as missing. A topic without an answer is not among them."""
         try:
             kafka = importlib.import_module("confluent_kafka")
             asked = self._asked(topics)
@@ -50,7 +52,7 @@ class NativeAdmin:
         self._client = None
 
     def _asked(self, topics: Collection[str]) -> Mapping[str, "Future[Any]"]:
-        """The answer for each topic, when all have arrived or the time is over."""
+        """Returns the answer for each topic, when all answers have arrived or the time is over."""
         kafka, admin = (importlib.import_module(name) for name in ("confluent_kafka", "confluent_kafka.admin"))
         if self._client is None:
             self._client = admin.AdminClient(client_settings(self._settings))
@@ -62,8 +64,8 @@ class NativeAdmin:
         return asked
 
     def _await(self, asked: Mapping[str, "Future[Any]"], seconds: float) -> None:
-        """Waits until all questions are answered or the time is over. The client is polled meanwhile, so that it
-        fetches tokens for its login.
+        """Waits until all requests are answered or the time is over. The client is polled meanwhile, so that it fetches
+        tokens for its login.
         """
         deadline = time.monotonic() + seconds
         self._client.poll(0)
@@ -72,7 +74,7 @@ class NativeAdmin:
 
 
 def _answer(future: "Future[Any]") -> tuple[str | None, str]:
-    """The id of one topic, or why it is not known."""
+    """Returns the id of one topic, or None and the reason why it is not known."""
     if not future.done():
         return None, "no answer"
     error = future.exception()
@@ -83,7 +85,7 @@ def _answer(future: "Future[Any]") -> tuple[str | None, str]:
 
 
 def _is_unknown(future: "Future[Any]", kafka: Any) -> bool:
-    """Whether the brokers say that there is no such topic."""
+    """Returns True if the brokers report that there is no such topic."""
     error = future.exception() if future.done() else None
     code = getattr(error.args[0], "code", None) if error is not None and error.args else None
     return callable(code) and code() == kafka.KafkaError.UNKNOWN_TOPIC_OR_PART

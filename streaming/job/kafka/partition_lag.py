@@ -1,4 +1,4 @@
-"""Shows how far a job is behind in each partition of Kafka, as a metric: from its start on, and after each batch."""
+"""Shows how far a job is behind in each partition of Kafka, as a metric: when the job starts, and after each batch."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ TopicOffsets = Mapping[str, Mapping[str, int]]
 
 
 class PartitionLag:
-    """Keeps the metric of a job, with the given labels. Without an outlet of metrics it does nothing."""
+    """Updates the metric of a job, with the given labels. Does nothing if the job writes its metrics nowhere."""
 
     def __init__(
         self,
@@ -43,19 +43,19 @@ class PartitionLag:
         self._seen: tuple[int, str] | None = None
 
     def begin(self, admin: JvmAdmin, options: Mapping[str, str], read: TopicOffsets) -> None:
-        """Shows how far the job is behind before its first batch; `read` are the offsets of its checkpoint."""
+        """Shows how far the job is behind before its first batch. `read` are the offsets in the job's checkpoint."""
         if not self._settings.is_shown:
             return
         try:
             ends = admin.offsets(of_first=False)
             at = start_of(options, read, ends, lambda: admin.offsets(of_first=True))
         except (Py4JError, TypeError, ValueError) as e:
-            _LOG.debug("how far the job is behind is not known: %s", e)
+            _LOG.debug("it is not known how far the job is behind in Kafka: %s", e)
             return
         self._show(at, ends)
 
     def watch(self, query: Any, batch: object) -> None:
-        """Shows the lag from the last progress of Spark, which it reads once a second at most."""
+        """Shows the lag from the last progress of Spark. The progress is read once a second at most."""
         del batch
         moment = self._now()
         if not self._settings.is_shown or moment - self._looked_at < _LOOK_SECONDS:
@@ -76,7 +76,7 @@ class PartitionLag:
 
 
 def lag(at: TopicOffsets, ends: TopicOffsets) -> dict[Labels, float]:
-    """The records between two offsets of each partition, by the labels of the partition."""
+    """Returns the number of records between two offsets of each partition, by the labels of the partition."""
     return {
         (("partition", partition), ("topic", topic)): float(max(0, end - at[topic][partition]))
         for topic, partitions in ends.items()
@@ -88,9 +88,9 @@ def lag(at: TopicOffsets, ends: TopicOffsets) -> dict[Labels, float]:
 def start_of(
     options: Mapping[str, str], read: TopicOffsets, ends: TopicOffsets, first: Callable[[], TopicOffsets]
 ) -> TopicOffsets:
-    """The offsets at which a job begins to read. With a checkpoint, these are the offsets of the checkpoint, and the
-    first record of each partition that the checkpoint lacks; without a checkpoint, they are the offsets in the job's
-    options. Empty if the options name a time.
+    """Returns the offsets at which a job begins to read. With a checkpoint, these are the offsets of the checkpoint,
+    and the first record of each partition that the checkpoint lacks. Without a checkpoint, they are the offsets in the
+    job's options. The result is empty if the options give a time instead of offsets.
     """
     if read:
         new = {t: [p for p in partitions if p not in read.get(t, {})] for t, partitions in ends.items()}
@@ -111,7 +111,7 @@ def start_of(
 
 
 def _offsets(value: object) -> TopicOffsets:
-    """The offsets in Spark's JSON of a source; nothing for another source."""
+    """Returns the offsets in Spark's JSON of a source; empty if the source is not Kafka."""
     if not isinstance(value, dict):
         return {}
     return {

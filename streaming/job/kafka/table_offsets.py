@@ -17,25 +17,27 @@ from bucketline.streaming.batch.inputs.offsets_log import is_kafka
 from bucketline.streaming.batch.recover import END_OFFSETS
 
 Topics = dict[str, dict[str, int]]
-"""Topic and partition → the next offset, in the form of Spark's `startingOffsets`."""
+"""The next offset of each topic and partition, in the form of Spark's `startingOffsets`."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterOffsets:
-    """The offsets of one commit user; `snapshot` is the newest one that has them."""
+    """The offsets of one commit user. `snapshot` is the newest snapshot that has them."""
 
     snapshot: Snapshot
     topics: Topics
 
 
 def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffsets]:
-    """Yields the newest offsets of each writer, newest first; only the offsets of `user` if a user is given.
+    """Yields the newest offsets of each writer, newest first. If `user` is given, yields only the offsets of this
+    commit user.
 
     A writer is the same under every `commit.user-prefix`.
-    Snapshots are walked from the newest back to the first with offsets; other users are known by their tags. Then
-    follow writers whose tags no longer exist, as after a rollback; finding them reads all snapshots. After an
-    interrupted rollback all snapshots are read too: it may have moved tags back and left the snapshots, and its own tag
-    may be on a snapshot that no longer exists.
+
+    Snapshots are read from the newest back to the first one with offsets; the offsets of other users come from their
+    tags. Then follow writers whose tags no longer exist, as after a rollback; finding them reads all snapshots. After
+    an interrupted rollback all snapshots are read too: it may have moved tags back and left the snapshots, and its own
+    tag may be on a snapshot that no longer exists.
     """
     wanted = None if user is None else writer_of(user)
     handle = handle_of(table)
@@ -56,7 +58,7 @@ def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffs
 
 
 def _up_to_rows(newest_first: Iterator[Snapshot]) -> Iterator[Snapshot]:
-    """The snapshots up to and including the first that is not a compaction."""
+    """Yields the snapshots up to and including the first one that is not a compaction."""
     for snapshot in newest_first:
         yield snapshot
         if snapshot.commit_kind is not CommitKind.COMPACT:
@@ -66,7 +68,8 @@ def _up_to_rows(newest_first: Iterator[Snapshot]) -> Iterator[Snapshot]:
 def _newest_of_each(
     walked: Sequence[Snapshot], kept: Sequence[Snapshot], wanted: str | None
 ) -> Iterator[WriterOffsets]:
-    """The newest offsets of each writer, newest first; only the offsets of the writer `wanted`, if it is given.
+    """Yields the newest offsets of each writer, newest first. If `wanted` is given, yields only the offsets of this
+    writer.
 
     `walked` are snapshots without a gap between them, `kept` are snapshots of tags.
     """
@@ -74,7 +77,7 @@ def _newest_of_each(
     rows = {writer_of(s.commit_user) for s in walked if s.commit_kind is not CommitKind.COMPACT}
     late = {s.id for s in walked if s.commit_kind is CommitKind.COMPACT and writer_of(s.commit_user) in rows}
     snapshots = {s.id: s for s in (*kept, *walked) if s.id not in late}
-    # A tag that was renewed says of its snapshot up to where the writer has read since.
+    # A tag that was renewed stores up to which offsets the writer has read since its snapshot.
     snapshots |= {s.id: s for s in kept if s.id in snapshots and s.is_same_as(snapshots[s.id])}
     seen = set()
     for _, snapshot in sorted(snapshots.items(), reverse=True):
@@ -85,7 +88,7 @@ def _newest_of_each(
 
 
 def kafka_topics(snapshot: Snapshot) -> Topics:
-    """The Kafka offsets in a snapshot's end offsets, of all its sources together; empty if there are none."""
+    """Returns the Kafka offsets in a snapshot's end offsets, of all its sources together; empty if there are none."""
     text = snapshot.properties.get(END_OFFSETS)
     try:
         sources = json.loads(text) if text is not None else []

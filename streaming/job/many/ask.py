@@ -9,13 +9,14 @@ from bucketline.streaming.many.ledger_files import LedgerFiles, TableRequest, Wi
 
 def ask_job(routed: RoutedJob, wish: Wish, table: str) -> None:
     """Stores a request in the job's checkpoint. The job may be running or not. Raises OptionError for a table that the
-    job does not know, or that is not parked."""
+    job does not know, or (for the request to unpark it) that is not parked.
+    """
     ledger = newest_ledger(routed)
     known = () if ledger is None else tuple(ledger.tables)
     if ledger is None or table not in ledger.tables:
         raise OptionError(
-            f"{table!r} is no table that this job has written{did_you_mean(table, known)}; `bucketline status "
-            "--conf-file` lists them",
+            f"{table!r} is not a table that this job has written{did_you_mean(table, known)}; `bucketline status "
+            "--conf-file` lists the tables",
             key=wish.value,
         )
     if wish is Wish.UNPARK and ledger.tables[table].parked is None:
@@ -24,12 +25,12 @@ def ask_job(routed: RoutedJob, wish: Wish, table: str) -> None:
 
 
 def files_of(routed: RoutedJob) -> LedgerFiles:
-    """The ledgers, pins and requests in the job's checkpoint."""
+    """Returns the access to the ledgers, pins and requests in the job's checkpoint."""
     return ledger_files(routed.common.checkpoint, routed.common.storage)
 
 
 def newest_ledger(routed: RoutedJob) -> Ledger | None:
-    """The newest ledger of a job; None if the job has no ledger yet."""
+    """Returns the newest ledger of a job (the state of its tables); None if the job has no ledger yet."""
     files = files_of(routed)
     numbers = files.numbers()
     return files.read(numbers[-1]) if numbers else None

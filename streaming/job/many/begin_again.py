@@ -26,15 +26,16 @@ _EARLIEST = -2
 
 
 def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles, earliest: Callable[[], FeedOffsets]) -> None:
-    """Renames the checkpoint, and writes a ledger into the new checkpoint, with which the new query begins. `earliest`
-    asks Kafka for the offsets of the first records that it still has: a table that needs older records is parked.
+    """Renames the checkpoint, and writes a ledger (the state of the job's tables) into the new checkpoint; the new
+    query begins with it. `earliest` asks Kafka for the offsets of the first records that it still has: a table that
+    needs older records is parked.
 
-    Raises OptionError for a source other than Kafka, and if no ledger says up to where the tables have their records.
+    Raises OptionError for a source other than Kafka, and if no ledger says which records the tables already have.
     """
     common = routed.common
     if common.source.format != KAFKA:
         raise OptionError(
-            f"--reset-identity begins again at Kafka offsets, and the source is {common.source.format!r}; restore the "
+            f"--reset-identity begins again at Kafka offsets, but the source is {common.source.format!r}; restore the "
             "checkpoint",
             key=SOURCE_FORMAT.key,
         )
@@ -56,24 +57,26 @@ def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles, earliest: Cal
     files.put_start(start)
     _LOG.warning(
         (
-            "the old checkpoint was renamed to %s; the new one begins at the offsets up to which the tables have their "
-            "records"
+            "the old checkpoint was renamed to %s; the new checkpoint begins at the offsets up to which the tables "
+            "have all records"
         ),
         kept,
     )
 
 
 def first_offsets(admin: JvmAdmin) -> FeedOffsets:
-    """The offset of the first record of each partition that the source reads; empty if the brokers do not answer."""
+    """Returns the offset of the first record of each partition that the source reads; empty if the brokers do not
+    answer.
+    """
     try:
         return offsets_in(admin.offsets(of_first=True))
     except Py4JError as e:
-        _LOG.warning("Kafka does not say which records it still has, so no table is checked for lost ones: %s", e)
+        _LOG.warning("Kafka does not say which records it still has, so lost records would not be noticed: %s", e)
         return {}
 
 
 def _reached(routed: RoutedJob, name: str, entry: Entry, query: str) -> FeedOffsets:
-    """The end offsets in the newest snapshot of a query in a table; empty if the query has made none."""
+    """Returns the end offsets in a query's newest snapshot of a table; empty if the query has made no snapshot."""
     to = route_of(name, entry, lambda o: routed.resolve(o.name, o.topic))
     if to is None or not query:
         return {}
@@ -91,8 +94,8 @@ def go_on(
     options: Mapping[str, str],
     partitions: Callable[[], Mapping[str, Sequence[str]]],
 ) -> dict[str, str]:
-    """The options of the source. If no batch was planned yet, they are changed so that the query begins at the offsets
-    of the ledger.
+    """Returns the options of the source. If no batch was planned yet, the options are changed so that the query begins
+    at the offsets of the ledger.
     """
     start = files.read_start()
     if start is None or newest_offsets_of(spark, common.checkpoint):
@@ -100,7 +103,7 @@ def go_on(
     now = partitions()
     known = {topic: {str(p): _EARLIEST for p in numbers} for topic, numbers in now.items()}
     for (topic, partition), offset in start.end.items():
-        # If the partitions are not known, the partitions that were read before are taken.
+        # If the current partitions are not known, the partitions that were read before are used.
         if str(partition) in known.get(topic, {}) or not now:
             known.setdefault(topic, {})[str(partition)] = offset
     return dict(start_at(options, json.dumps(known)))

@@ -1,7 +1,7 @@
-"""`ingest --dry-run`: what a job would do with the first records of its source. Nothing is written.
+"""`ingest --dry-run`: shows what a job would do with the first records of its source. Nothing is written.
 
 The first records of each partition are read once, split by table as a batch would split them, and decoded for the
-table, or for the table that would be created.
+existing table, or for the table that would be created.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,14 +57,14 @@ whether it exists, the number of rows, the number of bad records with the first 
 
 
 def dry_run(job: JobConfig | RoutedJob, spark: Any | None, ending: Ending, log: SparkLog) -> pa.Table:
-    """A row (SHOWN) for each source table or topic: what the job would do with its first records.
+    """Returns a row (SHOWN) for each source table or topic, which says what the job would do with its first records.
 
     Raises OptionError for a job without records to decode, and the errors of the start of a job.
     """
     common = job if isinstance(job, JobConfig) else job.common
     if common.source.decode is RecordFormat.NONE:
         raise OptionError(
-            f"--dry-run needs messages, and {SOURCE_DECODE.key} is none, so rows go into the table unchanged; "
+            f"--dry-run shows how messages are decoded, but {SOURCE_DECODE.key} is none: rows are written unchanged; "
             "--print-config shows the settings",
             key=SOURCE_DECODE.key,
         )
@@ -89,7 +89,9 @@ def dry_run(job: JobConfig | RoutedJob, spark: Any | None, ending: Ending, log: 
 
 
 def shown(job: JobConfig | RoutedJob, records: pa.Table, registry: RegistrySchemas | None = None) -> pa.Table:
-    """A row (SHOWN) for each source table or topic of these records: what the job would do with them."""
+    """Returns a row (SHOWN) for each source table or topic of these records, which says what the job would do with
+    them.
+    """
     routes = job if isinstance(job, RoutedJob) else _OneTable(job)
     reader = None if registry is None else AvroReader(registry)
     splitter = Splitter(routes, routes.decode, reader)
@@ -123,7 +125,7 @@ class _OneTable:
 
 @dataclass(slots=True)
 class _Found:
-    """The records of one origin, and where they go."""
+    """The records of one origin (source table and topic), and where they go."""
 
     part: Part
     records: list[pa.Table] = field(default_factory=list)
@@ -133,7 +135,7 @@ def _parts(splitter: Splitter, records: pa.Table) -> Iterator[Part]:
     try:
         yield from splitter.parts(records)
     except OptionError as e:
-        raise e.reworded(f"the sample has a name that no table can have: {e.message}") from e
+        raise e.reworded(f"a record of the sample has a table name that no table can have: {e.message}") from e
 
 
 def _row(found: _Found, config_of: Callable[[Resolved], JobConfig], registry: RegistrySchemas | None) -> dict[str, Any]:
@@ -153,7 +155,9 @@ def _row(found: _Found, config_of: Callable[[Resolved], JobConfig], registry: Re
 
 
 def _schema(config: JobConfig, sample: Sequence[pa.Table]) -> tuple[bool, TableSchema]:
-    """Whether the table exists, and its schema; for a missing table the schema with which it would be created."""
+    """Returns whether the table exists, and its schema; for a missing table the schema with which it would be
+    created.
+    """
     if has_table(config):
         return True, handle_of(open_existing(config)).table_schema
     create = config.create
@@ -173,7 +177,7 @@ def _schema(config: JobConfig, sample: Sequence[pa.Table]) -> tuple[bool, TableS
 def _decoded(
     config: JobConfig, schema: TableSchema, records: pa.Table, registry: RegistrySchemas | None
 ) -> dict[str, Any]:
-    """The number of rows in the records, and the number of bad records with the first reason."""
+    """Decodes the records. Returns the number of rows, and the number of bad records with the first reason."""
     step = decode_step(
         config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns
     )

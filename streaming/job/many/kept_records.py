@@ -10,12 +10,14 @@ from bucketline.streaming.many.ledger import Entry, Ledger
 _ASKED_EVERY_S = 600.0
 
 AskRetention = Callable[[Collection[str]], Mapping[str, int]]
-"""Topics → how long each keeps records, in milliseconds, below 0 for ever; without those for which it is not known."""
+"""How long each topic keeps records, in milliseconds; below 0 if it keeps them for ever. Topics for which this is not
+known are left out.
+"""
 
 
 @dataclass(slots=True)
 class KeptRecords:
-    """Says until when Kafka keeps the records that parked tables have missed. Kafka is asked while a table is parked,
+    """Says until when Kafka keeps the records that parked tables have missed. While a table is parked, Kafka is asked
     every ten minutes, and again if another table is parked whose records come from other topics.
     """
 
@@ -26,8 +28,8 @@ class KeptRecords:
     _asked_at: float = field(default=0.0, init=False)
 
     def until_ms(self, ledger: Ledger) -> dict[str, int | None]:
-        """For each parked table the time from which Kafka may remove records that the table has missed; below 0 if
-        Kafka never removes them, None if the time is not known.
+        """Returns for each parked table the time from which Kafka may remove records that the table has missed. The
+        time is below 0 if Kafka never removes them, and None if it is not known.
         """
         parked = {name: entry for name, entry in ledger.tables.items() if entry.parked is not None}
         topics = frozenset(topic for entry in parked.values() for topic, _ in entry.fed)
@@ -37,8 +39,9 @@ class KeptRecords:
 
 
 def removed_from_ms(entry: Entry, retention_ms: Mapping[str, int]) -> int | None:
-    """The time from which Kafka may remove the first record that a parked table has missed; below 0 if Kafka never
-    does, None if it is not known."""
+    """Returns the time from which Kafka may remove the first record that a parked table has missed; below 0 if Kafka
+    never removes it, None if the time is not known.
+    """
     topics = {topic for topic, _ in entry.fed}
     if not topics or not topics <= retention_ms.keys():
         return None
@@ -49,5 +52,5 @@ def removed_from_ms(entry: Entry, retention_ms: Mapping[str, int]) -> int | None
 
 
 def day_and_minute(time_ms: int) -> str:
-    """A time in ms as a text for people: day and minute in UTC."""
+    """Returns a time as a text for people: day and minute in UTC."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"

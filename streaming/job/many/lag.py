@@ -13,13 +13,15 @@ from bucketline.streaming.tasks.many.split import Feed
 
 _ANSWER_S = 5.0
 _RETENTION_S = 60.0
-"""How long the answer to how long topics keep records is used again."""
+"""For this time, in seconds, the answer to the question how long topics keep records is used again."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadRecords:
-    """The unread records of a partition. `end` is the end offset of the partition. `next_ms` is when the first unread
-    record was written, in milliseconds; None if all records are read, or if the time is not known."""
+    """The unread records of a partition. `end` is the end offset of the partition. `next_ms` is the time at which the
+    first unread record was written, in milliseconds since 1970; None if all records are read, or if the time is not
+    known.
+    """
 
     end: int
     next_ms: int | None = None
@@ -27,8 +29,8 @@ class UnreadRecords:
 
 @dataclass(frozen=True, slots=True)
 class KafkaNow:
-    """The partitions about which Kafka has answered; `why` says why other partitions have no answer. `retention_ms` is
-    how long each topic keeps records, below 0 for ever; the result lacks a topic without an answer.
+    """Kafka's answers about partitions. `why` is the reason why some partitions have no answer. `retention_ms` says how
+    long each topic keeps records, below 0 for ever; it lacks topics without an answer.
     """
 
     partitions: Mapping[Feed, UnreadRecords]
@@ -36,18 +38,20 @@ class KafkaNow:
     retention_ms: Mapping[str, int] = field(default_factory=dict)
 
     def behind(self, reached: FeedOffsets) -> int | None:
-        """The number of unread records; None if a partition is not known."""
+        """Returns the number of unread records; None if Kafka has not answered about a partition."""
         if not all(feed in self.partitions for feed in reached):
             return None
         return sum(max(0, self.partitions[feed].end - offset) for feed, offset in reached.items())
 
     def behind_since_ms(self, reached: FeedOffsets) -> int | None:
-        """When the oldest unread record was written; None if there is none, or it is not known."""
+        """Returns the time at which the oldest unread record was written; None if no record is unread, or the time is
+        not known.
+        """
         return min((at for feed in reached if (at := self.next_of(feed)) is not None), default=None)
 
     def removed_from_ms(self, reached: FeedOffsets) -> int | None:
-        """The time from which Kafka may remove unread records, computed from how long their topics keep records. Below
-        0 if Kafka never removes them; None if the time is not known, or no record is unread.
+        """Returns the time from which Kafka may remove unread records, computed from how long their topics keep
+        records. The time is below 0 if Kafka never removes them, and None if it is not known or no record is unread.
         """
         if not self.behind(reached):
             return None
@@ -79,10 +83,10 @@ def ask_kafka(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
 
 class KafkaLag:
     """Asks Kafka for the ends of partitions, and for the time of the first record after each of the given offsets. Its
-    clients are kept until `close`. Raises no error, so that a status still shows everything else.
+    clients are kept until `close`. Raises no error, so that `status` still shows everything else.
 
-    `answer_s` is the most seconds that the brokers may take for all offsets together, and then for the settings of the
-    topics.
+    `answer_s` is the number of seconds that the brokers may take for all offsets together, and again for the settings
+    of the topics.
     """
 
     def __init__(self, answer_s: float = _ANSWER_S) -> None:
@@ -98,7 +102,7 @@ class KafkaLag:
         try:
             client = importlib.import_module("confluent_kafka")
         except ImportError:
-            return KafkaNow({}, "the lag is not known: pip install 'bucketline[kafka]'")
+            return KafkaNow({}, "the lag is not known: it needs librdkafka; pip install 'bucketline[kafka]'")
         try:
             translated = kafka_client(options)
         except BucketlineError as e:
@@ -114,7 +118,7 @@ class KafkaLag:
         return KafkaNow(found, why, self._retention(client, {topic for topic, _ in found}))
 
     def close(self) -> None:
-        """Closes the clients. The next call opens others."""
+        """Closes the clients. The next call opens new ones."""
         if self._consumer is not None:
             self._consumer.close()
         self._consumer = self._admin = None
@@ -128,7 +132,7 @@ class KafkaLag:
         self._admin = admin.AdminClient({**settings, "log_level": 0})
 
     def _retention(self, client: Any, topics: Collection[str]) -> dict[str, int]:
-        """How long each topic keeps records, in milliseconds. The result lacks topics about which no broker has
+        """Returns how long each topic keeps records, in milliseconds. The result lacks topics about which no broker has
         answered.
         """
         is_new = self._kept_at is not None and time.monotonic() - self._kept_at < _RETENTION_S
@@ -152,7 +156,9 @@ class KafkaLag:
 def _asked(
     client: Any, consumer: Any, reached: FeedOffsets, answer_s: float
 ) -> tuple[dict[Feed, UnreadRecords], str | None]:
-    """The partitions about which Kafka has answered, and the reason if an answer is missing. Raises KafkaException."""
+    """Asks for the unread records of each partition. Returns the answers, and the reason if an answer is missing.
+    Raises KafkaException.
+    """
     deadline = time.monotonic() + answer_s
     found: dict[Feed, UnreadRecords] = {}
     why: str | None = None
@@ -182,12 +188,12 @@ def _asked(
     if behind:
         topic, number = min(behind)
         why = (
-            f"it is not known how old the records are that wait in topic {topic!r} partition {number}: Kafka has not "
-            f"handed them out within {answer_s:g} s"
+            f"it is not known how old the unread records in topic {topic!r} partition {number} are: Kafka has not "
+            f"returned the first of them within {answer_s:g} s"
         )
     return found, why
 
 
 def _said(error: Any) -> str:
-    """The text of a KafkaException."""
+    """Returns the text of a KafkaException."""
     return str(error.args[0].str()) if error.args and hasattr(error.args[0], "str") else str(error)

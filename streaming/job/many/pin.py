@@ -11,7 +11,7 @@ from bucketline.conf.routes.routed_job import RoutedJob, routed_job
 from bucketline.conf.secrets import mask
 from bucketline.conf.sink_options import KEY_ORDER
 
-PINNED = "the settings with which the batch was begun"
+PINNED = "the settings with which the unfinished batch was begun"
 _REGISTRY = "source.registry."
 _FREE = tuple(o.key for o in (CHECKPOINT, TRIGGER, SOURCE_READER, COMMIT_PARALLELISM, ON_TABLE_FAILURE, KEY_ORDER))
 """Settings that do not affect rows, so a job may change them in the middle of a batch."""
@@ -23,7 +23,7 @@ offsets say what is read.
 
 
 def is_pinned(key: str) -> bool:
-    """Whether a setting affects rows."""
+    """Returns True if a setting affects rows."""
     name = key
     if key.startswith(TABLES):
         name = key.removeprefix(TABLES).partition(".")[2]
@@ -32,7 +32,7 @@ def is_pinned(key: str) -> bool:
 
 
 def pinned_settings(job: RoutedJob) -> tuple[str, str]:
-    """The settings that affect rows as a text, and the hash of the text."""
+    """Returns the settings that affect rows as a text, and the hash of the text."""
     texts = {key: setting.shown for key, setting in job.settings.items() if is_pinned(key)}
     shown = {key: text for key, text in sorted(texts.items()) if mask(key, text) == text}
     text = json.dumps(shown, separators=(",", ":"))
@@ -40,8 +40,8 @@ def pinned_settings(job: RoutedJob) -> tuple[str, str]:
 
 
 def with_pinned(job: RoutedJob, text: str) -> RoutedJob:
-    """The job with the pinned settings in place of its own. Secrets, and settings that do not affect rows, stay as they
-    are now.
+    """Returns the job with the pinned settings instead of its own. Secrets, and settings that do not affect rows, keep
+    their current values.
     """
     texts: Mapping[str, str] = json.loads(text)
     settings = {key: setting for key, setting in job.settings.items() if not is_pinned(key)}

@@ -1,9 +1,9 @@
-"""Replays the bad records of a job of several tables through the routes of the job: in batches of their own, and each
-record once.
+"""Replays the bad records of a job of several tables: decodes and writes them again through the routes of the job, in
+batches of their own, and each record once.
 
-The current routes and settings of the job decide to which table a record goes. A folder beside the job's checkpoint
-holds the name of the job's replays, and a ledger for each of their batches. By that name and the number of a batch,
-tables recognise a batch that is repeated.
+The current routes and settings of the job decide to which table a record goes. A folder next to the job's checkpoint
+holds the name of the job's replays, and a ledger (a file with the state of the tables) for each of their batches. By
+that name and the number of a batch, tables recognise a batch that is repeated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,8 +52,8 @@ _ORIGIN = "--replay"
 def replay_routed(
     routed: RoutedJob, ending: Ending, spark: Any | None = None, log: SparkLog = SparkLog.OURS_ONCE
 ) -> Replayed:
-    """Replays the bad records of a job of several tables through the job, and returns how many were replayed. Raises
-    OptionError if that is not possible, and the errors of `run_routed`.
+    """Replays the bad records of a job of several tables, and returns how many were replayed. Raises OptionError if
+    they cannot be replayed, and the errors of `run_routed`.
     """
     job = as_replayed(routed)
     check_routed(job)
@@ -106,8 +106,8 @@ def replay_of(
     write: Callable[[pa.Table, int], None],
     places: Sequence[StoredRecords],
 ) -> Replay:
-    """The replay of a job (`as_replayed`), whose batches are written by `write`. `places` are the places for bad
-    records that the job names.
+    """Returns the replay of a job (`as_replayed`). `write` writes its batches. `places` are the places in which the job
+    stores bad records.
     """
     user = files.user()
     own = OwnRecords(opener, newest_ledger(job), files, user)
@@ -122,17 +122,17 @@ def replay_of(
 
 
 def as_replayed(routed: RoutedJob) -> RoutedJob:
-    """The settings of the job, changed for a replay of its bad records: any number of records may be bad again, and a
-    table that fails ends the replay.
+    """Returns the settings of the job, changed for a replay of its bad records: any number of records may be bad again,
+    and a table that fails ends the replay.
 
-    Raises OptionError as `check_places`.
+    Raises the errors of `check_places`.
     """
     check_places([config.bad_records for config in places_of(routed)])
     dropped = (BAD_RECORDS_MAX.key, KEY_ORDER.key, UNMATCHED.key, ON_TABLE_FAILURE.key)
     settings = {key: setting for key, setting in routed.settings.items() if not key.endswith(dropped)}
     tops = {key.rpartition("bad-records.")[0] for key in settings if "bad-records." in key}
     settings |= {f"{top}{BAD_RECORDS_MAX.key}": Setting(str(UNLIMITED), _ORIGIN) for top in tops}
-    # A record that has no route any more must not be passed over: it is nowhere else.
+    # A record that has no route any more must not be skipped, because it is stored nowhere else.
     unmatched = Unmatched.BAD_RECORD if routed.common.bad_records.has_place else Unmatched.FAIL
     settings[UNMATCHED.key] = Setting(unmatched.value, _ORIGIN)
     settings[ON_TABLE_FAILURE.key] = Setting(OnTableFailure.STOP.value, _ORIGIN)
@@ -140,16 +140,16 @@ def as_replayed(routed: RoutedJob) -> RoutedJob:
 
 
 def replay_job(job: RoutedJob, registry: RegistrySchemas | None = None) -> ManyJob:
-    """The settings of the batches of a replay. Each ledger of a replay knows only one batch, so a table need not show
-    that it has the previous batch.
+    """Returns the settings of the batches of a replay. Each ledger of a replay knows only one batch, so a table need
+    not show that it has the previous batch.
     """
     return many_job(job, Job(allow_reprocess=True), registry)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayFiles:
-    """The folder with the files of a job's replays. It lies beside the job's checkpoint, so it stays when the
-    checkpoint is renamed.
+    """The folder with the files of a job's replays. It is next to the job's checkpoint, so it stays when the checkpoint
+    is renamed.
     """
 
     files: LedgerFiles
@@ -159,7 +159,7 @@ class ReplayFiles:
         return cls(ledger_files(f"{common.checkpoint.rstrip('/')}{BESIDE}", common.storage))
 
     def user(self) -> str:
-        """The commit user of the job's replays: a random name, stored by the first replay."""
+        """Returns the commit user of the job's replays: a random name, which the first replay stores."""
         path, io = f"{self.files.root}/{_NAME}", self.files.io
         said = io.read_optional(path)
         if said is None:
@@ -171,7 +171,7 @@ class ReplayFiles:
         return replace(self.files, root=f"{self.files.root}/{number}")
 
     def newest(self) -> int | None:
-        """The number of the replay's newest batch that all tables hold; None if there is none."""
+        """Returns the number of the replay's newest batch that all tables hold; None if there is none."""
         numbers = sorted((int(n) for n in self.files.io.list_names(self.files.root) if n.isdigit()), reverse=True)
         return next((number for number in numbers if self.of_batch(number).read(number) is not None), None)
 
@@ -184,8 +184,8 @@ class ReplayFiles:
 
 @dataclass(frozen=True, slots=True)
 class OwnRecords:
-    """Decides which bad records in a place belong to a job, and up to which batch they can be replayed. `ledger` is the
-    job's newest ledger, `user` the commit user of its replays.
+    """Decides which of the stored bad records belong to a job, and up to which batch they can be replayed. `ledger` is
+    the job's newest ledger, and `user` the commit user of its replays.
     """
 
     opener: JobTableOpener
@@ -195,18 +195,18 @@ class OwnRecords:
     _known: dict[tuple[str, str], int | None] = field(default_factory=dict)
 
     def of_this_job(self, rows: pa.Table) -> pa.Table:
-        """The bad records that the job or its replays have stored, and the bad records of the job's tables from earlier
-        queries.
+        """Returns the bad records that the job or its replays have stored, and the bad records of the job's tables from
+        earlier queries.
         """
         names = pa.array([*self._tables], pa.string())
         is_own = pc.fill_null(pc.is_in(rows["table_name"], value_set=names), False)
         for writer in (self.user, *self._queries()):
-            # A table that catches up is another writer, whose name begins with that of the query.
+            # A table that catches up has a writer of its own, whose name begins with the name of the query.
             is_own = pc.or_(is_own, pc.starts_with(rows["query_id"], writer))
         return rows.filter(is_own)
 
     def written(self, rows: pa.Table) -> pa.Table:
-        """The bad records of batches that are certain to be written."""
+        """Returns the bad records of batches that are certain to be written."""
         tables, replayed = self._tables, self.replays.newest()
 
         def newest(writer: str, table: str | None) -> int | None:
@@ -216,9 +216,7 @@ class OwnRecords:
         return up_to(rows, newest)
 
     def _newest(self, writer: str, name: str | None) -> int | None:
-        """The newest batch of a writer up to which the records of a table are certain to be written; None if
-        not known.
-        """
+        """Returns the newest batch of a writer that is certain to be written to the table; None if it is not known."""
         if self.ledger is not None and writer.startswith(tuple(self._queries())):
             return self.ledger.batch
         if name is None:

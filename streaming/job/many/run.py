@@ -69,32 +69,38 @@ _NAME, _TABLES = "bucketline tables", "several"
 _KEPT = "spark.sql.streaming.minBatchesToRetain"
 _MOST_REJECTS = 1 << 31
 _NO_COLUMN = DataField(0, "_no_table", DataType(TypeRoot.VARCHAR, length=2**31 - 1))
-"""A decoder needs a column, so records that belong to no table are decoded with this one."""
+"""The column of the decoder for records that belong to no table. (A decoder needs a column.)"""
 
 
 def run_any(job: JobConfig | RoutedJob, *, ending: Ending, log: SparkLog, **flags: bool) -> None:
-    """Runs a job of one table or of several. `flags` are given as in `run_job`.
+    """Runs a job of one table or of several. `flags` are the flags of `run_job`.
 
-    A job of one table whose checkpoint has a ledger keeps the ledger: it runs as a job with one route.
+    A job of one table whose checkpoint has a ledger (the state of a job of several tables) keeps the ledger: it runs as
+    a job with one route.
     """
     if isinstance(job, RoutedJob):
         run_routed(job, ending=ending, log=log, **flags)
     elif keeps_ledger(job):
-        _LOG.info("%s has the ledger of a job with 'tables': this job keeps it, with one route", job.checkpoint)
+        _LOG.info(
+            "the checkpoint %s belongs to a job with 'tables': this job continues it as a job with one route",
+            job.checkpoint,
+        )
         run_routed(as_routed(job), ending=ending, log=log, **flags)
     else:
         run_job(job, ending=ending, log=log, **flags)
 
 
 def keeps_ledger(job: JobConfig) -> bool:
-    """Whether the checkpoint of a job of one table has a ledger. False if bucketline cannot reach the storage of the
-    checkpoint, because then no job could have stored a ledger there.
+    """Returns True if the checkpoint of a job of one table has a ledger. Returns False if bucketline cannot reach the
+    storage of the checkpoint, because then no job could have stored a ledger there.
     """
     try:
         files = ledger_files(job.checkpoint, job.storage)
         return bool(files.numbers()) or files.read_start() is not None
     except BucketlineError as e:
-        _LOG.debug("no ledger is seen in %s: %s", job.checkpoint, e.message)
+        _LOG.debug(
+            "it cannot be seen whether %s is the checkpoint of a job with 'tables': %s", job.checkpoint, e.message
+        )
         return False
 
 
@@ -196,20 +202,22 @@ def _run_until(
 
 
 def _between(options: Mapping[str, str], spark: Any, span: BatchSpan) -> Any:
-    """A DataFrame of Kafka's records between offsets. A partition without a start offset begins at its first record."""
+    """Returns a DataFrame of Kafka's records between offsets. A partition without a start offset begins at its first
+    record.
+    """
     start, end = (json.dumps(json.loads(offsets_text(offsets))[0]) for offsets in (span.start, span.end))
     return records_between(spark, options, start, end)
 
 
 def check_routed(routed: RoutedJob) -> None:
-    """Checks that a job of several tables can run with its settings. Raises BucketlineError."""
+    """Checks that a job of several tables can run with its settings. Raises BucketlineError if it cannot."""
     for route in routed.routes:
         config = routed.config_of(Resolved(route.number, route.target))
         check_without_table(config)
 
 
 def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = None) -> ManyJob:
-    """The settings of the job that all its batches share."""
+    """Returns the settings of the job that all its batches share."""
     common = routed.common
     text, pin = pinned_settings(routed)
     nameless = DecodeStep(
@@ -243,6 +251,6 @@ def _made(
 
 
 def _kept(session: Any) -> int:
-    """The number of batches whose offsets Spark keeps."""
+    """Returns the number of batches whose offsets Spark keeps."""
     text = session.conf.get(_KEPT, "100")
     return max(2, int(text)) if text.isdigit() else 100

@@ -40,14 +40,16 @@ _SHOWN = 3
 _NEVER = 1 << 62
 
 Pinned = Callable[[str, str], tuple[ManyJob, ManyState]]
-"""(pinned settings, the writer's name) → the job and its state with these settings."""
+"""A function that takes pinned settings and the writer's name, and returns the job and its state with these
+settings.
+"""
 
 
 @dataclass(slots=True)
 class ManySink:
-    """Writes the batches of one query into many tables; use as `foreachBatch(sink)`, in one process.
+    """Writes the batches of one query into many tables; use it as `foreachBatch(sink)`, in one process.
 
-    `make_state` makes the state once the query's name is known. `kafka` returns the reader with which tasks read Kafka
+    `make_state` makes the state when the query's name is known. `kafka` returns the reader with which tasks read Kafka
     themselves. `between` returns a DataFrame of Kafka's records between two offsets. `kept` says until when Kafka keeps
     the records that parked tables have missed.
     """
@@ -68,7 +70,7 @@ class ManySink:
             self.write(batch, identify(batch, batch_id, self.job.one))
 
     def write(self, batch: Any, identity: BatchIdentity) -> Told:
-        """Writes a batch whose identity is known, and returns the result; see `__call__`."""
+        """Writes a batch with a known identity, and returns the result; see `__call__`."""
         if self._engine is None or self._state is None:
             self._engine = SparkTables(batch.sparkSession)
             self._state = self.make_state(identity.commit_user(None))
@@ -76,8 +78,8 @@ class ManySink:
         other = begun_otherwise(job, state, identity)
         if other is not None:
             _LOG.warning(
-                "batch %d was begun with other settings of the job, and some of its tables hold it already: it is "
-                "finished with those settings; the current settings apply from the next batch on",
+                "batch %d was begun with other settings of the job, and some tables already have its rows: the batch "
+                "is finished with those settings; the current settings apply from the next batch on",
                 identity.batch_id,
             )
             job, state = self.pinned(other, identity.commit_user(None))
@@ -94,7 +96,7 @@ class ManySink:
         return told
 
     def _records(self, batch: Any, identity: BatchIdentity, engine: SparkTables) -> Records:
-        """The source of the records of all tables, with every column that any table may need."""
+        """Returns the source of the records of all tables, with every column that any table may need."""
         kafka = None if self.kafka is None else self.kafka()
         frame = Frame(batch, self.job.nameless)
         source = records_of(frame, identity, kafka, engine.parallelism)
@@ -104,7 +106,7 @@ class ManySink:
         return read_by_one_task(source, identity, engine.parallelism) if self.joins_partitions else source
 
     def _missed(self, spark: Any, span: BatchSpan) -> Records:
-        """The records of Kafka between two offsets, which a parked table has missed."""
+        """Returns the records of Kafka between two offsets, which a parked table has missed."""
         if self.between is None:
             raise UnsupportedTableError("records for a parked table can only be read again from Kafka")
         return Frame(self.between(spark, span), self.job.nameless)
@@ -136,18 +138,21 @@ class ManySink:
             self.job.one.topics.ask.close()
 
     def finish(self, engine: SparkEngine, is_ending: Callable[[], bool] = lambda: False) -> int:
-        """Does the outstanding compactions after a query has ended, as `Tables.finish` does. Returns the number of rows
-        that readers still do not see."""
+        """Does the compactions that are still due after a query has ended, as `Tables.finish` does. Returns the number
+        of rows that readers still do not see.
+        """
         if self._state is None:
             return 0
         return self._state.tables.finish(engine, self.job.commit_parallelism, is_ending)
 
 
 def line_of(told: Told, identity: BatchIdentity, parked: Mapping[str, int | None]) -> str:
-    """The log line of a batch of many tables. `parked` are the parked tables, as in `KeptRecords.until_ms`."""
+    """Returns the log line of a batch of many tables. `parked` are the parked tables, as `KeptRecords.until_ms` returns
+    them.
+    """
     parts = [f"batch {identity.batch_id}"]
     if told.is_skipped:
-        return f"{parts[0]}: all of its tables have it already"
+        return f"{parts[0]}: all tables already have their rows of this batch"
     rows, stored = _sum(told.reports, "input_rows"), _sum(told.reports, "stored_rows")
     parts.append(f"{counted(len(told.reports), 'table')}, {counted(rows, 'row')} in, {stored:,} stored")
     largest = sorted(told.reports, key=lambda r: -r.input_rows)[:_SHOWN]
@@ -171,7 +176,7 @@ def _shown_parked(table: str, until_ms: int | None) -> str:
     if until_ms is None:
         return name
     until = "" if until_ms < 0 else f" until {day_and_minute(until_ms)}"
-    return f"{name}, Kafka keeps what it has missed{until}"
+    return f"{name}, Kafka keeps its missed records{until}"
 
 
 def _sum(reports: tuple[BatchReport, ...], name: str) -> int:
@@ -179,9 +184,9 @@ def _sum(reports: tuple[BatchReport, ...], name: str) -> int:
 
 
 def begun_otherwise(job: ManyJob, state: ManyState, identity: BatchIdentity) -> str | None:
-    """The settings with which the batch must be finished. None if the job's own settings may be used, because the batch
-    was begun with the same settings, or because no table holds the batch yet. Called only for the first batch of a
-    process.
+    """Returns the settings with which the batch must be finished. Returns None if the job's own settings may be used,
+    because the batch was begun with the same settings, or because no table holds the batch yet. Called only for the
+    first batch of a process.
     """
     if state.has_looked:
         return None
@@ -195,7 +200,7 @@ def begun_otherwise(job: ManyJob, state: ManyState, identity: BatchIdentity) -> 
 
 
 def _holds(state: ManyState, name: str, route: int, identity: BatchIdentity) -> bool:
-    """Whether a table has a snapshot of the batch."""
+    """Returns True if a table has a snapshot of the batch."""
     opener = state.tables.opener
     config = opener.config(Resolved(route, name))
     handle = opener.open(config, None, may_create=False)

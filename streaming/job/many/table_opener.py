@@ -25,8 +25,8 @@ _HEADERS = "headers"
 
 @dataclass(frozen=True, slots=True)
 class JobTableOpener:
-    """Finds, opens and creates the tables of a job. `zone` is the session's time zone, `registry` has the schemas of
-    Avro records, and `has_headers` says whether records come with their headers.
+    """Finds, opens and creates the tables of a job of several tables. `zone` is the session's time zone, `registry` has
+    the schemas of Avro records, and `has_headers` says whether records come with their headers.
     """
 
     routed: RoutedJob
@@ -37,8 +37,8 @@ class JobTableOpener:
 
     @property
     def at_once(self) -> int:
-        """Returns how many tables threads may open at the same time; 1 for a catalog, since its client is for one
-        thread.
+        """Returns how many tables threads may open at the same time; 1 for a catalog, because its client can be used by
+        one thread only.
         """
         return 1 if self.routed.common.catalog is not None else self.routed.commit_parallelism
 
@@ -66,7 +66,7 @@ class JobTableOpener:
         if has_table(config):
             handle = handle_of(open_existing(config))
             if is_declared and may_create and sample is not None and handle.snapshot_store.latest_id() is None:
-                # Somebody else has made it meanwhile: it has to be what the records declare.
+                # Another program has created the table meanwhile: it has to be what the records declare.
                 handle = self._declared(config, sample)
         elif not may_create:
             return None

@@ -31,7 +31,7 @@ _CAUSE = re.compile(
 
 
 class Printed:
-    """The standard error of a process. It is passed on as it comes, and its last part is kept for a while.
+    """The standard error of a process. It is passed on while it is printed, and its last part is kept for a while.
 
     To use it, start the process with `pipe` as its standard error, and call `started` afterwards.
     """
@@ -44,18 +44,18 @@ class Printed:
 
     def started(self) -> None:
         """Closes this process's end of the pipe and begins to pass on what is printed. Must be called when the child
-        process has the pipe, or has ended.
+        process has got the pipe, or has ended.
         """
         os.close(self.pipe)
         self._thread.start()
 
     def forget(self) -> None:
-        """From now on, what the process prints is only passed on and no longer kept."""
+        """Stops keeping what the process prints; from now on it is only passed on."""
         self._keeps = False
         self._kept.clear()
 
     def text(self) -> str:
-        """The last part of what the process has printed, once it has ended."""
+        """Returns the last part of what the process has printed. Waits until the process has ended."""
         self._thread.join(_PATIENCE_SECONDS)
         return self._kept.decode(errors="replace")
 
@@ -72,7 +72,7 @@ class Printed:
 
 def _write(data: bytes) -> None:
     """Writes to the standard error of this process. Errors are ignored, so that the JVM never waits for a reader that
-    is gone.
+    has ended.
     """
     with suppress(OSError):
         sys.stderr.flush()
@@ -81,7 +81,8 @@ def _write(data: bytes) -> None:
 
 
 def why_not_started(printed: str, error: str, packages: str | None) -> str:
-    """Why Spark did not start, with the remedy, from what its JVM printed and what PySpark raised.
+    """Returns why Spark did not start, with the remedy. `printed` is what its JVM printed, and `error` is the error of
+    PySpark.
 
     `packages` are the Maven packages that Spark had to fetch.
     """
@@ -95,14 +96,12 @@ def why_not_started(printed: str, error: str, packages: str | None) -> str:
     if _NO_JAVA.search(printed) or ("No such file" in error and "java" in error):
         return "Spark found no Java: install Java 17 or later, and set JAVA_HOME to its folder"
     if _OLD_JAVA.search(printed):
-        return (
-            "the Java that Spark found is too old for it; it needs Java 17 or later: set JAVA_HOME to the folder of one"
-        )
+        return "the Java that Spark found is too old: install Java 17 or later, and set JAVA_HOME to its folder"
     cause = _CAUSE.search(printed)
     if cause is not None:
         return f"Spark did not start: {(cause['thrown'] or cause['error']).strip()}"
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    said = f"the last line that it printed is {lines[-1]!r}" if lines else "it printed nothing"
+    said = f"the last line of its output is {lines[-1]!r}" if lines else "it printed nothing"
     return f"Spark did not start, and {said}: {error.splitlines()[0] if error else 'no error'}"
 
 

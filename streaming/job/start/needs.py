@@ -1,5 +1,6 @@
-"""Checks before Spark starts that this machine has what a job needs: packages, the Kafka jar, the outlets of
-metrics."""
+"""Checks before Spark starts that this machine has what a job needs: packages, the Kafka jar, and files or ports for
+metrics.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ _VARIABLES_WITH_JARS = ("SPARK_DIST_CLASSPATH", "SPARK_CLASSPATH", "HADOOP_CLASS
 
 
 def require_packages(config: JobConfig, options: Mapping[str, str], has: Callable[[str], bool] | None = None) -> None:
-    """Checks that the Python packages that the job needs are installed. Raises OptionError that names the missing
+    """Checks that the Python packages that the job needs are installed. Raises OptionError with the name of the missing
     package.
     """
     installed = has or (lambda name: find_spec(name) is not None)
@@ -52,8 +53,8 @@ def require_kafka_jar(
 ) -> None:
     """Checks that the Spark that this process starts may have a Kafka source.
 
-    Raises OptionError that names the package if Spark certainly has none: no jar is named in its arguments and settings
-    or lies in its folder, and there is no `spark-env.sh` that may add one.
+    Raises OptionError with the package to add if Spark certainly has none: its arguments and settings contain no jar,
+    no such jar is in its folder, and there is no `spark-env.sh` that may add one.
     """
     if source_format != KAFKA:
         return
@@ -68,12 +69,13 @@ def require_kafka_jar(
 
 
 def no_kafka_source(version: str) -> str:
-    """The error text for a Spark without a Kafka source. PySpark 3.5 is built with Scala 2.12."""
+    """Returns the error text for a Spark without a Kafka source. PySpark 3.5 is built with Scala 2.12."""
     series = ".".join(version.split(".")[:2])
     scala, fix = ("2.12", 7) if series == "3.5" else ("2.13", 0)
     package = f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{series}.{fix}"
     return (
-        f"Spark {version} has no Kafka source here: start the job with --packages {package} (without spark-submit: in "
+        f"Spark {version} has no Kafka source on this machine: start the job with --packages {package} "
+        "(without spark-submit: in "
         "PYSPARK_SUBMIT_ARGS, before pyspark-shell); docs/kafka.md names the jars"
     )
 
@@ -82,9 +84,10 @@ def no_kafka_source(version: str) -> str:
 def shown_as_up(
     settings: MetricsOptions, name: str, table: str, registry: Registry = REGISTRY
 ) -> Iterator[dict[str, str]]:
-    """Opens the outlets of metrics, and shows that the job is up until the block ends. Yields the labels of the job.
+    """Opens the files and ports for metrics, and shows that the job is up until the block ends. Yields the labels of
+    the job.
 
-    Raises OptionError for an outlet that cannot be opened, such as a port that is in use.
+    Raises OptionError for a file or port that cannot be opened, such as a port that is in use.
     """
     open_outlets(settings, registry)
     labels = {"name": name, "table": table}

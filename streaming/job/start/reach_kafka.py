@@ -1,7 +1,7 @@
-"""Checks before Spark starts that Kafka can be reached, and that it has the topics of a job.
+"""Checks before Spark starts that Kafka can be reached, and that Kafka has the topics of the job.
 
-An opened connection shows that a broker answers. Topics are asked for with librdkafka where it is installed and takes
-the job's options; else Spark's JVM is asked, once it is up.
+An opened connection shows that a broker answers. If librdkafka is installed and takes the job's options, it looks up
+the topics; otherwise Spark's JVM is asked later, when it is up.
 """
 
 import logging
@@ -26,8 +26,8 @@ _PAUSE_SECONDS = 0.25
 _SERVER = re.compile(r"(?:\w+://)?(?:[^@\s]*@)?(?:\[(?P<six>[\da-fA-F:.%\w]+)\]|(?P<host>[^\s:/]+)):(?P<port>\d{1,5})")
 
 Connect = Callable[[tuple[str, int], float], None]
-"""(host and port, seconds) → connects to the server. Raises OSError if nothing listens there within that many
-seconds.
+"""A function that connects to a server, given as host and port. It raises OSError if nothing listens there within that
+many seconds.
 """
 
 
@@ -44,9 +44,9 @@ def reach_kafka(
     now: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Checks that a broker of a Kafka source answers and, if librdkafka can ask for them, that its topics exist.
+    """Checks that a broker of a Kafka source answers and, if librdkafka can look them up, that its topics exist.
 
-    Waits for a broker for ten seconds. Raises KafkaUnreachableError and KafkaTopicMissingError, and OptionError for a
+    Waits for a broker for ten seconds. Raises KafkaUnreachableError or KafkaTopicMissingError, and OptionError for a
     server without a port.
     """
     source = kafka_source(options)
@@ -70,13 +70,13 @@ def reach_kafka(
 
 
 def _servers(text: str) -> Sequence[tuple[str, int]]:
-    """Hosts and ports. Raises OptionError for a server without a port."""
+    """Returns the hosts and ports of the servers. Raises OptionError for a server without a port."""
     found = []
     for part in (p.strip() for p in text.split(",") if p.strip()):
         match = _SERVER.fullmatch(part)
         if match is None or not 0 < int(match["port"]) < 1 << 16:
             raise OptionError(
-                f"source.options.{SERVERS}: each broker must be written host:port, as localhost:9092, and one is not",
+                f"source.options.{SERVERS}: each broker must be written as host:port, for example localhost:9092",
                 key=SERVERS,
             )
         found.append((match["six"] or match["host"], int(match["port"])))

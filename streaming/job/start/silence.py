@@ -13,7 +13,7 @@ _LOOK_SECONDS = 0.25
 
 
 class Silence:
-    """What a job is doing, and when it last logged a line. In a phase that is None nothing is logged."""
+    """What a job is doing, and when it last logged a line. While `doing` is None, nothing is logged."""
 
     def __init__(self, tell: Callable[[str], None] | None = None, now: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell if tell is not None else lambda line: _LOG.info("%s", line)
@@ -22,18 +22,18 @@ class Silence:
         self._since = self._said_at = now()
 
     def doing(self, what: str | None) -> None:
-        """Must be called when the job begins another phase; None for a phase that logs its own lines."""
+        """Notes that the job begins another phase (`what`). None means that the phase logs its own lines."""
         if what != self._doing:
             if self._doing is None:
                 self._said_at = self._now()
             self._doing, self._since = what, self._now()
 
     def heard(self) -> None:
-        """Must be called when any line has been logged."""
+        """Notes that a line has been logged."""
         self._said_at = self._now()
 
     def look(self) -> None:
-        """Logs what the job is doing, if nothing has been logged for five seconds, even if the job has been in several
+        """Logs what the job is doing, if no line has been logged for five seconds, even if the job has begun several
         phases since.
         """
         moment, doing = self._now(), self._doing
@@ -45,7 +45,7 @@ class Silence:
 
 @contextmanager
 def broken_silence(doing: str, tell: Callable[[str], None] | None = None) -> Iterator[Silence]:
-    """A `Silence` whose `look` a thread calls four times a second while the block runs.
+    """Yields a `Silence`. A thread calls its `look` four times a second while the block runs.
 
     A line of any logger of bucketline ends the silence.
     """

@@ -92,7 +92,7 @@ def test_a_job_creates_and_opens_its_table_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("table=orders$branch_b1", "names a branch"),
+        ("table=orders$branch_b1", "contains a branch"),
         ("table=a/b", "not a valid|cannot hold"),
         ("create.options.metastore.partitioned-table=true", "was not opened through a REST catalog"),
         ("catalog.warehouze=x", "did you mean 'warehouse'"),

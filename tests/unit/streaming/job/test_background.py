@@ -49,7 +49,7 @@ def test_work_that_never_ends_holds_a_job_for_some_time_only(
         found: Future[bool] = in_thread(never.wait)
     assert not found.done()
     assert jobs.cancelled == jobs.tags != [], "a session that goes on is left without its jobs"
-    assert "before the Python workers that it asked Spark for are up" in caplog.text
+    assert "before the Python workers of Spark have started" in caplog.text
     never.set()
     assert found.result(60)
 
@@ -60,7 +60,7 @@ def test_a_job_says_what_its_end_waits_for(caplog: pytest.LogCaptureFixture) -> 
     with background_work(Jobs(), lambda: False, Patience(silent=0)) as in_thread:
         in_thread(lambda: may_end.wait(60))
         Timer(0.5, may_end.set).start()
-    assert caplog.messages == ["waiting for the Python workers that are starting"]
+    assert caplog.messages == ["waiting until the Python workers of Spark have started"]
 
 
 def test_an_error_is_for_who_asks_for_the_result() -> None:

@@ -47,7 +47,7 @@ def test_before_the_session_is_up_the_first_signal_ends_the_start(ending: Ending
     with pytest.raises(Left) as left:
         ending.ask(signal.SIGINT)
     assert left.value.args[:2] == ("start", 130)
-    assert "SIGINT: ended before Spark was up" in left.value.args[2]
+    assert "SIGINT: the job ended before Spark was up" in left.value.args[2]
 
 
 def test_signals_within_a_second_are_one_and_a_later_one_ends_the_job_at_once(ending: Ending, clock: Moments) -> None:
@@ -130,4 +130,4 @@ def test_a_start_that_is_given_up_takes_its_children_along_and_prints_one_line(w
     waiting.send_signal(signal.SIGTERM)
     assert waiting.wait(30) == 143
     assert waiting.stdout.read() == "", "the child held the pipe open until it was killed"
-    assert waiting.stderr.read() == "SIGTERM: ended before Spark was up; no batch was begun\n"
+    assert waiting.stderr.read() == "SIGTERM: the job ended before Spark was up; no batch was begun\n"

@@ -84,4 +84,4 @@ def test_a_query_that_ends_without_a_batch_says_that_there_was_nothing_new() -> 
     StartReport(lines.append).end(Batch(has_begun=True))
     assert lines == []
     StartReport(lines.append).end(Batch())
-    assert lines == ["the source holds nothing new: the job ends without a batch"]
+    assert lines == ["the source has no new records: the job ends without a batch"]

@@ -41,7 +41,7 @@ OLD = (
     [
         (IVY, r"could not fetch org\.apache\.spark#spark-sql-kafka-0-10_2\.13;9\.9\.9: not found, which --packages"),
         (DOWNLOAD, r"could not fetch org\.lz4#lz4-java;1\.8\.0!lz4-java\.jar, org\.a#b;1!b\.jar, which --packages"),
-        (OLD, r"is too old for it; it needs Java 17 or later"),
+        (OLD, r"is too old: install Java 17 or later"),
         ("JAVA_HOME is not set\n", "found no Java: install Java 17 or later"),
         ("spark-class: line 71: /opt/jdk/bin/java: No such file or directory\n", "found no Java"),
         (

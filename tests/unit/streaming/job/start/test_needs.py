@@ -131,6 +131,6 @@ def test_without_the_kafka_jar_a_job_ends_before_spark_starts_and_makes_no_table
     monkeypatch.setattr(
         "bucketline.streaming.job.run.settings_to_start_with", lambda: (["pyspark-shell"], {}, str(tmp_path))
     )
-    with pytest.raises(OptionError, match="has no Kafka source here"):
+    with pytest.raises(OptionError, match="has no Kafka source on this machine"):
         run_job(_job(tmp_path))
     assert not (tmp_path / "shop.db").exists()

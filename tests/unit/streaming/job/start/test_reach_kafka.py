@@ -56,7 +56,7 @@ def test_one_server_that_answers_in_time_is_enough(servers: str) -> None:
 @pytest.mark.parametrize("servers", ["localhost", "a:1,localhost", "a:0", "a:65536", "a:b", "a: 9092"])
 def test_a_server_without_a_port_is_refused_at_once(servers: str) -> None:
     net = Net()
-    with pytest.raises(OptionError, match="each broker must be written host:port, as localhost:9092") as e:
+    with pytest.raises(OptionError, match="each broker must be written as host:port, for example localhost:9092") as e:
         net.reach(servers)
     assert not net.tried and e.value.key == "kafka.bootstrap.servers"
 
