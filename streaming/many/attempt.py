@@ -1,4 +1,4 @@
-"""One attempt to write a batch into many tables: read → decide for each → write → check → commit in parallel.
+"""One attempt to write a batch into many tables: read → decide for each table → write → check → commit in parallel.
 
 All decisions come before the first commit. If the process ends, the next attempt recognises for each table whether it
 was committed.
@@ -42,17 +42,20 @@ from bucketline.streaming.tasks.write_task import owning
 
 _LOG = logging.getLogger("bucketline.many")
 _MOST_READS = 8
-"""The most times that a batch reads its records. It reads them again if a table is new or has changed meanwhile."""
+"""The most times that a batch reads its records. It reads them again if a table is new or has changed since the last
+read.
+"""
 _TABLES_A_TASK = 16
-"""The number of tables for which one more task is started."""
+"""One more task writes for each such number of tables."""
 _MERGE_BYTES = 256 << 20
 
 
 class Attempt:
     """One attempt to write a batch into the tables that have records in the batch.
 
-    Tables in `aside` are left out. If `only` names a table, only this table is written. `span` are the offsets that are
-    read; for a table that catches up they cover more than the batch.
+    Tables in `aside` are left out. If `only` is the name of a table, only this table is written. `span` are the offsets
+    that are read; for a table that catches up (reads records that it missed while it was parked) they cover more than
+    the batch.
 
     The attributes belong together because a table may fail in any step: each step changes which tables are still
     written and which have failed, and the next step needs both.
@@ -81,7 +84,7 @@ class Attempt:
         self._started = self._planned = self._ran = time.monotonic()
 
     def write(self) -> TaskNotes:
-        """Decides for each table whether it lacks the batch, and writes the files of the tables that do. Commits
+        """Decides for each table whether it lacks the batch, and writes files for the tables that lack it. Commits
         nothing. Returns the notes of the tasks that have read.
 
         Raises the error of a check that fails.
@@ -121,8 +124,8 @@ class Attempt:
                     self._ran = time.monotonic()
                     return ahead.notes
         raise SchemaMismatchError(
-            f"batch {self._identity.batch_id} was read {_MOST_READS} times, and each time one of its tables had "
-            "changed since: something else alters them all the time"
+            f"batch {self._identity.batch_id} was read {_MOST_READS} times, and each time another program had "
+            "changed a table of the batch meanwhile; stop the program that keeps changing these tables"
         )
 
     def _reading(self) -> ReadTables:
@@ -145,14 +148,14 @@ class Attempt:
         )
 
     def _task_count(self) -> int:
-        """The number of tasks that write: as many as read, and more if the last batch had many tables."""
+        """Returns the number of tasks that write: as many as read, and more if the last batch had many tables."""
         most = self._engine.parallelism
         reading = len(self._source.shares) if isinstance(self._source, KafkaRanges) else most
         return max(1, min(most, max(reading, -(-self._state.touched // _TABLES_A_TASK))))
 
     def _is_ready(self, notes: TaskNotes) -> bool:
-        """Opens and plans the tables that have records. Returns whether the tasks have read with the newest state of
-        all tables; if not, the caller reads again.
+        """Opens and plans the tables that have records. Returns True if the tasks have read with the newest state of
+        all tables; otherwise the caller reads again.
         """
         self._refuse_unmatched(notes)
         has_opened = self._open(notes)
@@ -172,13 +175,13 @@ class Attempt:
         if unmatched:
             origin, count = unmatched[0]
             raise SchemaMismatchError(
-                f"{counted(count, 'record')} of {origin}: no route of 'tables' takes them. Add one; or name the table "
-                "in 'exclude'; or set unmatched to skip or bad-record",
+                f"{counted(count, 'record')} of {origin}: no route of 'tables' takes these records. Add a route; "
+                "or add the source table to 'exclude'; or set unmatched to skip or bad-record",
                 table=origin,
             )
 
     def _open(self, notes: TaskNotes) -> bool:
-        """Opens the tables that the tasks did not know, or creates these tables if the job says so. Returns whether
+        """Opens the tables that the tasks did not know, or creates them if the job's settings allow it. Returns True if
         there were such tables.
         """
         tables = self._state.tables
@@ -198,8 +201,8 @@ class Attempt:
         return bool(names)
 
     def _take_notes(self, notes: TaskNotes) -> None:
-        """Makes a turn for each table that has records. A turn that an earlier read has made gets the notes of this
-        read.
+        """Makes a turn (the state of one table in this batch) for each table that has records. A turn that an earlier
+        read has made gets the notes of this read.
         """
         for number, note in notes.tables.items():
             if number == NO_TABLE:
@@ -216,7 +219,7 @@ class Attempt:
             del self._turns[number]
 
     def _fit(self, turn: Turn) -> bool:
-        """Plans the write of a table. Returns whether the batch must read the table's records again."""
+        """Plans the write of a table. Returns True if the batch must read the table's records again."""
         try:
             plan_turn(turn)
             assert turn.stages is not None, "it was planned"
@@ -232,7 +235,7 @@ class Attempt:
         for number, turn in self._turns.items():
             if not turn.is_new:
                 continue
-            assert turn.stages is not None and turn.known.reading is not None, "a table that is written was planned"
+            assert turn.stages is not None and turn.known.reading is not None, "every table that is written has a plan"
             among = turn.known.reading.among(tasks)
             tasks_by_table[number] = packed(owning(turn.stages, among))
             if turn.stages.idle:
@@ -274,7 +277,9 @@ class Attempt:
             raise
 
     def _check_topics(self) -> None:
-        """Checks that the topics are the ones from which each table was written. Kafka is asked once for all tables."""
+        """Checks that the topics are the topics from which each table was written. Kafka is asked once for all
+        tables.
+        """
         watch = self._job.one.topics
         if watch is None:
             return
@@ -303,15 +308,17 @@ class Attempt:
         return int(rejects.num_rows)
 
     def _take_back(self, aside: dict[BadRecords, list[tuple[BatchName, pa.Table]]]) -> None:
-        """Adds empty sets of bad records to `aside` for the tables that have failed. They replace bad records that an
-        attempt at this batch may have stored, because these tables read the records again later.
+        """Adds empty sets of bad records to `aside` for the tables that have failed. The empty sets replace bad records
+        that an attempt at this batch may have stored, because these tables read the records again later.
         """
         for name, bad_records in self._taken_back.items():
             self._allow(aside, bad_records, (), name)
         self._taken_back.clear()
 
     def _set_aside(self, aside: Mapping[BadRecords, Sequence[tuple[BatchName, pa.Table]]]) -> None:
-        """Stores the bad records of all tables in their places, with one call for each place."""
+        """Stores the bad records of all tables, with one call for each place (folder, table or topic) that
+        stores them.
+        """
         for bad_records, rejects in aside.items():
             place = self._job.places(bad_records)
             done = None if place is None else put_aside(place, rejects)
@@ -336,7 +343,7 @@ class Attempt:
         return [result for result in done if isinstance(result, BatchReport)]
 
     def _note_failure(self, turn: Turn, error: object) -> None:
-        """Removes a table that has failed from the batch. Raises the error if the job must stop for it."""
+        """Removes a table that has failed from the batch. Raises the error if it must stop the job."""
         if not isinstance(error, Exception):
             return
         if not isinstance(error, BucketlineError) or not _is_of_table(error):
@@ -353,12 +360,14 @@ class Attempt:
 
 
 def _is_of_table(error: Exception) -> bool:
-    """Whether an error concerns only one table and would happen again, and the batch is certainly not in that table."""
+    """Returns True if an error concerns only one table and would happen again, and the batch is certainly not in that
+    table.
+    """
     if not isinstance(error, BucketlineError) or isinstance(error, CommitOutcomeUnknownError):
         return False
     return not (isinstance(error, CommitConflictError) and may_repeat(error))
 
 
 def _short(name: str) -> str:
-    """A hash of a table's name, short enough for the name of a writer."""
+    """Returns a hash of a table's name, short enough to be a part of a writer's name."""
     return hashlib.sha256(name.encode()).hexdigest()[:16]

@@ -1,4 +1,6 @@
-"""The steps of a batch of many tables: ledger → attempt → pin → commits → what parked tables have missed → ledger.
+"""The steps of a batch of many tables: ledger → attempt → pin → commits → records that parked tables have missed →
+ledger. A ledger is the state of the job's tables in the checkpoint; a pin stores the settings with which the batch is
+written.
 
 The ledger of a batch is written when all tables have the batch, and before Spark is told that the batch is done.
 """
@@ -40,12 +42,14 @@ _LOG = logging.getLogger("bucketline.many")
 
 
 _RECENT = 8
-"""The number of batches after its last records for which a table is expected to get more."""
+"""A table is expected to get more records within this number of batches after its last records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The records of a batch, and records between other offsets for tables that were parked."""
+    """The records of a batch (`records`), and a function that returns the records between other offsets, for tables
+    that were parked.
+    """
 
     batch: Callable[[], Records]
     between: Callable[[BatchSpan], Records]
@@ -123,28 +127,32 @@ def _open_recent(state: ManyState, entries: Mapping[str, Entry], batch: int) -> 
 def _as_asked(
     entries: Mapping[str, Entry], requests: tuple[TableRequest, ...], state: ManyState, batch: int
 ) -> dict[str, Entry]:
-    """Carries out the requests to the job (unpark a table, forget a table), and returns the changed ledger entries."""
+    """Carries out the requests to the job (to unpark a table, to forget a table), and returns the changed ledger
+    entries.
+    """
     asked = dict(entries)
     for request in requests:
         entry = asked.get(request.table)
         if entry is None:
-            _LOG.warning("%s is no table of this job: it was asked to %s it", request.table, request.wish.value)
+            _LOG.warning(
+                "%s is not a table of this job, so the request to %s it is dropped", request.table, request.wish.value
+            )
         elif request.wish is Wish.FORGET:
             del asked[request.table]
             state.tables.forget(request.table)
-            _LOG.warning("%s is forgotten: records from this batch on make a new table of it", request.table)
+            _LOG.warning("%s is forgotten: its records from this batch on are written as to a new table", request.table)
         elif entry.parked is not None:
             try:
                 asked[request.table] = unparked(_found_in_table(request.table, entry, state, batch))
-                _LOG.info("%s is no longer parked: it reads what it has missed", request.table)
+                _LOG.info("%s is no longer parked: the job writes the records that the table has missed", request.table)
             except BucketlineError as e:
                 _LOG.error("%s stays parked: %s", request.table, e.message)
     return asked
 
 
 def _found_in_table(name: str, entry: Entry, state: ManyState, batch: int) -> Entry:
-    """The entry of a parked table. It is corrected if the table does hold the batch in which it failed. Raises as
-    `found_further`.
+    """Returns the ledger entry of a parked table. The entry is corrected if the table holds the batch in which it
+    failed after all. Raises the errors of `found_further`.
     """
     known = state.tables.get(name)
     if known is None:
@@ -165,8 +173,9 @@ def _caught_up(
     entries: Mapping[str, Entry],
     name: str,
 ) -> tuple[list[BatchReport], Entry, BucketlineError | None]:
-    """Writes a part of the records that a parked table has missed. Returns the reports, the new entry, and the error
-    for which the table is parked again."""
+    """Writes a part of the records that a parked table has missed. Returns the reports, the new ledger entry, and the
+    error for which the table is parked again, if there is one.
+    """
     entry = entries[name]
     part, is_all = catch_up_span(entry, span, job.most_missed)
     try:
@@ -184,5 +193,5 @@ def _caught_up(
         return [], changed[name], attempt.failed[name]
     entry = caught_up(changed.get(name, entry), part.end, is_all=is_all)
     if is_all:
-        _LOG.info("%s has read what it had missed, and is written with the other tables again", name)
+        _LOG.info("%s has all records that it had missed, and is written with the other tables again", name)
     return reports, entry, None

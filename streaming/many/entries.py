@@ -27,7 +27,8 @@ def identity_for(
     batch: BatchIdentity, span: BatchSpan, entry: Entry | None, fed: Iterable[Feed], pin: str
 ) -> BatchIdentity:
     """Returns the batch's identity for one table. The identity has the offsets of only those partitions that have
-    brought the table records, from the first record on that the table lacks. The table's snapshot stores these offsets.
+    brought the table records. Each start offset is the first record that the table lacks. The table's snapshot stores
+    these offsets.
     """
     commits = 0 if entry is None else entry.commits
     if not span.end:
@@ -51,15 +52,16 @@ def at_least(entry: Entry | None) -> int:
     """Returns the number of the newest batch that a table must hold before the current batch is written; below 0 if the
     table need not hold any batch.
 
-    A table that the ledger does not know may come from a job of one table: its own snapshots are checked.
+    If the ledger does not know a table, a job of only this table may have written it before, and the table's own
+    snapshots are checked.
     """
     return -1 if entry is None or entry.last_batch is None else entry.last_batch
 
 
 def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> None:
-    """Checks that the table is the one that the ledger knows, and lacks no records before the batch.
+    """Checks that the table is the table that the ledger knows, and lacks no records before the batch.
 
-    Raises CheckpointMismatchError if the table is not that table, or lacks records.
+    Raises CheckpointMismatchError if it is another table, or lacks records.
     """
     if entry is None:
         return
@@ -67,23 +69,26 @@ def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> 
         state = "is gone" if not birth else "was dropped and created again"
         raise CheckpointMismatchError(
             f"{name}, which this job has written, {state}: it lacks records that the job has read for it. Restore the "
-            f"table; or run `ingest --forget {name}` once: the job then writes it as a new table from here on",
+            f"table; or run `ingest --forget {name}` once: the job then writes it as a new table, beginning "
+            "with the next batch",
             path=name,
         )
     missing = [] if entry.catching_up else left_out(entry, span)
     if missing:
         topic, partition = missing[0]
         raise CheckpointMismatchError(
-            f"{name} has its records up to offset {(entry.cutoff or {})[missing[0]]} of topic {topic!r} partition "
-            f"{partition} only, and the batch begins at {span.start[missing[0]]}: its route was taken out of the job "
-            f"and put back, and it lacks the records in between. Run `ingest --forget {name}` once to go on without "
-            "these records; or --reset-identity, which reads them",
+            f"{name} has its records only up to offset {(entry.cutoff or {})[missing[0]]} of topic {topic!r} partition "
+            f"{partition}, but the batch begins at offset {span.start[missing[0]]}: the route of the table "
+            "was removed from the job "
+            f"and added again, and the table lacks the records in between. Run `ingest --forget {name}` once "
+            "to continue without "
+            "these records; or run the job once with --reset-identity, which reads these records",
             path=name,
         )
 
 
 def ahead_of(entry: Entry, span: BatchSpan) -> FeedOffsets:
-    """Returns, by partition, the offsets up to which a table already has records of this batch."""
+    """Returns the offsets up to which a table already has records of this batch, by partition."""
     return {f: at for f, at in (entry.cutoff or {}).items() if at > span.start.get(f, 0) and f in span.end}
 
 
@@ -117,8 +122,8 @@ def next_ledger(
 
 
 def _left_of(cutoff: FeedOffsets | None, end: FeedOffsets) -> FeedOffsets | None:
-    """Returns the offsets up to which a table has the records after a batch; None if that is the end of the batch.
-    If the table already has records of a partition beyond the end of the batch, the table's own offset stays, so that
+    """Returns the offsets up to which a table has the records after a batch; None if this is the end of the batch. If
+    the table already has records of a partition beyond the end of the batch, the table's own offset stays, so that
     these records are not written twice.
     """
     ahead = {f: at for f, at in (cutoff or {}).items() if at > end.get(f, at)}
@@ -126,19 +131,19 @@ def _left_of(cutoff: FeedOffsets | None, end: FeedOffsets) -> FeedOffsets | None
 
 
 def is_routed(name: str, entry: Entry, routes: Resolver) -> bool:
-    """Whether the routes still send records of any origin of the table to it."""
+    """Returns True if the routes still send records of any of the table's origins to it."""
     return not entry.origins or route_of(name, entry, lambda o: routes.resolve(o.name, o.topic)) is not None
 
 
 def route_of(name: str, entry: Entry, resolve: Callable[[Origin], Resolved | Left]) -> Resolved | None:
-    """Returns the route that sends records of an origin of the table to it; None if there is no such route."""
+    """Returns the route that sends records of one of the table's origins to it; None if there is no such route."""
     found = (resolve(origin) for origin in sorted(entry.origins, key=str))
     return next((to for to in found if isinstance(to, Resolved) and to.table == name), None)
 
 
 def after_batch(entry: Entry | None, birth: str, batch: int, note: TableNote, now_ms: int, *, wrote: bool) -> Entry:
-    """Returns the ledger entry of a table after a batch with records for the table. `wrote` says whether the table has
-    a commit of the batch.
+    """Returns the ledger entry of a table after a batch with records for the table. `wrote` is true if the table has a
+    commit of the batch.
     """
     entry = Entry(birth) if entry is None else entry
     fed, origins = entry.fed | note.spans.keys(), entry.origins | note.origins
@@ -191,16 +196,16 @@ def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[Bat
 
 
 def caught_up(entry: Entry, end: FeedOffsets, *, is_all: bool) -> Entry:
-    """Returns the ledger entry of a table that has caught up to `end`. `is_all` says that the table lacks no records
-    any more.
+    """Returns the ledger entry of a table that has caught up to the offsets `end`. `is_all` is true if the table lacks
+    no records any more.
     """
     lacks_since_ms = None if is_all else entry.lacks_since_ms
     return replace(entry, catching_up=not is_all, cutoff=None if is_all else end, lacks_since_ms=lacks_since_ms)
 
 
 def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> Entry:
-    """Returns the entry of a parked table, corrected if the table does hold the batch in which it failed. `newest` is
-    the newest batch in the table. `batch` is the current batch, which an earlier attempt may have written.
+    """Returns the ledger entry of a parked table, corrected if the table holds the batch in which it failed after all.
+    `newest` is the newest batch in the table. `batch` is the current batch, which an earlier attempt may have written.
 
     Raises CheckpointMismatchError if the table holds a batch that the ledger does not know.
     """
@@ -220,11 +225,12 @@ def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> En
 def started_again(
     before: Ledger, reached: Mapping[str, FeedOffsets], *, earliest: FeedOffsets | None = None, now_ms: int = 0
 ) -> Ledger:
-    """Returns the ledger of a new query that continues another one.
+    """Returns the ledger of a new query that continues another query.
 
-    Its end is, for each partition, the lowest offset that a table which takes part needs. `reached` has the offsets in
-    each table's own newest snapshot. `earliest` has the offset of the first record that Kafka still has in each
-    partition, if known; a table that needs older records is parked, with the time `now_ms`.
+    The offsets `end` of the ledger are, for each partition, the lowest offset that a table needs. (Parked tables do not
+    count.) `reached` has the offsets in each table's own newest snapshot. `earliest` has the offset of the first record
+    that Kafka still has in each partition, if known; a table that needs older records is parked, with the time
+    `now_ms`.
     """
     first: FeedOffsets = {} if earliest is None else earliest
     tables: dict[str, Entry] = {}
@@ -239,7 +245,7 @@ def started_again(
             if removed:
                 entry = _lacking(entry, before, removed[0], first, now_ms)
             else:
-                # From partitions without records for the table it needs none of the records that Kafka has removed.
+                # A partition that had no records for the table may lose records: the table needs none of them.
                 entry = replace(entry, cutoff={feed: max(at, first.get(feed, 0)) for feed, at in cutoff.items()})
                 taking_part.append(entry)
         tables[name] = entry
@@ -251,7 +257,7 @@ def started_again(
 
 
 def _lacking(entry: Entry, before: Ledger, feed: Feed, first: FeedOffsets, now_ms: int) -> Entry:
-    """Returns the entry of a table that is parked because Kafka has removed records that it needs."""
+    """Returns the ledger entry of a table that is parked because Kafka has removed records that it needs."""
     topic, partition = feed
     cutoff: FeedOffsets = entry.cutoff or {}
     why = (

@@ -1,9 +1,10 @@
-"""Work for tables without records in a batch: does compactions that are due, and renews the tags that keep their newest
-snapshot.
+"""Work for tables without records in a batch: does their compactions that are due, and renews the tags that keep their
+newest snapshots.
 
-If a table had no records for longer than its tag is kept, it would look as if it had been rolled back. So its tag is
-renewed in time. The new tag records up to which offsets the table has its records now. A query that begins again from
-the table alone begins at these offsets, and not at the table's last records.
+If a table got no records for longer than its tag is kept, its newest snapshot would expire, and the table would look as
+if it had been rolled back. So its tag is renewed in time. The new tag records up to which offsets the table has its
+records now. A query that begins again from the table alone begins at these offsets, and not at the table's last
+records.
 """
 
 import logging
@@ -26,24 +27,26 @@ from bucketline.streaming.many.tables import Known, Tables
 
 _LOG = logging.getLogger("bucketline.many")
 RENEWED_EVERY_MS = 10 * 86_400_000
-"""How old a writer's tag may get before it is renewed: a third of the time for which it is kept."""
+"""The age, in milliseconds, at which a writer's tag is renewed. It is a third of the time for which the tag is kept."""
 _MOST_RENEWED = 8
 """The most tags that one batch renews."""
 
 
 def owes(known: Known) -> bool:
-    """Whether earlier batches of a table have left compactions that are still due."""
+    """Returns True if earlier batches of a table have left compactions that are still due."""
     state = known.target.state
     return bool(state.hidden) or state.owes_full or state.owes_postponed
 
 
 def do_owed(known: Known, batch: int, engine: Any) -> None:
-    """Does the outstanding compactions of a table. A compaction that fails stays outstanding, and is tried again."""
+    """Does the compactions of a table that are still due. A compaction that fails stays due, and is tried again
+    later.
+    """
     try:
         target = finish_stream(known.target, engine)
         known.target = _compacted(target, batch, engine) if target.state.owes_full else target
     except BucketlineError as e:
-        _LOG.warning("%s: due compactions have failed, and are tried again: %s", known.name, e.message)
+        _LOG.warning("%s: compactions that are due have failed; a later batch tries again: %s", known.name, e.message)
 
 
 def _compacted(target: Target, batch: int, engine: Any) -> Target:
@@ -60,8 +63,8 @@ def _compacted(target: Target, batch: int, engine: Any) -> Target:
 
 
 def renewed(tables: Tables, entries: Mapping[str, Entry], before: Ledger | None, now_ms: int) -> dict[str, Entry]:
-    """Renews the tags of tables that are due, and returns their new ledger entries. `before` is the newest ledger on
-    storage.
+    """Renews those tags of tables that are old enough, and returns the new ledger entries of these tables. `before` is
+    the newest ledger in the checkpoint.
     """
     due = [name for name, e in sorted(entries.items()) if e.last_batch is not None and _is_due(e, now_ms)]
     done: dict[str, Entry] = {}
@@ -73,7 +76,11 @@ def renewed(tables: Tables, entries: Mapping[str, Entry], before: Ledger | None,
                 cutoff: FeedOffsets = {} if before is None else before.cutoff(name)
                 _renew(known, {feed: offset for feed, offset in cutoff.items() if feed in entry.fed})
         except BucketlineError as e:
-            _LOG.warning("%s: the tag of its newest batch could not be renewed: %s", name, e.message)
+            _LOG.warning(
+                "%s: the tag that keeps the newest batch could not be renewed; a later batch tries again: %s",
+                name,
+                e.message,
+            )
         done[name] = replace(entry, marked_ms=now_ms)
     return done
 

@@ -23,9 +23,9 @@ class ManyJob:
     `pin` is the hash of this text.
 
     `nameless` decodes records that belong to no table, and `bad_records` are the settings for bad records among them.
-    `places` returns the place for bad records that such settings name; None if they name no place. `one` has the
-    settings that a job of one table has too. A table that was parked catches up by at most `most_missed` records with
-    each batch. `metrics` says where metrics are shown, unless a table says otherwise.
+    `places` returns the place that stores bad records with such settings; None if they are not stored. `one` has the
+    settings that a job of one table has, too. A table that was parked reads at most `most_missed` of its missed records
+    with each batch. `metrics` says where metrics are shown, unless the settings of a table say otherwise.
     """
 
     routes: Resolver
@@ -46,8 +46,8 @@ class ManyJob:
 class ManyState:
     """The state that a process keeps from batch to batch.
 
-    `ledger` is the ledger of the last batch; it is valid once `has_looked` is true. `touched` is the number of tables
-    for which the last batch had records.
+    `ledger` is the ledger of the last batch; it is valid if `has_looked` is true. `touched` is the number of tables for
+    which the last batch had records.
     """
 
     files: LedgerFiles
@@ -64,9 +64,9 @@ class ManyState:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The result of a batch of many tables: the report of each table, the errors of the tables that failed, and by
-    table the number of records that were left out because the table is parked. `is_skipped` is true if the whole batch
-    was written before.
+    """The result of a batch of many tables: the report of each table, the errors of the tables that failed, and the
+    number of records that were left out for each parked table. `is_skipped` is true if the whole batch was written
+    before.
     """
 
     reports: tuple[BatchReport, ...] = ()

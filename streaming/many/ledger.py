@@ -1,7 +1,8 @@
-"""The ledger: what a job of many tables knows of them between two batches, one file for each batch, in the checkpoint.
+"""The ledger: what a job of many tables knows about its tables between two batches. There is one file for each batch,
+in the checkpoint.
 
 A table commits only in batches that bring it rows, so its newest snapshot does not say how far the job has read. The
-ledger does: it names each table's last batch, and the offsets up to which the table has its records.
+ledger says so: it has each table's last batch, and the offsets up to which the table has its records.
 """
 
 import json
@@ -18,13 +19,13 @@ BEFORE_ALL = -1
 """The batch number of a ledger with which a query begins."""
 
 FeedOffsets = Mapping[Feed, int]
-"""Topic and partition → the next offset."""
+"""The next offset of each topic and partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """Why and when a table was parked. `batch` is the batch in which the table failed, from the offsets `start` to
-    `end`; `why` is the error, `since_ms` the time.
+    """Why and when a table was parked (left out of batches). `batch` is the batch in which the table failed; it has the
+    offsets from `start` to `end`. `why` is the text of the error, and `since_ms` the time.
     """
 
     batch: int
@@ -38,15 +39,17 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the job knows of a table.
+    """What the job knows about a table.
 
     `birth` is the hash of the table's first schema: a table that was dropped and created again has another hash.
-    `last_batch` is the newest batch that brought the table rows, and `commits` is the number of batches that did. `fed`
-    are the partitions that have brought the table records, `origins` are the source tables and topics from which these
-    records came. All records before `cutoff` are in the table. A `cutoff` of None stands for the end of the ledger's
-    batch; each table that takes part in batches has None. A table that is `catching_up` was parked, and reads the
-    records that it has missed. `lacks_since_ms` is when the first record that it has missed was written; None if not
-    known. `marked_ms` is the time at which the table's newest batch was tagged.
+    `last_batch` is the newest batch that brought the table rows, and `commits` is the number of such batches. `fed` are
+    the partitions that have brought the table records; `origins` are the source tables and topics from which these
+    records came.
+
+    All records before `cutoff` are in the table. A `cutoff` of None means the end of the ledger's batch; every table
+    that takes part in batches has None. A table that is `catching_up` was parked, and reads the records that it has
+    missed. `lacks_since_ms` is the time at which the first missed record was written; None if not known. `marked_ms` is
+    the time at which the table's newest batch was tagged.
     """
 
     birth: str
@@ -62,14 +65,15 @@ class Entry:
 
     @property
     def takes_part(self) -> bool:
-        """Whether batches write this table together with the other tables: it is neither parked nor catching up."""
+        """True if batches write this table together with the other tables: it is neither parked nor catching up."""
         return self.parked is None and not self.catching_up
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The ledger of one batch of a query: `end` are the offsets behind the batch, `pin` names the settings that it was
-    written with, `tables` are all that the job has ever written, by their targets."""
+    """The ledger of one batch of a query. `end` are the offsets at the end of the batch, `pin` is the hash of the
+    settings with which the batch was written, and `tables` has an entry for each table that the job has ever written.
+    """
 
     query: str
     batch: int
@@ -79,13 +83,14 @@ class Ledger:
     tables: Mapping[str, Entry] = field(default_factory=dict)
 
     def cutoff(self, target: str) -> FeedOffsets:
-        """The offsets up to which a table has its records; the end of the batch for a table that the job does not
-        know."""
+        """Returns the offsets up to which a table has its records; the end of the batch for a table that the job does
+        not know.
+        """
         entry = self.tables.get(target)
         return self.end if entry is None or entry.cutoff is None else entry.cutoff
 
     def encode(self) -> bytes:
-        """The text of the ledger's file. Equal ledgers have equal texts."""
+        """Returns the text of the ledger's file. Equal ledgers have equal texts."""
         said = {
             "format": FORMAT,
             "query": self.query,
@@ -99,13 +104,15 @@ class Ledger:
 
 
 def decode_ledger(data: bytes, path: str) -> Ledger:
-    """The ledger in a file. Raises CorruptFileError, and UnsupportedTableError for a newer format."""
+    """Returns the ledger in a file. Raises CorruptFileError for a file that is cut short, and UnsupportedTableError for
+    a newer format.
+    """
     try:
         said = json.loads(data)
         if said["format"] != FORMAT:
             raise UnsupportedTableError(
-                f"{path} is a ledger of format {said['format']}, and only {FORMAT} is known: a newer bucketline has "
-                "written the checkpoint; use the newer one",
+                f"{path} is a ledger of format {said['format']}, but only format {FORMAT} is known: a newer "
+                "bucketline has written the checkpoint; use the newer bucketline",
                 path=path,
             )
         tables = {target: _entry(entry) for target, entry in said["tables"].items()}
@@ -129,12 +136,12 @@ def _topics(offsets: FeedOffsets) -> dict[str, dict[str, int]]:
 
 
 def offsets_in(topics: Mapping[str, Mapping[str, int]]) -> dict[Feed, int]:
-    """Offsets by topic and partition, from the nested form in which Spark writes them."""
+    """Returns offsets by topic and partition, from the nested form in which Spark writes them."""
     return {(t, int(p)): int(offset) for t, of in topics.items() for p, offset in of.items()}
 
 
 def offsets_text(offsets: FeedOffsets) -> str:
-    """Offsets as the text that a Kafka source has in a batch's identity."""
+    """Returns offsets as the text that a Kafka source has in a batch's identity."""
     return json.dumps([_topics(offsets)], sort_keys=True)
 
 

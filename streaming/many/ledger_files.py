@@ -1,4 +1,5 @@
-"""The ledgers and pins of a job, as files in its checkpoint; and the choice of the ledger that a batch continues.
+"""The ledgers (states of the job's tables), pins (settings of a batch) and requests of a job, as files in its
+checkpoint. Also chooses the ledger that a batch continues.
 
 The ledger of a batch is stored before Spark is told that the batch is done. So every batch that Spark counts as done
 has a ledger.
@@ -29,8 +30,8 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class BatchPin:
-    """The settings that affect the rows of a batch, without secrets, under their hash; and the tables that the batch
-    writes, each with the number of its route.
+    """The settings with which a batch is written, stored before its first commit: the settings that affect rows,
+    without secrets, and their hash; and the tables that the batch writes, each with the number of its route.
     """
 
     batch: int
@@ -52,7 +53,7 @@ class BatchPin:
 
 
 def decode_pin(data: bytes, path: str) -> BatchPin:
-    """The pin in a file. Raises CorruptFileError."""
+    """Returns the pin in a file. Raises CorruptFileError if the file is not a complete pin."""
     try:
         said: Mapping[str, Any] = json.loads(data)
         return BatchPin(said["batch"], said["digest"], said["hash"], said["settings"], dict(said["tables"]))
@@ -85,7 +86,8 @@ class TableRequest:
 @dataclass(frozen=True, slots=True)
 class LedgerFiles:
     """The folder of ledgers, pins and requests in a job's checkpoint. `kept` is the number of ledgers to keep: as many
-    as the batches whose offsets Spark keeps."""
+    as the batches whose offsets Spark keeps.
+    """
 
     io: FileIO
     root: str
@@ -93,17 +95,17 @@ class LedgerFiles:
     world: World = SYSTEM_WORLD
 
     def numbers(self) -> list[int]:
-        """The batches that have a ledger, ascending."""
+        """Returns the numbers of the batches that have a ledger, in ascending order."""
         return sorted(int(name) for name in self.io.list_names(f"{self.root}/ledger") if name.isdigit())
 
     def read(self, batch: int) -> Ledger | None:
-        """The ledger of a batch; None where there is none."""
+        """Returns the ledger of a batch; None if it has none."""
         path = self._ledger(batch)
         data = self.io.read_optional(path)
         return None if data is None else decode_ledger(data, path)
 
     def read_start(self) -> Ledger | None:
-        """The ledger that the query began with; None if it began without one."""
+        """Returns the ledger that the query began with; None if it began without a ledger."""
         path = f"{self.root}/ledger/{_START}"
         data = self.io.read_optional(path)
         return None if data is None else decode_ledger(data, path)
@@ -113,20 +115,21 @@ class LedgerFiles:
         self.io.overwrite(f"{self.root}/ledger/{_START}", ledger.encode())
 
     def written_ms(self, batch: int) -> int:
-        """When the ledger of a batch was written, milliseconds since the epoch."""
+        """Returns the time at which the ledger of a batch was written, in milliseconds since 1970."""
         return self.io.modified_ms(self._ledger(batch))
 
     def put(self, ledger: Ledger) -> None:
-        """Writes the ledger of a batch. A ledger of the same batch and input stays unchanged.
+        """Writes the ledger of a batch. If the batch already has a ledger with the same input, that ledger stays
+        unchanged.
 
-        Raises CheckpointMismatchError if there is a ledger of another input, or of another query.
+        Raises CheckpointMismatchError if there is a ledger with other input, or of another query.
         """
         if self.io.publish(self._ledger(ledger.batch), ledger.encode()):
             return
         there = self.read(ledger.batch)
         if there is None or (there.query, there.digest) != (ledger.query, ledger.digest):
             raise CheckpointMismatchError(
-                f"{self._ledger(ledger.batch)} belongs to another input than batch {ledger.batch} of this job: a "
+                f"{self._ledger(ledger.batch)} has other input than batch {ledger.batch} of this job: a "
                 f"second job uses the checkpoint, or the checkpoint was rewound. Stop the other job. {_REMEDY}",
                 path=self.root,
                 checkpoint_batch=ledger.batch,
@@ -137,7 +140,7 @@ class LedgerFiles:
         self.io.overwrite(self._ledger(ledger.batch), ledger.encode())
 
     def prune(self, batch: int) -> None:
-        """Removes the ledger and the pin that need not be kept any more once `batch` has a ledger."""
+        """Removes the oldest ledger and pin, which need not be kept any more when `batch` has a ledger."""
         for folder in ("ledger", "pins") if batch >= self.kept else ():
             self.io.delete(f"{self.root}/{folder}/{batch - self.kept}")
 
@@ -153,7 +156,7 @@ class LedgerFiles:
         self.io.overwrite(f"{self.root}/pins/{pin.batch}", pin.encode())
 
     def requests(self) -> tuple[TableRequest, ...]:
-        """The requests to the job. Raises CorruptFileError."""
+        """Returns the requests to the job. Raises CorruptFileError if a file is not a request."""
         found = []
         for name in self.io.list_names(f"{self.root}/requests"):
             path = f"{self.root}/requests/{name}"
@@ -166,11 +169,11 @@ class LedgerFiles:
         return tuple(found)
 
     def ask(self, request: TableRequest) -> None:
-        """Stores a request, which the job does with its next batch."""
+        """Stores a request, which the job carries out with its next batch."""
         self.io.overwrite(f"{self.root}/requests/{request.name}", request.encode())
 
     def done(self, requests: Iterable[TableRequest]) -> None:
-        """Removes the files of requests that the job has done."""
+        """Removes the files of requests that the job has carried out."""
         for request in requests:
             self.io.delete(f"{self.root}/requests/{request.name}")
 
@@ -181,7 +184,9 @@ class LedgerFiles:
 def ledger_files(
     checkpoint: str, storage: Mapping[str, str], kept: int = 100, world: World = SYSTEM_WORLD
 ) -> LedgerFiles:
-    """The files of a checkpoint. Raises OptionError if bucketline cannot reach the storage of the checkpoint."""
+    """Returns the access to the files of a checkpoint. Raises OptionError if bucketline cannot reach the storage of the
+    checkpoint.
+    """
     try:
         io, root = file_io_for(checkpoint, storage, world)
         io.require_publish()
@@ -196,8 +201,8 @@ def ledger_files(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The ledger that a batch continues; None if the job has no ledger yet. `is_done` is true if the ledger is the
-    ledger of this very batch, which is then done.
+    """The ledger that a batch continues; None if the job has no ledger yet. `is_done` is true if the ledger belongs to
+    the batch itself, which is then done.
     """
 
     ledger: Ledger | None
@@ -205,9 +210,9 @@ class Found:
 
 
 def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) -> Found:
-    """The ledger of the previous batch, or the ledger of `batch` itself if that batch was done already.
+    """Returns the ledger of the previous batch, or the ledger of `batch` itself if that batch was done already.
 
-    Raises CheckpointMismatchError if ledgers and Spark's own files in the checkpoint do not agree.
+    Raises CheckpointMismatchError if the ledgers and Spark's own files in the checkpoint do not agree.
     """
     numbers = files.numbers()
     newest = numbers[-1] if numbers else None
@@ -218,11 +223,11 @@ def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) 
         raise CorruptFileError(f"{files.root}/ledger/{newest} is listed but does not exist. {_REMEDY}", path=files.root)
     why: str | None = None
     if ledger.query != query:
-        why = f"it belongs to query {ledger.query}, and this is query {query}"
+        why = f"the ledger belongs to query {ledger.query}, but this is query {query}"
     elif newest == batch and ledger.digest != digest:
-        why = f"it has batch {batch} with other input"
+        why = f"the ledger has batch {batch} with other input"
     elif newest not in (batch, batch - 1):
-        why = f"it is at batch {newest}, and the checkpoint at batch {batch}"
+        why = f"the ledger is at batch {newest}, but the checkpoint is at batch {batch}"
     if why is not None:
         raise CheckpointMismatchError(
             f"the ledger in {files.root} does not fit the checkpoint: {why}. The checkpoint was rewound, copied or "
@@ -234,7 +239,7 @@ def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) 
 
 
 def ledger_lost(files: LedgerFiles, target: str, batch: int) -> BucketlineError:
-    """The error for a table that was written with a ledger, when the checkpoint has no ledger."""
+    """Returns the error for a table that was written by a job with a ledger, if the checkpoint has no ledger."""
     return CheckpointMismatchError(
         f"{target} has batches of this job that were written with a ledger, but {files.root} has no ledger at batch "
         f"{batch}: the folder was removed, or left out of a copy. {_REMEDY}",

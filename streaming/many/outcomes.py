@@ -1,4 +1,4 @@
-"""Makes the outcome of a batch for one table from the notes of the tasks that read and the results of those that
+"""Makes the outcome of a batch for one table: from the notes of the tasks that read, and the results of the tasks that
 write.
 """
 
@@ -17,14 +17,15 @@ from bucketline.streaming.tasks.wire import ERROR, MESSAGES, TaskResult
 
 
 def outcome_of(results: Sequence[TaskResult], note: TableNote, access: BucketAccess) -> Outcome:
-    """The outcome of a table. If a task could not write the table, removes the files of the other tasks and raises its
-    error."""
+    """Returns the outcome of a table. If a task could not write the table, the files of the other tasks are removed and
+    the task's error is raised.
+    """
     errors = [pickle.loads(r.payload) for r in results if r.kind == ERROR]
     if errors:
         with discarded_on_error(access) as messages:
             messages += [m for r in results if r.kind == MESSAGES for m in decode_messages(r.payload)]
             first = min(errors, key=str)
-            assert isinstance(first, BucketlineError), "only bucketline's own errors are sent by tasks"
+            assert isinstance(first, BucketlineError), "tasks send only bucketline's own errors"
             raise first
     made = read_outcome(results, access)
     return replace(

@@ -50,36 +50,40 @@ _ONE_BATCH = BatchIdentity("", 0, None, None, None)
 
 
 class TableOpener(Protocol):
-    """Finds, opens and creates the tables of a job. `at_once` is how many tables threads may open at the same time."""
+    """Finds, opens and creates the tables of a job. `at_once` is the number of tables that threads may open at the same
+    time.
+    """
 
     @property
     def at_once(self) -> int: ...
 
     def resolve(self, origin: Origin) -> Resolved | Left:
-        """The table that records of that origin go to, or why they go to none."""
+        """Returns the table to which records of this origin go, or the reason why they go to no table."""
         ...
 
     def config(self, to: Resolved) -> JobConfig:
-        """The settings that a job of this table alone would have."""
+        """Returns the settings that a job of only this table would have."""
         ...
 
     def open(self, config: JobConfig, sample: pa.Table | None, *, may_create: bool) -> TableHandle | None:
-        """The table. A missing table is created from its settings or from its first records (`sample`); None if that is
-        not allowed (`may_create`). Raises BucketlineError for a table that cannot be used or made."""
+        """Opens the table. A missing table is created from its settings or from its first records (`sample`); if
+        `may_create` is false, None is returned for it. Raises BucketlineError for a table that cannot be used or
+        created.
+        """
         ...
 
     def options(self, config: JobConfig) -> Mapping[str, str]:
-        """The options of the table's sink."""
+        """Returns the options of the table's sink."""
         ...
 
     def step(self, config: JobConfig, table: TableHandle) -> DecodeStep:
-        """The step that turns the table's records into rows. Records of other tables have been left out before."""
+        """Returns the step that turns the table's records into rows. (It gets no records of other tables.)"""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A table that was opened, and is not yet among the tables of the job. The fields are as in `Known`."""
+    """A table that was opened, and is not yet among the tables of the job. The fields mean the same as in `Known`."""
 
     to: Resolved
     config: JobConfig
@@ -90,8 +94,8 @@ class Opened:
 
 @dataclass(slots=True)
 class Known:
-    """An open table. `target` is its state after its last batch, `step` decodes its records, `birth` names its first
-    schema; `reading` says how tasks read its records.
+    """An open table. `target` is its state after its last batch, `step` decodes its records, and `birth` is the hash of
+    its first schema. `reading` says how tasks read its records.
     """
 
     number: int
@@ -109,8 +113,9 @@ class Known:
     def stages(
         self, target: Target, identity: BatchIdentity, moves: Asking | FoundValues | None = None
     ) -> Stages[Records]:
-        """The stages that write a batch's rows into the table in its current state. `moves` is what tasks are asked or
-        told about rows whose key changed. Raises as `fit_decoder`.
+        """Returns the stages that write a batch's rows into the table in its current state. `moves` is set if rows have
+        a changed key: it has the old keys whose rows tasks must send, or the values that tasks must put in. Raises the
+        errors of `fit_decoder`.
         """
         source = Frame(None, fit_decoder(replace(self.step, moves=moves), target.at))
         return target.at.plan.mode.by_owner(plan_batch(target, identity, source, ONE_WORKER))
@@ -118,15 +123,15 @@ class Known:
     def emptying(
         self, target: Target, truncated: Outcome, moves: Asking | FoundValues | None = None
     ) -> Stages[Records]:
-        """The stages that replace all rows of the table by the rows that come after the last truncate of the source's
-        table. `moves` is as in `stages`. Raises as `fit_decoder`.
+        """Returns the stages that replace all rows of the table by the rows that come after the last truncate of the
+        source's table. `moves` means the same as in `stages`. Raises the errors of `fit_decoder`.
         """
         source = Frame(None, fit_decoder(replace(self.step, moves=moves), target.at))
         stages = plan_emptied(target, source, truncated, ONE_WORKER)
         return target.at.plan.mode.replacing(target.at.plan).by_owner(stages)
 
     def reading_of(self, stages: Stages[Records]) -> TableReading:
-        """How tasks read the table's records for these stages."""
+        """Returns how tasks must read the table's records for these stages."""
         source = stages.source
         assert isinstance(source, Frame) and isinstance(source.decode, DecodeStep), "records are decoded"
         plan = self.target.at.plan
@@ -143,7 +148,7 @@ class Known:
 
 @dataclass(slots=True)
 class Tables:
-    """The open tables of a job, which commits to all of them under one name."""
+    """The open tables of a job, which commits to all of them under one commit user."""
 
     opener: TableOpener
     user: str
@@ -157,15 +162,15 @@ class Tables:
         return self._known.get(name)
 
     def by_path(self) -> dict[str, Known]:
-        """The open tables by their paths."""
+        """Returns the open tables by their paths."""
         return {known.target.at.table.path: known for known in self._known.values()}
 
     def numbered(self, number: int) -> Known:
         return self._by_number[number]
 
     def opened(self, to: Resolved, sample: Sequence[pa.Table], *, is_known: bool) -> Opened:
-        """The table, opened. A missing table is created if the job says so, unless the job has written it before.
-        Several threads may call this.
+        """Opens a table. A missing table is created if the job's settings say so, unless the job has written the table
+        before (`is_known`). Several threads may call this.
 
         Raises TableNotFoundError if a table that the job has written is missing, and the errors for a table that cannot
         be created or written.
@@ -182,8 +187,9 @@ class Tables:
         return self._opened(to, handle, config)
 
     def found(self, name: str, entry: Entry) -> Opened | None:
-        """A table that the job knows, opened with the settings of the route of its records. None if the table is
-        missing, or if no route takes its records. Raises as `opened`."""
+        """Opens a table that the job knows, with the settings of the route of its records. Returns None if the table is
+        missing, or if no route takes its records. Raises the errors of `opened`.
+        """
         to = route_of(name, entry, self.opener.resolve)
         if to is None:
             return None
@@ -197,13 +203,13 @@ class Tables:
         return Opened(to, config, Target(at, self.user), self.opener.step(config, handle), birth_of(handle))
 
     def reopened(self, name: str, entry: Entry) -> Known | None:
-        """Opens a table as `found` does, and adds it to the open tables. None if `found` returns None."""
+        """Opens a table as `found` does, and adds it to the open tables. Returns None if `found` returns None."""
         opened = self.found(name, entry)
         return None if opened is None else self.add(opened)
 
     def add(self, opened: Opened) -> Known:
         """Adds a table that was opened to the open tables, and returns it. Raises OptionError if its name differs from
-        that of another table only in upper and lower case, and for what its bucket mode does not allow.
+        the name of another table only in upper and lower case, and if its bucket mode does not allow such a job.
         """
         name = opened.to.table
         variant = case_variant(self._known, name)
@@ -221,7 +227,7 @@ class Tables:
         return known
 
     def fit(self, known: Known, stages: Stages[Records]) -> bool:
-        """Stores how tasks must read the table's records for these stages. Returns whether this differs from what was
+        """Stores how tasks must read the table's records for these stages. Returns True if this differs from what was
         stored before.
         """
         reading = known.reading_of(stages)
@@ -244,8 +250,8 @@ class Tables:
             self.forget(name)
 
     def told(self, parked: frozenset[str]) -> KnownTables:
-        """The facts about the tables that tasks must know. `parked` are the tables whose records tasks leave out. The
-        same object is returned until a fact changes.
+        """Returns the facts about the tables that tasks must know. `parked` are the tables whose records tasks leave
+        out. The same object is returned until a fact changes.
         """
         if self._told is None or self._told.parked != parked:
             numbers = {name: known.number for name, known in self._known.items()}
@@ -256,11 +262,11 @@ class Tables:
         return [self._known[name] for name in sorted(self._known)]
 
     def finish(self, engine: SparkEngine, threads: int = 1, is_ending: Callable[[], bool] = lambda: False) -> int:
-        """Does the outstanding compactions after the last batch. Returns the number of rows that readers still do not
-        see.
+        """Does the compactions that are still due after the last batch. Returns the number of rows that readers still
+        do not see.
 
-        Asynchronous compactions are waited for until `is_ending` returns true. Raises CompactionFailedError if one of
-        them has failed.
+        The call waits for asynchronous compactions until `is_ending` returns true. Raises CompactionFailedError if one
+        of them has failed.
         """
 
         def finished(known: Known) -> int:

@@ -1,5 +1,5 @@
-"""The steps of one table in a batch that has records for the table: decide, plan, check, commit. Each step is as in a
-job of one table.
+"""The steps of one table in a batch that has records for the table: decide, plan, check, commit. Each step is the same
+as in a job of one table.
 """
 
 from collections.abc import Sequence
@@ -44,10 +44,12 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 @dataclass(slots=True)
 class Turn:
-    """A table in a batch. `note` says what tasks have read for the table, `entry` is the ledger entry of the table, and
-    `identity` is the identity of the batch for this table. `decided` says whether it is decided that the table lacks
-    the batch or has it; `is_new` is this decision: it is true if the table lacks the batch. `moves` is what tasks are
-    asked or told about rows whose key changed.
+    """The state of one table in a batch. `note` says what tasks have read for the table, `entry` is the ledger entry of
+    the table, and `identity` is the identity of the batch for this table.
+
+    `decided` is true once it is known whether the table lacks the batch; then `is_new` is true if it does. `moves` is
+    set if rows have a changed key: it has the old keys whose rows tasks must send, or the values that tasks must put
+    in.
     """
 
     known: Known
@@ -70,7 +72,7 @@ class Turn:
 
     @property
     def wrote(self) -> bool:
-        """Whether the table holds a commit of the batch, or will get one."""
+        """True if the table holds a commit of the batch, or will get one."""
         if not self.is_new:
             return True
         return self.outcome is not None and bool(self.outcome.messages or self.rejected or self.outcome.truncated)
@@ -87,7 +89,7 @@ def decide_turn(
     """Decides whether the table lacks the batch, and notes the decision in the turn. The table is not changed, except
     that buckets with too many sorted runs are compacted first.
 
-    Raises CheckpointMismatchError where table, ledger and checkpoint disagree, and CompactionFailedError if the table's
+    Raises CheckpointMismatchError if table, ledger and checkpoint disagree, and CompactionFailedError if the table's
     asynchronous compaction has failed.
     """
     known, entry = turn.known, turn.entry
@@ -97,7 +99,7 @@ def decide_turn(
     try:
         turn.target, decision = decide(turn.target, turn.identity, replace(job.one, topics=None), at_least(entry))
     except (CheckpointMismatchError, MissingSnapshotError, TableNotFoundError):
-        # If the table was dropped while the job runs, the error says so instead of what follows from that.
+        # If the table was dropped while the job runs, the error says so, and not what follows from it.
         check_entry(known.name, entry, birth_of(turn.target.at.table), span)
         raise
     own = turn.target.state.commits
@@ -118,8 +120,8 @@ def decide_turn(
 
 
 def _is_before(own: Sequence[Snapshot], batch: BatchIdentity) -> bool:
-    """Whether one of the query's own snapshots in the table holds an earlier batch. Snapshots are asked because there
-    is no ledger before a job's first batch.
+    """Returns True if one of the query's own snapshots in the table holds an earlier batch. The snapshots are read
+    because there is no ledger before a job's first batch.
     """
     return any(s.commit_identifier < batch.batch_id for s in own)
 
@@ -129,7 +131,7 @@ def _fed(own: Sequence[Snapshot]) -> frozenset[Feed]:
 
 
 def plan_turn(turn: Turn) -> None:
-    """Plans the write of the table, after changing its schema so that the records fit."""
+    """Plans the write of the table. If the records need more columns, the table's schema is changed first."""
     if turn.note.need:
         need = Outcome(need=turn.note.need)
         if turn.has_grown:
@@ -140,7 +142,7 @@ def plan_turn(turn: Turn) -> None:
     seen, step = turn.note.seen, turn.known.step
     if turn.known.reading is not None:
         step = turn.known.reading.decode
-    if step.moves == turn.moves:  # else tasks have read with what they were told in an earlier batch
+    if step.moves == turn.moves:  # otherwise tasks have read with values of an earlier batch
         turn.moves = next_moves(turn.target.at, step, seen.moves, is_emptied=bool(seen.truncated))
     if seen.truncated:
         turn.stages = turn.known.emptying(turn.target, Outcome(truncated=seen.truncated), turn.moves)
@@ -150,8 +152,10 @@ def plan_turn(turn: Turn) -> None:
 
 
 def check_turn(turn: Turn, batch: BatchIdentity) -> None:
-    """Checks that the rows that tasks have written may be committed. Raises the errors of a job of one table."""
-    assert turn.outcome is not None and turn.stages is not None, "the table is to be written"
+    """Checks that the rows that tasks have written may be committed. Raises the errors that a job of one table would
+    raise.
+    """
+    assert turn.outcome is not None and turn.stages is not None, "only a table that was written is checked"
     outcome, decode = turn.outcome, turn.stages.source.decode
     turn.target = of_one_source_table(turn.target, outcome, decode)
     refuse_unexpected(turn.target, outcome, decode)
@@ -160,7 +164,8 @@ def check_turn(turn: Turn, batch: BatchIdentity) -> None:
 
 def commit_turn(turn: Turn, engine: Any, times: tuple[float, float, float]) -> BatchReport | None:
     """Commits the table's rows, or finishes a batch that the table already holds. Returns None if there is nothing to
-    do. `times` are the times at which the batch began, was planned, and had been written.
+    do. `times` are the times at which the batch began, was planned, and had been written, in seconds of the monotonic
+    clock.
     """
     started, planned, ran = times
     if not turn.is_new:

@@ -1,7 +1,7 @@
-"""The outlets of metrics: a port that Prometheus asks, a text file for its node exporter, JSON lines.
+"""The outlets of metrics: a port that Prometheus reads, a text file for its node exporter, and a file of JSON lines.
 
-The outlets that the options name are opened before the first batch, so that a port in use is an error at the start.
-Later failures are warnings: the rows of a batch matter more than its metrics.
+The outlets that the options set are opened before the first batch, so that a port in use is an error at the start.
+Later failures are warnings, because the rows of a batch matter more than its metrics.
 """
 
 import logging
@@ -29,8 +29,8 @@ _lock = Lock()
 
 
 def open_outlets(settings: MetricsOptions, registry: Registry = REGISTRY) -> None:
-    """Opens the port, once in a process, and tries the files. Raises OptionError for an outlet that cannot be
-    opened.
+    """Opens the port (once in a process), and checks that the files can be written. Raises OptionError for an outlet
+    that cannot be opened.
     """
     if settings.prometheus_port is not None:
         _serve(settings.prometheus_address, settings.prometheus_port, registry)
@@ -42,27 +42,27 @@ def open_outlets(settings: MetricsOptions, registry: Registry = REGISTRY) -> Non
 
 
 def show_outlets(settings: MetricsOptions, registry: Registry = REGISTRY) -> None:
-    """Replaces the text file by one with the current metrics."""
+    """Replaces the text file by a file with the current metrics."""
     try:
         if settings.prometheus_file is not None:
             _write_whole(settings.prometheus_file, exposition(registry))
     except OSError as e:
-        _LOG.warning("metrics could not be written: %s", e)
+        _LOG.warning("metrics could not be written; the batch is not affected: %s", e)
 
 
 def write_outlets(settings: MetricsOptions, lines: Sequence[str], registry: Registry = REGISTRY) -> None:
-    """Replaces the text file by one with the current metrics, and appends lines to the JSON file."""
+    """Replaces the text file by a file with the current metrics, and appends lines to the JSON file."""
     show_outlets(settings, registry)
     try:
         if settings.json_file is not None:
             with open(settings.json_file, "a", encoding="utf-8") as out:
                 out.writelines(f"{line}\n" for line in lines)
     except OSError as e:
-        _LOG.warning("metrics could not be written: %s", e)
+        _LOG.warning("metrics could not be written; the batch is not affected: %s", e)
 
 
 def exposition(registry: Registry = REGISTRY) -> bytes:
-    """The metrics in Prometheus' text format."""
+    """Returns the metrics in Prometheus' text format."""
     return bytes(prometheus_client.generate_latest(_collected(registry)))
 
 

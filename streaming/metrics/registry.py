@@ -1,4 +1,4 @@
-"""The metrics of this process: counters and gauges by name and labels. This module does not know who shows them."""
+"""The metrics of this process: counters and gauges by name and labels. The module `outlets` shows them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -52,7 +52,9 @@ class Registry:
             values[key] = values.get(key, 0.0) + value
 
     def replace(self, metric: Metric, values: Mapping[Labels, float], labels: Mapping[str, str]) -> None:
-        """Replaces the values of a gauge whose labels include these: given values are set, all others are removed."""
+        """Replaces the values of a gauge whose labels include `labels`: the given values are set, and all other such
+        values are removed.
+        """
         assert metric.kind is MetricKind.GAUGE, metric.name
         common = set(labels.items())
         with self._lock:
@@ -60,7 +62,7 @@ class Registry:
             self._values[metric] = kept | {_labels({**labels, **dict(k)}): v for k, v in values.items()}
 
     def samples(self) -> Iterator[tuple[Metric, Mapping[Labels, float]]]:
-        """Each metric with its current values."""
+        """Yields each metric with its current values."""
         with self._lock:
             samples = [(metric, dict(values)) for metric, values in self._values.items()]
         yield from sorted(samples, key=lambda pair: pair[0].name)

@@ -1,6 +1,6 @@
-"""`spark-submit ... "$(bucketline job-file)" --conf-file F.yaml`: the same as `bucketline ingest` with that file.
+"""`spark-submit ... "$(bucketline job-file)" --conf-file F.yaml`: does the same as `bucketline ingest` with that file.
 
-With `compactor PATH...` in place of the options it is `bucketline compactor --spark PATH...`.
+With `compactor PATH...` instead of the options it does the same as `bucketline compactor --spark PATH...`.
 """
 
 import sys
@@ -10,7 +10,7 @@ from bucketline.streaming.start import main
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:
-    """The command line that the arguments of spark-submit stand for."""
+    """Returns the arguments of `bucketline` that do what the arguments of spark-submit ask for."""
     if arguments[:1] == ["compactor"]:
         return ["compactor", "--spark", *arguments[1:]]
     return ["ingest", *arguments]

@@ -111,7 +111,7 @@ def test_a_route_that_is_taken_out_and_put_back_stops_where_records_are_missing(
     job.crash()
     job.text = only("a", "b")
     job.topic.change("b", row(3))
-    with pytest.raises(CheckpointMismatchError, match="route was taken out of the job and put back"):
+    with pytest.raises(CheckpointMismatchError, match="route of the table was removed from the job and added again"):
         job.batch()
 
 
@@ -356,7 +356,7 @@ def test_a_job_of_one_table_keeps_the_ledger_of_many_and_they_go_on(tmp_path: Pa
     job.batch()
     assert job.rows("a")[-1] == row(4)
     job.topic.change("b", row(2))
-    with pytest.raises(CheckpointMismatchError, match="route was taken out of the job and put back"):
+    with pytest.raises(CheckpointMismatchError, match="route of the table was removed from the job and added again"):
         job.batch()
 
 
