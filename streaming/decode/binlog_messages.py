@@ -1,15 +1,15 @@
 """Decodes messages of Canal and Maxwell, which follow MySQL's binary log, into rows with their row kinds.
 
 In both formats `data` is the row after a change. `old` has the old values of the columns that an update has changed.
-Canal's messages have lists of rows, and all their values are texts. An insert gives +I; an update gives +U of the row
-after, and before it, when the primary key has changed, -D of the row before; a delete gives -D. The -U of an update is
-produced only if the merge engine needs it. Changes of the schema are skipped: new columns are found in the messages of
-rows. A truncate is bad.
+Canal's messages have lists of rows, and all their values are strings. An insert gives +I. An update gives +U of the row
+after the update; if the primary key has changed, -D of the old row comes before it. A delete gives -D. An update also
+gives -U if the merge engine needs it. Changes of the schema are skipped: new columns are found in the messages of rows.
+A truncate is bad.
 
 If a record is bad, it gives no row at all. A wrong value in `old` that no row takes does not make its record bad. Only
 the key of a delete counts, because a log with `binlog_row_image=minimal` has nothing else: the other NOT NULL columns
-of the delete become zero. If the row before an update is needed, a text with `null` after `old` is parsed once more by
-Python, because Arrow does not distinguish a null from a missing field.
+of the delete become zero. If the row before an update is needed, a message with `null` after `old` is parsed once more
+by Python, because Arrow does not distinguish a null from a missing field.
 
 Source: Canal 1.1 FlatMessage, also as TiCDC writes it; Maxwell 1.41 RowMap; Flink 2.0 CanalJsonDeserializationSchema
 and MaxwellJsonDeserializationSchema.
@@ -69,8 +69,9 @@ _TABLE_NAMES = (DataField(0, "database", _TEXT), DataField(0, "table", _TEXT))
 class BinlogFormat:
     """How a program writes the binary log.
 
-    The members are the texts that `type` may have. If `is_canal` is true, messages have lists of rows, and all values
-    are texts. `skipped` maps the types of messages without rows to the kinds under which they are counted.
+    `inserts`, `update` and `delete` are the values of the field `type`. If `is_canal` is true, messages have lists of
+    rows, and all values are strings. `skipped` maps the types of messages without rows to the kinds under which they
+    are counted.
     """
 
     program: str
@@ -131,9 +132,9 @@ def taking_truncates(form: BinlogFormat) -> BinlogFormat:
 class _Rows:
     """Changed rows in the order of their messages.
 
-    For each changed row there are: the row after the change, which for a delete is the deleted row; a row with the old
-    values of the columns that an update has changed, or null; the number and the type of the row's message; and the
-    row's position in the message (`ranks`).
+    Each changed row has: the row after the change, which for a delete is the deleted row; a row with the old values of
+    the columns that an update has changed, or null; the number and the type of the row's message; and the row's
+    position in the message (`ranks`).
     """
 
     data: pa.Array
@@ -159,8 +160,8 @@ def decode_binlog(
 ) -> Decoded:
     """Takes messages as binary or string values, and returns the changed rows in them.
 
-    `loose` names the NOT NULL columns that a delete may leave out; by default all columns outside of `primary_key`.
-    Raises UnsupportedTableError for column types that JSON cannot hold.
+    `loose` are the names of the NOT NULL columns that a delete may leave out; by default all columns outside of
+    `primary_key`. Raises UnsupportedTableError for column types that JSON cannot hold.
     """
     columns, of_source = without_metadata(form.decode, fields)
     primary_key = [name for name in primary_key if name not in SOURCE_METADATA]
@@ -212,9 +213,9 @@ def decode_binlog(
 def _message_shape(
     data: tuple[DataField, ...], old: tuple[DataField, ...], form: BinlogFormat, tells_source: bool
 ) -> Shape:
-    """The shape of a message with those columns of `data` and of `old`.
+    """Returns the shape of a message with those columns of `data` and of `old`.
 
-    If `tells_source`, the message also says which table it is from.
+    If `tells_source`, the shape also has the fields that say from which table the message comes.
     """
     images = [DataType(TypeRoot.ROW, fields=columns) for columns in (data, old)]
     of_data, of_old = (DataType(TypeRoot.ARRAY, element=i) for i in images) if form.is_canal else images
@@ -224,10 +225,10 @@ def _message_shape(
 
 
 def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Objects:
-    """The objects, together with those bad ones whose only wrong values are in `old` and are taken by no row.
+    """Returns the objects, together with those bad ones whose only wrong values are in `old` and are taken by no row.
 
-    Such an update leaves the key unchanged, and may be the one that corrects a wrong value. `of_keys` is the shape with
-    only the key columns in `old`.
+    Such an update leaves the key unchanged, and may be the update that corrects a wrong value. `of_keys` is the shape
+    with only the key columns in `old`.
     """
     doubtful = np.array([at for at, reason in objects.bad if reason.startswith("field old")], dtype=np.int64)
     if not len(doubtful):
@@ -253,8 +254,8 @@ def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Obje
 def _canal_need(
     types: ColumnTypes, rows: _Rows, unread: pa.Array, fields: Sequence[DataField], mapping: TypeMappings
 ) -> pa.DataType:
-    """The columns and types that the rows need: from the types of their columns, and from messages that could not be
-    read.
+    """Returns the columns and types that the rows need: from the types of their columns, and from messages that could
+    not be read.
     """
     declared = [types.types[code] for code in np.unique(types.codes[rows.messages])]
     return joined_all(
@@ -263,9 +264,7 @@ def _canal_need(
 
 
 def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, str]]:
-    """The rows in messages; and the reasons against messages that lack the rows they should have, by the number of the
-    message.
-    """
+    """Returns the rows in messages, and the reasons against messages that lack rows, by the number of the message."""
     types = messages.field("type")
     is_change = true_of(pc.is_in(types, value_set=pa.array(form.row_types)))
     is_skipped = true_of(pc.is_in(types, value_set=pa.array([t for some in form.skipped.values() for t in some])))
@@ -301,7 +300,7 @@ def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, s
 
 
 def _skipped(messages: Objects, record_count: int, form: BinlogFormat) -> dict[Skipped, int]:
-    """How many records hold no row, by kind: messages of other types, and records without a value."""
+    """Returns by kind how many records hold no row: messages of other types, and records without a value."""
     types = messages.structs.field("type")
     counts = {
         kind: pc.sum(pc.is_in(types, value_set=pa.array(some))).as_py() or 0 for kind, some in form.skipped.items()
@@ -317,13 +316,13 @@ def _skipped(messages: Objects, record_count: int, form: BinlogFormat) -> dict[S
 
 
 def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    """The numbers of elements of lists; -1 for null."""
+    """Returns the numbers of elements of lists; -1 for null."""
     lengths: npt.NDArray[np.int64] = pc.fill_null(pc.list_value_length(lists), -1).to_numpy().astype(np.int64)
     return lengths
 
 
 def _starts(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The position of each list's first element among the elements of all lists."""
+    """Returns the position of each list's first element among the elements of all lists."""
     present = np.maximum(lengths, 0)
     return np.cumsum(present) - present
 
@@ -337,7 +336,7 @@ def _unknown(kind: str | None, form: BinlogFormat) -> str:
 
 
 def _no_data(kind: str) -> str:
-    return f"a message of type {kind} without the row in data"
+    return f"a message of type {kind} without a row in data"
 
 
 def _converted(
@@ -347,11 +346,11 @@ def _converted(
     followed: Sequence[str],
     mapping: TypeMappings,
 ) -> tuple[_Rows, dict[int, str]]:
-    """The rows, with Canal's texts converted to what the columns take; and the reasons why rows of a message failed, by
-    the number of the message.
+    """Returns the rows, with Canal's strings converted to the types of the columns, and the reasons why rows of a
+    message failed, by the number of the message.
 
-    A wrong value in `old` counts only if the same row changes a `followed` column: otherwise no row before the update
-    is made.
+    A wrong value in `old` counts only if the same row changes a `followed` column; otherwise the row before the update
+    is not needed.
     """
     of_rows = None if types is None else ColumnTypes(types.types, types.codes[rows.messages])
     before_counts = np.zeros(len(rows.messages), dtype=bool)
@@ -381,8 +380,8 @@ def _changes(
     form: BinlogFormat,
     update_before: UpdateBefore,
 ) -> list[DecodedChange]:
-    """The rows of each row kind. Deletes of old keys, and rows before updates, stand before the rows after the same
-    changes.
+    """Returns the rows of each row kind. Deletes of old keys, and rows before updates, come before the rows after the
+    same changes.
     """
     update = rows.of_type(form.update) & true_of(rows.data.is_valid())
     followed = update & true_of(rows.old.is_valid())
@@ -407,7 +406,7 @@ def _changes(
 
 
 def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """True for rows with a key column in `old` that has another value there."""
+    """Returns True for rows with a key column in `old` that has another value there."""
     is_changed = np.zeros(len(rows.messages), dtype=bool)
     for name in primary_key:
         is_changed |= changed_values(rows.old.field(name), rows.data.field(name))
@@ -417,8 +416,8 @@ def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool
 def _nulls_changed(
     rows: _Rows, nullable: Sequence[str], followed: npt.NDArray[np.bool_], texts: pa.Array
 ) -> npt.NDArray[np.bool_]:
-    """True for rows in which one of these columns has become null, or was null before the update. A key is computed
-    from these columns.
+    """Returns True for rows in which one of these columns has become null, or was null before the update. (A key is
+    computed from these columns.)
     """
     is_changed = np.zeros(len(rows.messages), dtype=bool)
     may_have_been = np.zeros(len(rows.messages), dtype=bool)
@@ -435,7 +434,7 @@ def _nulls_changed(
 
 
 def _before(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> pa.Array:
-    """The rows before the updates at those positions: the rows after them, with the values in `old`."""
+    """Returns the rows before the updates at those positions: the rows after the updates, with the values in `old`."""
     after, old = rows.data.take(pa.array(wanted)), rows.old.take(pa.array(wanted))
     nulls = _nulls_in_old(rows, wanted, texts)
     children = []
@@ -448,8 +447,8 @@ def _before(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> pa.A
 
 
 def _nulls_in_old(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> dict[str, npt.NDArray[np.bool_]]:
-    """For each column that `old` sets to null in some of the wanted rows: which of these rows had a null before the
-    update.
+    """Returns for each column that `old` sets to null in some of the wanted rows, which of these rows had a null before
+    the update.
     """
     nulls: dict[str, npt.NDArray[np.bool_]] = {}
     messages = rows.messages[wanted]

@@ -1,5 +1,5 @@
-"""Finds the columns and types that messages of Canal need and a table lacks. All values are texts; `mysqlType` has the
-types.
+"""Finds the columns and types that messages of Canal need and a table lacks. All values are strings, so the types come
+from the field `mysqlType`.
 """
 
 import re
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 def need_of_types(
     types: Iterable[Mapping[str, str]], fields: Sequence[DataField], mapping: TypeMappings = SAME_TYPES
 ) -> pa.DataType:
-    """The columns that MySQL's tables have and the table lacks, with types that hold their values.
+    """Returns the columns that MySQL's tables have and the table lacks, with types that hold their values.
 
     `mapping` is the job's `type-mapping`.
     """
@@ -34,7 +34,9 @@ def need_of_types(
 
 
 def need_of_bad(text: bytes, fields: Sequence[DataField]) -> pa.DataType:
-    """The wider types that the numbers of a message need if the message could not be read because of them."""
+    """Returns the wider types that the integers and fractions of a message need, if the message could not be read
+    because of them.
+    """
     shape = row_shape(tuple(fields))
     with suppress(ValueError):
         message = parse_json(text)

@@ -1,6 +1,7 @@
-"""Converts Canal's values, which are all texts, for columns that do not fit JSON's texts: bytes, ENUM and SET.
+"""Converts Canal's values, which are all strings, for columns whose values do not look like JSON's strings: bytes, ENUM
+and SET.
 
-Bytes come as a text with one character for each byte (ISO 8859-1). For an ENUM or a SET the binary log has a number;
+Bytes come as a string with one character for each byte (ISO 8859-1). For an ENUM or a SET the binary log has a number;
 the labels are in the message's `mysqlType`.
 Source: Canal 1.1 FlatMessage and LogEventConvert; Paimon 1.4 CanalRecordParser.
 """
@@ -36,15 +37,15 @@ class ColumnTypes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
-    """The values of a column, and why some of them failed, by position."""
+    """The values of a column, and the reasons why some of them failed, by position."""
 
     column: pa.Array
     reasons: dict[int, str]
 
 
 def text_field(field: DataField) -> DataField:
-    """The column with the type in which it is read from messages: a text, if `column_of` has to convert the text
-    later.
+    """Returns the column with the type in which it is read from messages: STRING, if `column_of` has to convert the
+    values later.
     """
     if field.type.root in _BYTES or _is_set(field.type):
         return replace(field, type=DataType(TypeRoot.VARCHAR, nullable=field.type.nullable, length=2**31 - 1))
@@ -52,15 +53,15 @@ def text_field(field: DataField) -> DataField:
 
 
 def has_labels(messages: pa.Array, fields: Sequence[DataField]) -> bool:
-    """Whether some message may have a value of type ENUM or SET, and one of the columns can store the labels of such a
-    value.
+    """Returns True if some message may have a value of type ENUM or SET, and one of the columns can store the labels of
+    such a value.
     """
     takes = any(f.type.root in _TEXTS or _is_set(f.type) for f in fields)
     return takes and bool(pc.any(pc.match_substring_regex(messages, _ANY_LABELED)).as_py())
 
 
 def column_types(messages: pa.Array) -> ColumnTypes:
-    """The types in messages; a message may have none. Each distinct text of types is parsed once."""
+    """Returns the types in messages. A message may have no types. Each distinct string of types is parsed once."""
     texts = pc.struct_field(pc.extract_regex(messages.cast(pa.string()), _TYPES_TEXT), "types")
     encoded = pc.dictionary_encode(texts, null_encoding="encode")
     types = [_types_in(text) for text in encoded.dictionary.to_pylist()]
@@ -79,9 +80,9 @@ def column_types(messages: pa.Array) -> ColumnTypes:
 def column_of(
     texts: pa.Array, field: DataField, types: ColumnTypes | None, mapping: TypeMappings = SAME_TYPES
 ) -> Values:
-    """Takes the texts of a column, and returns them converted to what the column takes.
+    """Takes the strings of a column, and returns them converted to the type of the column.
 
-    `types` are the types in the messages of these texts. With the mapping LONGTEXT, a column BYTES holds the texts
+    `types` are the types in the messages of these strings. With the mapping LONGTEXT, a column BYTES holds the strings
     themselves.
     """
     if field.type.root in _BYTES:
@@ -119,7 +120,7 @@ def _bytes_of(texts: pa.Array) -> Values:
     if pc.any(beyond).as_py():
         reasons = dict.fromkeys(
             np.flatnonzero(beyond.to_numpy(zero_copy_only=False)).tolist(),
-            "is not bytes: Canal sends a character up to U+00FF for each",
+            "is not bytes: Canal sends each byte as a character up to U+00FF",
         )
         texts = if_else(beyond, None, texts)
     filled = texts.fill_null("")
@@ -135,7 +136,7 @@ def _bytes_of(texts: pa.Array) -> Values:
 
 
 def _labels_of(texts: pa.Array, field: DataField, types: ColumnTypes) -> Values:
-    """Numbers of labels converted to labels; one pass for each type that the column has in the messages."""
+    """Converts the numbers of labels to labels, with one pass for each type that the column has in the messages."""
     is_set, reasons = _is_set(field.type), {}
     arrow = pa.list_(pa.string()) if is_set else pa.string()
     parts, places = [pa.nulls(0, arrow)], [np.zeros(0, dtype=np.int64)]
@@ -154,14 +155,16 @@ def _labels_of(texts: pa.Array, field: DataField, types: ColumnTypes) -> Values:
 
 
 def _of_each(texts: pa.Array, declared: str, arrow: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
-    """The labels, in the Arrow type, of numbers of an ENUM or SET (`texts`); and the reasons why some have none."""
+    """Returns the labels, in the Arrow type, of numbers of an ENUM or SET (`texts`), and the reasons why some numbers
+    have no label.
+    """
     encoded = pc.dictionary_encode(texts)
     labels: list[str | list[str] | None] = []
     reasons: dict[int, str] = {}
     for number in encoded.dictionary.to_pylist():
         try:
             if not is_labeled(declared):
-                raise ValueError("is not a SET, the only type of MySQL that an array of texts takes")
+                raise ValueError("is not a SET, the only type of MySQL that can become an array of strings")
             text = labeled_text(declared, number)
             labels.append((text.split(",") if text else []) if pa.types.is_list(arrow) else text)
         except ValueError as e:

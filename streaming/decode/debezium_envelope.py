@@ -1,6 +1,6 @@
 """Reads Debezium's envelope: the text of its payload, and the schema of the payload's values.
 
-Kafka Connect's JSON converter writes `{"schema": ..., "payload": ...}`, and bare payloads with `schemas.enable=false`.
+Kafka Connect's JSON converter writes `{"schema": ..., "payload": ...}`, or bare payloads with `schemas.enable=false`.
 All events of a table have the same schema, which is many times longer than the row. So its text is parsed once, and
 removed from all records that begin with the same bytes; records with equivalent schemas are read together. Records of
 any other layout are read one by one.
@@ -58,7 +58,7 @@ _NO_SCHEMA: SourceSchema = {}
 
 @dataclass(frozen=True, slots=True)
 class Unwrapped:
-    """Records whose schemas give their rows the same shape: the schemas, the positions of the records, their
+    """Records whose schemas give their rows the same shape: the schemas, the positions of the records, and their
     payloads.
     """
 
@@ -69,10 +69,10 @@ class Unwrapped:
 
 
 class EventReader(Protocol):
-    """A reader of records in another format than JSON."""
+    """A reader of events from records in a format other than JSON."""
 
     def events(self, values: pa.Array, images: "Images", watch: WatchFor) -> Objects:
-        """The events in these records; parameters and result are those of `read_events`."""
+        """Returns the events in these records. Parameters and result are those of `read_events`."""
 
     def lacks_key(self, keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Returns a mask that is true for record keys that lack a column of the primary key; see
@@ -85,10 +85,9 @@ class Images:
     """The columns to read: `fields` are read from the row after a change, and `before` from the row before the change.
     If `before` is None, the same columns are read from both.
 
-    `messages` holds the job's message options, `source_parts` are fields of the events' `source` to read. `reader`
-    reads records that are not JSON.
-    With `key`, records are not events but rows, as ExtractNewRecordState makes them: a record that has none of the key
-    columns is not a row.
+    `messages` holds the job's message options, and `source_parts` are fields of the events' `source` to read. `reader`
+    reads records that are not JSON. If `key` is set, records are not events but rows, as ExtractNewRecordState makes
+    them: a record that has none of the key columns is not a row.
     """
 
     fields: tuple[DataField, ...]
@@ -99,17 +98,19 @@ class Images:
     source_parts: tuple[DataField, ...] = ()
 
     def shape(self, source: SourceSchema) -> Shape:
-        """Returns the shape of an event whose rows have the given schema, or of a bare event if it is empty."""
+        """Returns the shape of an event whose rows have the schema `source`, or of an event without a schema if
+        `source` is empty.
+        """
         return _bare_shape(self) if not source else _shape_of_images(self, with_signs(source, self.messages.types))
 
     def row_schema(self, schema: object) -> SourceSchema:
-        """The schema of a row in the schema of a record."""
+        """Returns the schema of a row in the schema of a record."""
         if not self.key:
             return _row_schema(schema)
         return schema if isinstance(schema, Mapping) else _NO_SCHEMA
 
     def are_others(self, structs: pa.Array) -> npt.NDArray[np.bool_]:
-        """True for records that are neither events nor rows."""
+        """Returns True for records that are neither events nor rows."""
         if not self.key:
             return true_of(structs.field("op").is_null())
         has_none = np.ones(len(structs), dtype=bool)
@@ -118,31 +119,31 @@ class Images:
         return has_none
 
     def is_other(self, payload: object) -> bool:
-        """Whether the payload of a record is neither an event nor a row."""
+        """Returns True if the payload of a record is neither an event nor a row."""
         if not isinstance(payload, dict):
             return True
         return all(payload.get(name) is None for name in self.key or ("op",))
 
     def why_bad(self, payload: object) -> str:
-        """Why a record that is neither an event nor a row is bad."""
+        """Returns the reason why a record that is neither an event nor a row is bad."""
         return no_row(payload, self.key) if self.key else no_event(payload)
 
     def need_of_rows(self, need: pa.DataType) -> pa.DataType:
-        """The columns and types that rows need, given those (`need`) that whole records need."""
+        """Returns the columns and types that rows need; `need` is what whole records need."""
         return need if self.key else joined(part_of(need, "before"), part_of(need, "after"))
 
     def declared_need(self, source: SourceSchema) -> pa.DataType:
-        """The columns and types that rows with that schema need; the types are those that the job asks for."""
+        """Returns the columns and types that rows with that schema need. The types are mapped as the job asks."""
         return declared_need(source, self.fields, self.messages.type_mapping)
 
     def as_declared(self, need: pa.DataType) -> pa.DataType:
-        """The columns and types that rows without a schema need; the types are those that the job asks for."""
+        """Returns the columns and types that rows without a schema need. The types are mapped as the job asks."""
         return as_declared(need, self.messages, {f.name for f in self.fields})
 
 
 def read_events(values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOTHING) -> Objects:
     """Takes records as binary values without nulls. Returns their events as structs of `before`, `after` and `op` (see
-    `envelope_shape`), and the schema needs of their rows.
+    `envelope_shape`), and the columns and types that their rows need.
 
     A record whose payload is null is neither an event nor bad. Known messages without a row are counted in `skipped`.
     """
@@ -163,8 +164,8 @@ def read_events(values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOT
 
 
 def _named(values: pa.Array, position: int, reason: str) -> str:
-    """The reason against a record. If the record has a known format that is not Debezium's, the reason names the
-    format.
+    """Returns the reason against a record. If the record has a known format that is not Debezium's, the reason contains
+    the name of the format.
     """
     if not reason.endswith(NO_OBJECT):
         return reason
@@ -173,12 +174,14 @@ def _named(values: pa.Array, position: int, reason: str) -> str:
 
 
 def source_tables(events: pa.Array) -> frozenset[str]:
-    """The tables of the source that the events name, with database and schema."""
+    """Returns the tables of the source that the events contain, with database and schema."""
     return table_names(events.field("source"), SOURCE_PARTS)
 
 
 def _read_unwrapped(part: Unwrapped, images: Images, watch: WatchFor) -> Objects:
-    """The events with schemas. Their schemas declare all fields, so unknown fields are not searched in the values."""
+    """Returns the events of records with schemas. The schemas declare all fields, so unknown fields are not searched in
+    the values.
+    """
     events = part.payloads
     objects = _without_others(read_objects(events, part.shape, _only_wider(watch)), events, images)
     declared = NO_NEED
@@ -188,7 +191,7 @@ def _read_unwrapped(part: Unwrapped, images: Images, watch: WatchFor) -> Objects
 
 
 def _without_others(objects: Objects, payloads: pa.Array, images: Images) -> Objects:
-    """The objects that are events. Other objects are skipped or bad."""
+    """Returns the objects that are events. Other objects are skipped or bad."""
     no_op = images.are_others(objects.structs)
     if not no_op.any():
         return objects
@@ -229,8 +232,8 @@ def read_keys(
 
 
 def says_what_became(record: bytes) -> bool:
-    """Whether a record is a row with a valid field `__deleted` or `__op`, by which ExtractNewRecordState says what
-    happened to the row.
+    """Returns True if a record is a row with a valid field `__deleted` or `__op`, in which ExtractNewRecordState says
+    what happened to the row.
     """
     try:
         row = _payload_of(parse_json(record))[0]
@@ -243,7 +246,7 @@ def says_what_became(record: bytes) -> bool:
 
 
 def kind_of_text(record: bytes) -> Skipped | None:
-    """The kind of a record without a row; None for all other records."""
+    """Returns the kind of a record without a row; None for all other records."""
     try:
         return skipped_kind(_payload_of(parse_json(record))[0])
     except ValueError:
@@ -275,7 +278,9 @@ def _unwrap(values: pa.Array, images: Images) -> tuple[list[Unwrapped], npt.NDAr
 
 
 def _in_order(groups: Sequence[PrefixGroup]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The positions of the texts of all groups, ascending, and the length of the prefix of each."""
+    """Returns the positions of the texts of all groups in ascending order, and the length of the prefix of each
+    text.
+    """
     places = np.concatenate([group.positions for group in groups])
     lengths = np.repeat([len(group.prefix) for group in groups], [len(group.positions) for group in groups])
     order = np.argsort(places, kind="stable")
@@ -283,7 +288,7 @@ def _in_order(groups: Sequence[PrefixGroup]) -> tuple[npt.NDArray[np.int64], npt
 
 
 def _are_null(payloads: pa.Array) -> npt.NDArray[np.bool_]:
-    """True for payloads that are JSON's null."""
+    """Returns True for payloads that are JSON's null."""
     short = true_of(pc.less(pc.binary_length(payloads), _MOST_NULL_BYTES))
     if short.any():
         short[short] = true_of(pc.match_substring_regex(payloads.filter(pa.array(short)), _NULL))
@@ -292,21 +297,23 @@ def _are_null(payloads: pa.Array) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The bytes before a payload: the schema of its rows, and the shape of that schema."""
+    """The bytes before a payload: the schema of its rows, and the shape of rows with this schema."""
 
     source: SourceSchema
     shape: Shape
 
 
 class _Heads:
-    """The known heads for the same columns, by their bytes. Equal shapes are one object."""
+    """The known heads (bytes before payloads) for the same columns. Equal shapes are one object."""
 
     def __init__(self) -> None:
         self.known: dict[bytes, _Head] = {}
         self._lengths: set[int] = set()
 
     def prefix(self, text: bytes, images: Images) -> bytes | None:
-        """The bytes before the payload of a record, whose head is then known; None for a record of another layout."""
+        """Returns the bytes before the payload of a record, and remembers this head. Returns None for a record of
+        another layout.
+        """
         for length in self._lengths:
             if text[:length] in self.known:
                 return text[:length]
@@ -332,7 +339,9 @@ def _heads_of(images: Images) -> _Heads:
 
 
 def _envelope_head(value: bytes, images: Images) -> tuple[bytes, SourceSchema] | None:
-    """The bytes before the payload, and the schema of the row images; None for a record of another layout."""
+    """Returns the bytes before the payload, and the schema of the rows before and after; None for a record of another
+    layout.
+    """
     try:
         text = value.decode()
         start = _HEAD.match(text)
@@ -348,7 +357,7 @@ def _envelope_head(value: bytes, images: Images) -> tuple[bytes, SourceSchema] |
 
 
 def _row_schema(schema: object) -> SourceSchema:
-    """The schema of a row image in the schema of an event."""
+    """Returns the schema of the rows before and after, from the schema of an event."""
     fields = schema.get("fields") if isinstance(schema, Mapping) else None
     if not isinstance(fields, list):
         return _NO_SCHEMA
@@ -387,7 +396,7 @@ def _read_unusual(
 
 
 def _need_of_event(payload: object, shape: Shape, source: SourceSchema, images: Images, watch: WatchFor) -> pa.DataType:
-    """The columns and types that one event needs; if it has a schema, the declared fields count."""
+    """Returns the columns and types that one event needs. If the event has a schema, its declared fields count."""
     if watch is WatchFor.NOTHING:
         return NO_NEED
     if not source:
@@ -397,7 +406,7 @@ def _need_of_event(payload: object, shape: Shape, source: SourceSchema, images: 
 
 
 def _payload_of(record: object) -> tuple[object, SourceSchema]:
-    """The payload and the schema of a parsed record. A record without an envelope is its own payload."""
+    """Returns the payload and the schema of a parsed record. A record without an envelope is its own payload."""
     if not isinstance(record, dict) or "payload" not in record:
         return record, _NO_SCHEMA
     schema = record.get("schema")
@@ -431,14 +440,14 @@ def _writing(messages: MessageOptions) -> Writing:
 
 
 def moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:
-    """The objects of a part of the input, numbered by their `positions` in the whole input."""
+    """Returns the objects of a part of the input, numbered by their `positions` in the whole input."""
     bad = tuple((int(positions[at]), reason) for at, reason in objects.bad)
     skipped = tuple((int(positions[at]), kind) for at, kind in objects.skipped)
     return Objects(objects.structs, positions[objects.positions], bad, objects.need, skipped)
 
 
 def joined_objects(parts: Sequence[Objects]) -> Objects:
-    """The objects of all parts, in the order of their records."""
+    """Returns the objects of all parts, in the order of their records."""
     structs = pa.concat_arrays([part.structs for part in parts])
     positions = np.concatenate([part.positions for part in parts])
     bad = tuple(sorted(pair for part in parts for pair in part.bad))

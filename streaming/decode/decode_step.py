@@ -1,8 +1,8 @@
-"""The first step of a map task: turns source records into rows with row kinds, and bad records.
+"""The first step of a map task: turns source records into rows with row kinds, and bad records. It runs on executors.
 
-Runs in executors. A record has the columns of Spark's Kafka source: key, value, topic, partition, offset, timestamp,
-timestampType, headers. Any other source with a column `value` works too; missing columns are null. A table column with
-a name in `METADATA` is filled from the record itself, not from its value.
+A record has the columns of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType,
+headers. Any other source with a column `value` works too; missing columns are null. A table column with a name in
+`METADATA` is filled from the record itself, not from its value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ METADATA: Mapping[str, str] = {
     "_kafka_key": "key",
     "_kafka_headers": "headers",
 }
-"""Table columns that are filled from Kafka's own columns: name of the column → name in Kafka's source."""
+"""Table columns that are filled from Kafka's own columns, each with the column's name in Kafka's source."""
 
 RECORD_TYPES = {
     "key": pa.binary(),
@@ -86,16 +86,21 @@ _PLACE = ("topic", "partition", "offset")
 class DecodeStep:
     """How records become rows of one table. It holds only plain values, so that it can be sent to executors.
 
-    `loose` are NOT NULL columns that a delete may leave out. One call returns at most `reject_limit` bad records; more
-    would change nothing, because the job fails then anyway. `watch` says whether to look for fields and values that the
-    table's columns cannot hold (`DecodedRows.need`). Columns in `fixed` keep their types. `messages` and `columns` are
-    the job's options for messages, and for columns and rows; `computed` is the plan made from them for this table;
-    `zone` is the time zone of the session. `registry` gives the schemas of Avro records. `keeping` says what happens to
-    values that the source left out; anything computed from such a value is wrong, so its record is bad. `emptied_at` is
-    the position at which the source's table was truncated: rows of records up to this position are left out. `kept` are
-    the columns of a record that are stored for bad records, if the source has them. `now_us` is the time of the batch,
-    in microseconds since 1970; without it no column can use the current time. `rescued` is the table's column for
-    rescued values; it is not in `fields`. `moves` is what the driver asks or tells about rows whose key changed.
+    What is decoded: `fields` are the decoded columns, and `fixed` are columns that keep their types. `loose` are NOT
+    NULL columns that a delete may leave out. `messages` and `columns` are the job's options for messages, and for
+    columns and rows; `computed` is the plan made from them for this table; `zone` is the time zone of the session.
+    `registry` has the schemas of Avro records. `now_us` is the time of the batch, in microseconds since 1970; without
+    it no column can use the current time.
+
+    Bad records: one call returns at most `reject_limit` of them; more would change nothing, because the job fails then
+    anyway. `kept` are the columns of a record that are stored for bad records, if the source has them. `rescued` is the
+    table's column for rescued values; it is not in `fields`. `watch` says whether to look for fields and values that
+    the table's columns cannot hold (`DecodedRows.need`).
+
+    Special cases: `keeping` says what happens to values that the source left out; anything computed from such a value
+    is wrong, so its record is bad. `emptied_at` is the position at which the source's table was truncated: rows of
+    records up to this position are left out. `moves` is set if rows have a changed key: it has what tasks must send, or
+    the values that they must put in.
     """
 
     decode: RecordFormat
@@ -152,17 +157,17 @@ class DecodeStep:
 
     @property
     def has_distinct_keys(self) -> bool:
-        """Whether the job states that no key is in two tables of the source."""
+        """True if the job states that no key is in two tables of the source."""
         return self.messages.shards is not None
 
     @property
     def leaves_out_values(self) -> bool:
-        """Whether the rows have a column UNAVAILABLE, which marks the values that the source left out."""
+        """True if the rows have a column UNAVAILABLE, which marks the values that the source left out."""
         return self.keeping.marks
 
     def key_of_table(self, table: str) -> tuple[str | None, ...]:
-        """The values of key columns that distinguish the rows of this source table from the rows of other source
-        tables.
+        """Returns the values of those key columns that distinguish the rows of this source table from the rows of other
+        source tables.
         """
         if not self.decode.has_row_kinds:
             return ()
@@ -188,10 +193,10 @@ class DecodeStep:
         return self._followed(records, decoded) if self.keeping.keeps else decoded
 
     def _followed(self, records: pa.Table, decoded: DecodedRows) -> DecodedRows:
-        """The decoded rows. Once the driver has found the values of old keys, rows whose key changed have these
+        """Returns the decoded rows. When the driver has found the values of old keys, rows whose key changed have these
         values.
         """
-        assert decoded.records is not None, "a decoder of records says which record a row is of"
+        assert decoded.records is not None, "a decoder of records says from which record each row comes"
         followed = self.follower.follow(records, decoded.rows, decoded.records, decoded.moves)
         if isinstance(self.moves, Asking):
             seen = Seen(truncated=decoded.seen.truncated, moves=followed.said)
@@ -210,7 +215,7 @@ class DecodeStep:
 
     @property
     def follower(self) -> Follower:
-        """How this step follows changes of keys."""
+        """The object that follows changes of keys for this step."""
         key = tuple(f for f in self.fields if f.name in self.primary_key)
         judges_old = self.computed is not None and self.computed.images is JudgedImages.OWN
         return Follower(self.keeping, key, Placeholder(self.messages.unavailable_value), self.moves, judges_old)
@@ -222,7 +227,7 @@ class DecodeStep:
             return self._computed(records, self.computed)
         if "value" not in records.column_names:
             raise SchemaMismatchError(
-                f"decode: {self.decode.value} reads a column 'value', and the source has "
+                f"decode: {self.decode.value} reads a column 'value', but the source has "
                 f"{', '.join(records.column_names)}; use decode: none",
                 column="value",
             )
@@ -273,14 +278,14 @@ class DecodeStep:
         )
 
     def _rescuing(self, records: pa.Table, rescued: Rescued) -> DecodedRows:
-        """The decoded rows; the rescued-data column holds the values that no other column takes."""
+        """Decodes the records so that the rescued-data column holds the values that no other column takes."""
         plain = replace(self, rescued=None)
         decoded = plain._decoded(records)
         mending = Mending(as_binary(one_array(records["value"])), {}, {})
         value = records.column_names.index("value")
         while mending.mend(self.decode, rescued, decoded.bad):
             decoded = plain._decoded(records.set_column(value, "value", mending.values))
-        assert decoded.records is not None, "a decoder of records says which record a row is of"
+        assert decoded.records is not None, "a decoder of records says from which record each row comes"
         good = np.unique(np.asarray(decoded.records))
         texts = rescued_texts(self.decode, rescued, records, mending.taken, good)
         column = fit_array(texts.take(decoded.records), rescued.field.type, pa.string(), rescued.field.name)
@@ -289,8 +294,8 @@ class DecodeStep:
         return decoded._replace(rows=rows, rejects=self._rejects(records, bad), bad=bad)
 
     def _kept(self, records: pa.Table, origin: pa.Array, bad: Mapping[int, str]) -> pa.Array | None:
-        """A mask that is true for the rows that stay, because their record is not bad and comes after the truncate, if
-        there was one. None if all rows stay.
+        """Returns a mask that is true for the rows that stay, because their record is not bad and comes after the
+        truncate, if there was one. Returns None if all rows stay.
         """
         keep = pc.invert(pc.is_in(origin, value_set=pa.array(list(bad), pa.int64()))) if bad else None
         if self.emptied_at is None:
@@ -304,7 +309,7 @@ class DecodeStep:
         rows, kinds = decoded.rows, pa.array(np.zeros(decoded.rows.num_rows, np.int8))
         if self.decode.has_row_kinds:
             kinds, rows = one_array(rows[ROW_KIND_COLUMN]), rows.drop_columns([ROW_KIND_COLUMN])
-        assert decoded.records is not None, "a decoder of records says which record a row is of"
+        assert decoded.records is not None, "a decoder of records says from which record each row comes"
         marks = None
         if self.leaves_out_values:
             marks, rows = one_array(rows[MARKS.name]), rows.drop_columns([MARKS.name])
@@ -379,7 +384,7 @@ class DecodeStep:
         return None if self.registry is None else AvroReader(self.registry)
 
     def _need(self, need: pa.DataType) -> SchemaNeed:
-        """The columns and types that records need and the table can get; reserved column names are left out."""
+        """Returns the columns and types that records need and the table can get. Reserved column names are left out."""
         if pa.types.is_string(need):
             raise SchemaMismatchError("the records hold more than 1000 fields that the table does not have")
         kept_out = (*METADATA, *SOURCE_METADATA, ROW_KIND_COLUMN, *self.fixed)
@@ -402,14 +407,15 @@ class DecodeStep:
 
 
 def _places(records: pa.Table, at: Sequence[int]) -> tuple[RecordPlace, ...]:
-    """The last position of those records in each Kafka partition.
+    """Returns the last position of these records in each Kafka partition.
 
-    Raises UnsupportedTableError if records have no positions.
+    Raises UnsupportedTableError if the records have no positions.
     """
     lacking = [name for name in _PLACE if name not in records.column_names]
     if lacking:
         raise UnsupportedTableError(
-            f"{TRUNCATE.key}: apply needs records of Kafka, which say where they are, and the source has no column "
+            f"{TRUNCATE.key}: apply needs records with a topic, partition and offset, as Kafka has them, but "
+            "the source has no column "
             f"{lacking[0]!r}; set {TRUNCATE.key} to skip or reject",
             column=lacking[0],
         )
@@ -428,8 +434,8 @@ def framed_records(records: pa.Table, decode: RecordFormat) -> tuple[pa.Array, p
 
 
 def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
-    """A column of Avro records, each with its frame, even if the frame came in a header; None if there is no such
-    column.
+    """Returns a column of Avro records, each with its frame, even if the frame came in a header. Returns None if there
+    is no such column.
     """
     if name not in records.column_names:
         return None
@@ -438,7 +444,9 @@ def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
 
 
 def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """A table column filled from a column of the records, and the reasons against rows whose value does not fit."""
+    """Returns a table column that is filled from a column of the records, and the reasons against rows whose value does
+    not fit.
+    """
     name = METADATA[field.name]
     column = _column(records, name).take(origin)
     if name == "key" and field.type.root in _TEXTS:
@@ -457,7 +465,7 @@ def _column(records: pa.Table, name: str) -> pa.Array:
 
 
 def _as_texts(keys: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """The keys as texts, and the reasons against rows whose key is not UTF-8; such a key is null."""
+    """Returns the keys as strings, and the reasons against rows whose key is not UTF-8; such a key is null."""
     try:
         return keys.cast(pa.string()), {}
     except pa.ArrowInvalid:
@@ -472,8 +480,8 @@ def _as_texts(keys: pa.Array) -> tuple[pa.Array, dict[int, str]]:
 
 
 def _as_timestamps(moments: pa.Array, field: DataField) -> pa.Array:
-    """The records' timestamps in the unit of the column; without a time zone they are in UTC. Finer digits are cut
-    off.
+    """Returns the records' timestamps in the unit of the column; without a time zone they are in UTC. Finer digits are
+    cut off.
     """
     if field.type.root not in _STAMPS:
         return moments

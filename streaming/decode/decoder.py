@@ -16,8 +16,8 @@ NOTHING_BAD: Mapping[int, str] = {}
 class DecodedRows(NamedTuple):
     """The result of decoding: rows, bad records, columns and types that the table lacks, and counts of other records.
 
-    Rows have the table's columns, with `_row_kind` if the records have kinds. `records` (int64, ascending) is the
-    number of each row's record; None if it is not known. `bad` are the numbers of bad records, with the reasons.
+    The rows have the table's columns, with `_row_kind` if the records have kinds. `records` (int64, in ascending order)
+    is the number of each row's record; None if it is not known. `bad` are the numbers of bad records, with the reasons.
     `moves` are the records that change the key of a row and leave out values of that row.
     """
 
@@ -31,6 +31,6 @@ class DecodedRows(NamedTuple):
 
 
 class Decoder(Protocol):
-    """A function from records to rows that can be sent to tasks."""
+    """A function that turns records into rows, and can be sent to tasks."""
 
     def __call__(self, records: pa.Table) -> DecodedRows: ...

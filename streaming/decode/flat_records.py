@@ -1,13 +1,13 @@
 """Decodes Debezium rows without an envelope, as ExtractNewRecordState makes them, into rows with their row kinds.
 
-A row with `__deleted` "true" or `__op` "d" was deleted; it gives -D, and only its key counts. Other rows give +U if
-`__op` is "u", else +I. A tombstone, which is a record without a value, deletes the row with its key: the transform
+A row with `__deleted` "true" or `__op` "d" was deleted; it gives -D, and only its key counts. Any other row gives +U if
+`__op` is "u", otherwise +I. A tombstone, which is a record without a value, deletes the row with its key: the transform
 sends nothing else for a delete unless `delete.tombstone.handling.mode` is `rewrite`.
 
 The row before an update is missing. A table needs the row before an update if it retracts old rows, or if its key has
 columns that the source's key lacks. Then each row must have `__deleted` and `__op`, and an update is bad. A delete is
 then a row that a tombstone follows; the tombstone is skipped, so that the delete counts once. The same holds with
-`source-table`, because a tombstone does not name its table.
+`source-table`, because a tombstone does not say its table.
 
 Source: Debezium 3.5 ExtractNewRecordState (add.fields, delete.tombstone.handling.mode).
 """
@@ -57,7 +57,7 @@ from bucketline.streaming.decode.unavailable_rows import left_out_of_rows, witho
 
 DELETED, OP = "__deleted", "__op"
 FLAT_PARTS = ("__db", "__schema", "__table")
-"""The added fields that name the source table of a row."""
+"""The added fields that say the source table of a row."""
 
 _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 _MAYBE_OTHER = r'"(?:data_collections|additional_data)"\s*:'
@@ -72,10 +72,10 @@ _NOT_SAID = (
 )
 _UPDATE = f"an update without the row before it: {_NEEDED}; read events with their envelope (debezium-json)"
 _NO_TABLE = (
-    "source-table is set, and the row does not name its table; set add.fields=db,table (schema,table for Postgres) in "
+    "source-table is set, but the row does not say its table; set add.fields=db,table (schema,table for Postgres) in "
     "the transform of the connector"
 )
-_NO_KEY = "a record without a value, and its key does not hold the primary key"
+_NO_KEY = "a record without a value, whose key does not hold the primary key"
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -161,7 +161,7 @@ def decode_flat(
 
 
 def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray[np.int64]]:
-    """The positions of records that have the placeholder in place of an object, by columns."""
+    """Returns by column the positions of records that have the placeholder instead of an object."""
     of_key = tuple(f for f in images.fields if f.name in images.key)
 
     def texts(records: pa.Array, columns: tuple[DataField, ...]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
@@ -173,7 +173,7 @@ def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray
 
 def _others(records: pa.Array) -> dict[int, Skipped]:
     """Finds Debezium's messages without a row, even if they look like rows because they have a field `id`, which may be
-    a key column. Returns the kind of each message by the number of its record.
+    a key column. Returns the kind of each such message by the number of its record.
     """
     doubtful = pc.match_substring_regex(records, _MAYBE_OTHER)
     found = {}
@@ -190,7 +190,7 @@ def _is_delete(structs: pa.Array) -> _Mask:
 
 
 def _unclear(structs: pa.Array, needs_before: _Mask, has_to_say: _Mask) -> dict[int, str]:
-    """The rows that do not say what happened to them, each with the reason why it is bad.
+    """Returns the rows that do not say what happened to them, each with the reason why it is bad.
 
     `needs_before` marks the rows for which the row before an update is needed; `has_to_say` marks the rows that must
     have both `__op` and `__deleted`.
@@ -208,8 +208,8 @@ def _unclear(structs: pa.Array, needs_before: _Mask, has_to_say: _Mask) -> dict[
 
 
 def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) -> npt.NDArray[np.int64]:
-    """The numbers of the records without a value. These are the records that were neither read nor bad nor other
-    messages.
+    """Returns the numbers of the records without a value. These are the records that were neither read nor bad nor
+    other messages.
     """
     is_empty = np.ones(count, dtype=bool)
     is_empty[records] = False
@@ -218,5 +218,7 @@ def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) ->
 
 
 def _deletes(keys: pa.Array, primary_key: Sequence[str]) -> _Mask:
-    """True for the keys of tombstones that delete a row. A key with fewer columns than the table's follows a row."""
+    """Returns True for the keys of tombstones that delete a row. If a key has fewer columns than the table's key, its
+    tombstone only follows a deleted row.
+    """
     return has_text(keys) & ~lacks_key(keys, primary_key)

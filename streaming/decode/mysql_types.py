@@ -1,6 +1,6 @@
 """Types of MySQL's columns as Canal writes them, such as `int unsigned` and `enum('a','b')`.
 
-Source: MySQL 8.4 manual, data types; Paimon 1.4 MySqlTypeUtils, which gives new columns the same types, but for BIT,
+Source: MySQL 8.4 manual, data types; Paimon 1.4 MySqlTypeUtils, which gives new columns the same types, except for BIT,
 geometries, and decimals of unknown size.
 """
 
@@ -18,7 +18,9 @@ _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _UNSIGNED_BIGINT = re.compile(r"\s*(?:bigint\b.*\bunsigned|serial)\b", re.IGNORECASE)
 _MOST_DIGITS = 38
 _JDBC_SECONDS = 19
-"""The length of a timestamp's text without a fraction; some sources give it as the size in place of the digits."""
+"""The length of a timestamp's text without a fraction. Some sources use it as the size, instead of the number of
+digits.
+"""
 
 _SIGNED = {
     "tinyint": pa.int8(),
@@ -58,7 +60,8 @@ _DECIMALS = ("decimal", "numeric", "fixed", "dec")
 
 
 def column_type(declared: str, mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
-    """The Arrow type for a new column whose values have that type in MySQL; text if no other type holds all of them.
+    """Returns the Arrow type for a new column whose values have this type in MySQL; string if no other type holds all
+    of them.
 
     `mapping` is the job's `type-mapping`.
     """
@@ -74,12 +77,12 @@ def column_type(declared: str, mapping: TypeMappings = SAME_TYPES) -> pa.DataTyp
 
 
 def is_longtext(declared: str) -> bool:
-    """Whether a type is LONGTEXT."""
+    """Returns True if a type is LONGTEXT."""
     return declared.strip().lower().startswith("longtext")
 
 
 def is_bit(declared: str) -> bool:
-    """Whether a type is BIT."""
+    """Returns True if a type is BIT."""
     return declared.strip().lower().startswith("bit")
 
 
@@ -106,14 +109,15 @@ def _column_type(declared: str) -> pa.DataType:
 
 
 def is_labeled(declared: str) -> bool:
-    """Whether a type is an ENUM or a SET."""
+    """Returns True if a type is an ENUM or a SET."""
     return _LABELED.match(declared) is not None
 
 
 def labeled_text(declared: str, number: str) -> str:
-    """The text of an ENUM or SET value, for which the binary log has a number.
+    """Returns the text of an ENUM or SET value, for which the binary log has a number.
 
-    An ENUM gives its label, a SET its labels joined by commas, as MySQL shows them. Raises ValueError with a reason.
+    An ENUM gives its label, a SET its labels joined by commas, as MySQL shows them. Raises ValueError with a reason if
+    the number has no label.
     """
     labeled = _LABELED.match(declared)
     assert labeled is not None, declared
@@ -127,5 +131,5 @@ def labeled_text(declared: str, number: str) -> str:
         # MySQL stores 0, and shows an empty text, for a value that matched no label.
         return labels[at - 1] if at else ""
     if at >> len(labels):
-        raise ValueError(f"is not a number of labels of {declared}")
+        raise ValueError(f"is not a number that stands for labels of {declared}")
     return ",".join(label for bit, label in enumerate(labels) if at >> bit & 1)

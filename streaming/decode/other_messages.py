@@ -1,4 +1,4 @@
-"""Recognizes messages in Debezium's topics that are no changes of rows, and messages of other programs, by their
+"""Recognizes messages in Debezium's topics that are not changes of rows, and messages of other programs, by their
 fields.
 
 Heartbeats, begins and ends of transactions, changes of the schema and notifications are in topics of their own, which a
@@ -25,7 +25,7 @@ class Skipped(Enum):
     OTHER_TABLE = "record of another table"
 
 
-TRUNCATE_REMEDY = "set truncate to skip if the rows shall stay, or to apply if they shall be removed"
+TRUNCATE_REMEDY = "set truncate to skip to keep the rows of the table, or to apply to remove them"
 
 _TIMES = frozenset({"ts_ms", "ts_us", "ts_ns"})
 _TRANSACTION = frozenset({"status", "id", "event_count", "data_collections"})
@@ -42,7 +42,7 @@ _ENVELOPE = frozenset({"before", "after", "op"})
 
 
 def skipped_kind(payload: object) -> Skipped | None:
-    """The kind of a message without a row; None for a change of a row, and for an unknown message."""
+    """Returns the kind of a message without a row; None for a change of a row, and for an unknown message."""
     if not isinstance(payload, Mapping):
         return None
     names, op = payload.keys(), payload.get("op")
@@ -58,19 +58,19 @@ def skipped_kind(payload: object) -> Skipped | None:
 
 
 def no_event(payload: object) -> str:
-    """Why a message without `op` gives no row, and what to do."""
+    """Returns the reason why a message without `op` gives no row, and what to do."""
     return foreign(payload) or f"{_NO_EVENT}; {_FLATTENED}"
 
 
 def no_row(payload: object, key: Sequence[str]) -> str:
-    """Why a message without the columns of the key gives no row, and what to do."""
+    """Returns the reason why a message without the columns of the key gives no row, and what to do."""
     if isinstance(payload, Mapping) and payload.keys() >= _ENVELOPE:
         return "an event of Debezium with its envelope, and not a row; use decode: debezium-json"
     return foreign(payload) or f"not a row: it has none of the columns of the key ({', '.join(key)})"
 
 
 def foreign(payload: object) -> str | None:
-    """The name of a known format that is not supported, for a reason; None if the message may be Debezium's."""
+    """Returns a reason with the name of a known format that is not supported; None if the message may be Debezium's."""
     if not isinstance(payload, Mapping):
         return None
     for fields, program in _FOREIGN:

@@ -3,11 +3,11 @@
 *JSON*: each record has one object, which is an insert. Unknown fields are skipped, and missing fields are null. A
 record without a value is skipped, as in Flink.
 
-*Debezium JSON*, with or without the schema envelope. `c` and `r` give +I of the row after; `u` gives +U of the row
-after, and before it, when the primary key has changed, -D of the row before; `d` gives -D of the row before, or,
-without one, of the record's key. The -U of an update is produced only if the merge engine needs it. Only the key of a
-delete counts, because Postgres sends nothing else without REPLICA IDENTITY FULL: the other NOT NULL columns of the
-delete become zero. Tombstones, messages (`m`) and messages that are not events (`other_messages`) are skipped and
+*Debezium JSON*, with or without the schema envelope. `c` and `r` give +I of the row after the change. `u` gives +U of
+the row after the change; if the primary key has changed, -D of the row before comes first. `d` gives -D of the row
+before or, if that row is missing, of the record's key. An update also gives -U if the merge engine needs it. Only the
+key of a delete counts, because Postgres sends nothing else without REPLICA IDENTITY FULL: the other NOT NULL columns of
+the delete become zero. Tombstones, messages (`m`) and messages that are not events (`other_messages`) are skipped and
 counted. `t`, a truncate, is bad unless the job's option `truncate` says otherwise.
 
 If a record is bad, it gives no row at all: an update gives both rows or none. If the row before an update gives no row
@@ -88,11 +88,11 @@ _NO_KEY = "a delete (op d) without before, and the record key does not hold the 
 
 
 class RowReader(Protocol):
-    """A reader of rows from records in another format than JSON."""
+    """A reader of rows from records in a format other than JSON."""
 
     def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: WatchFor) -> Objects:
-        """Takes records as binary values without nulls, and returns the rows of the columns and the bad records. Each
-        record is one or the other.
+        """Takes records as binary values without nulls. Returns the rows with the columns `fields`, and the bad
+        records. Each record gives either a row or a reason.
         """
 
 
@@ -196,8 +196,8 @@ def inserts(
     keys: pa.Array | pa.ChunkedArray | None,
     refused: Mapping[int, str],
 ) -> Decoded:
-    """The rows in objects, all of them inserts. `keys` as in `decode_json`; `refused` are further bad records, with
-    reasons.
+    """Returns the rows in objects, all of them inserts. `keys` means the same as in `decode_json`; `refused` are
+    further bad records, with reasons.
     """
     unjudged = Unjudged(
         objects.structs,
@@ -218,7 +218,7 @@ def inserts(
 
 
 def _flattened(records: pa.Array, fields: Sequence[DataField]) -> dict[int, str]:
-    """The records that are rows of Debezium without an envelope, each with the reason why it is bad.
+    """Returns the records that are rows of Debezium without an envelope, each with the reason why it is bad.
 
     If the table has the columns by which such rows are recognized, no record is returned, and the rows are taken
     unchanged.
@@ -236,7 +236,7 @@ def _flattened(records: pa.Array, fields: Sequence[DataField]) -> dict[int, str]
 
 
 def _skipped(records: pa.Array, objects: Objects, others: Mapping[Skipped, int] = _NONE) -> dict[Skipped, int]:
-    """How many of the records hold no row, by kind.
+    """Returns by kind how many of the records hold no row.
 
     A record that is neither read nor bad has no value. `others` are kinds of records among the objects.
     """
@@ -321,7 +321,7 @@ def decode_debezium(
 
 
 def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray[np.int64]]:
-    """The positions of events whose row after the change has the placeholder in place of an object, by columns."""
+    """Returns by column the positions of events whose row after the change has the placeholder instead of an object."""
 
     def texts(records: pa.Array, columns: tuple[DataField, ...]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         found = read_events(records, Images(columns, messages=images.messages))
@@ -331,7 +331,7 @@ def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray
 
 
 def _unfollowed(events: _Events, truncate: Truncate) -> dict[int, str]:
-    """The records whose event should give a row and does not, each with the reason."""
+    """Returns the records whose event should give a row and does not, each with the reason."""
     reasons: dict[int, str] = {}
     passed_over = ("m",) if truncate is Truncate.REJECT else ("m", "t")
     for i in np.flatnonzero(~events.is_one_of("c", "r", "u", "d", *passed_over)):
@@ -347,7 +347,7 @@ def _without_old_key(
     primary_key: Sequence[str],
     reader: EventReader | None,
 ) -> dict[int, str]:
-    """The records that do not identify the row that they replace or delete, each with the reason.
+    """Returns the records that do not identify the row that they replace or delete, each with the reason.
 
     An update without the row before it leaves the source's key unchanged. But columns of the table's key that are not
     in the source's key may have changed, and the old row would stay.
@@ -380,7 +380,7 @@ def _unknown_op(op: str) -> str:
 
 
 def _moved(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """True for updates that change the primary key."""
+    """Returns True for updates that change the primary key."""
     return events.is_one_of("u") & events.has_after & events.has_before & _key_changed(events, primary_key)
 
 
@@ -408,8 +408,8 @@ def _json_shape(fields: tuple[DataField, ...], messages: MessageOptions) -> Shap
 
 
 def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """True for events whose two images differ in a column of the key, or in a field from which a column of the key is
-    computed. Such a field may be null.
+    """Returns True for events whose rows before and after differ in a column of the key, or in a field from which a
+    column of the key is computed. Such a field may be null.
     """
     is_changed = np.zeros(len(events.records), dtype=bool)
     for name in primary_key:
@@ -428,7 +428,7 @@ def rows_of_keys(
     messages: MessageOptions,
     reader: EventReader | None = None,
 ) -> pa.Array:
-    """Rows that hold only the primary key from the records' keys; null if a key lacks a column."""
+    """Returns rows that hold only the primary key, from the records' keys; null if a key lacks a column."""
     key_fields = tuple(f for f in fields if f.name in primary_key)
     if keys is None or not key_fields:
         return pa.nulls(len(records), row_type)
@@ -442,5 +442,7 @@ def rows_of_keys(
 
 
 def explained(reason: str, placeholder: Placeholder) -> str:
-    """The reason, with an explanation if the value is Debezium's placeholder in a column that is not a text."""
+    """Returns the reason. If the value is Debezium's placeholder in a column that is not STRING, an explanation is
+    added.
+    """
     return f"{reason}; {placeholder.reason}" if placeholder.text in reason else reason

@@ -29,8 +29,8 @@ REJECTS_SCHEMA = pa.schema(
 )
 """The stored columns of a bad record.
 
-The first six are null for sources without topics. All but position, reason and value are null if the place for bad
-records does not store them. `source_table` is null if the record does not name its table.
+The first six are null for sources without topics. All columns but position, reason and value are null if the folder,
+table or topic for bad records does not store them. `source_table` is null if the record does not say its table.
 """
 
 RECORD_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -81,8 +81,8 @@ class RejectedRows:
 
 
 def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows:
-    """Returns rows that the table refuses, with their reasons, each stored as JSON text. Only the first `limit` are
-    kept, because more stop the job anyway.
+    """Returns rows that the table refuses, with their reasons, each stored as JSON text. Only the first `limit` rows
+    are kept, because more stop the job anyway.
     """
     kept = rows.slice(0, limit)
     texts = [json.dumps(row, default=str, ensure_ascii=False).encode() for row in kept.to_pylist()]
@@ -102,7 +102,7 @@ def rejects_of(columns: Mapping[str, pa.Array], row_count: int) -> pa.Table:
 
 
 def reason_codes(reasons: pa.Array) -> pa.Array:
-    """Takes reasons that decoders give, without nulls, and returns the code of each as a text."""
+    """Takes the reasons of decoders, without nulls, and returns the code of each reason."""
     return pc.case_when(
         pc.make_struct(*(pc.fill_null(pc.match_substring_regex(reasons, pattern), False) for pattern in _PATTERNS)),
         *(pa.scalar(code.value) for code in _PATTERNS.values()),

@@ -20,7 +20,7 @@ from bucketline.streaming.decode.decoded_rows import Unjudged
 
 
 class UpdateBefore(Enum):
-    """Whether an update also produces the old row as -U."""
+    """Whether an update also gives the old row as -U."""
 
     DROP = "drop"
     EMIT = "emit"
@@ -28,7 +28,7 @@ class UpdateBefore(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DecodedChange:
-    """Rows of one kind, and the number of the event that each comes from, ascending."""
+    """Rows of one kind, and the number of the event from which each row comes, in ascending order."""
 
     rows: pa.Array
     events: npt.NDArray[np.int64]
@@ -38,9 +38,10 @@ class DecodedChange:
 def in_order(
     changes: Sequence[DecodedChange], records: npt.NDArray[np.int64] | None, bad: Mapping[int, str], need: pa.DataType
 ) -> Unjudged:
-    """The rows of all changes, in the order of their events; rows of one event stay in the order of the changes.
+    """Returns the rows of all changes, in the order of their events. Rows of one event stay in the order of the
+    changes.
 
-    `records` is the record of each event; None if the events are numbered like the records.
+    `records` is the record of each event; None if the events have the same numbers as the records.
     """
     kinds = np.concatenate([np.full(len(c.rows), int(c.kind), dtype=np.int8) for c in changes])
     events = np.concatenate([c.events for c in changes])
@@ -51,7 +52,7 @@ def in_order(
 
 
 def with_left_out(unjudged: Unjudged, fields: Sequence[DataField], loose: Sequence[str]) -> Unjudged:
-    """The rows, with zeros in those NOT NULL columns (`loose`) that deletes leave out."""
+    """Returns the rows, with zeros in those NOT NULL columns (`loose`) that deletes leave out."""
     is_delete = pa.array(unjudged.kinds == int(RowKind.DELETE))
     children = []
     for f, child in zip(fields, unjudged.structs.type, strict=True):
@@ -65,16 +66,16 @@ def with_left_out(unjudged: Unjudged, fields: Sequence[DataField], loose: Sequen
 
 
 def zero_of(data_type: pa.DataType) -> pa.Scalar:
-    """The zero of an atomic type: an empty text, no bytes, false, or the number 0."""
+    """Returns the zero of an atomic type: an empty string, no bytes, false, or the number 0."""
     if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
         return pa.scalar(b"").cast(data_type)
     return pa.Array.from_buffers(data_type, 1, [None, pa.py_buffer(bytes(16))])[0]
 
 
 def table_names(messages: pa.Array, parts: Sequence[str]) -> frozenset[str]:
-    """The different names of tables in messages: the texts of those fields, joined by dots.
+    """Returns the distinct names of tables in messages: the strings of the fields `parts`, joined by dots.
 
-    A message without the last field names no table.
+    A message without the last field contains no table name.
     """
     columns = [messages.field(part) for part in parts]
     named = columns[-1].drop_null()
@@ -94,7 +95,7 @@ def table_names(messages: pa.Array, parts: Sequence[str]) -> frozenset[str]:
 
 
 def changed_values(old: pa.Array, new: pa.Array) -> npt.NDArray[np.bool_]:
-    """For each row whether the old and the new value are known and differ. The values may be nested ones."""
+    """Returns for each row whether the old and the new value are known and differ. The values may be nested."""
     if not pa.types.is_nested(new.type):
         return true_of(pc.fill_null(pc.not_equal(old, new), False))
     codes = value_codes(pa.concat_arrays([old, new]))
@@ -103,7 +104,8 @@ def changed_values(old: pa.Array, new: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def lacks_key(keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """True for record keys that are JSON objects without one of the key columns: the source has another key.
+    """Returns True for record keys that are JSON objects without one of the key columns. Then the source has another
+    key.
 
     The names are searched in the text, after the schema that a key may begin with, because each record has a key.
     """
@@ -118,17 +120,17 @@ def lacks_key(keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool
 
 
 def as_binary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The values of a column as one array of bytes."""
+    """Returns the values of a column as one array of bytes."""
     return one_array(values).cast(pa.binary())
 
 
 def has_text(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """True for values that are neither null nor empty."""
+    """Returns True for values that are neither null nor empty."""
     return true_of(pc.and_(values.is_valid(), pc.fill_null(pc.greater(pc.binary_length(values), 0), False)))
 
 
 def chosen(values: pa.Array, mask: npt.NDArray[np.bool_]) -> pa.Array:
-    """The values where the mask is true; not a copy if the mask is true everywhere."""
+    """Returns the values where the mask is true, without a copy if it is true everywhere."""
     return values if mask.all() else values.filter(pa.array(mask))
 
 

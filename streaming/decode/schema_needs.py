@@ -1,12 +1,13 @@
 """Finds the unknown fields, and the wider types of columns, that values of records need and the table does not have.
 
 A need is an Arrow type for a value of a row: a struct of the fields that are new, that need a wider type, or that
-contain such fields. It is null if nothing is needed. Needs of several values are joined: numbers to the smallest type
-that holds them (whole numbers and fractions to doubles, which hold them nearly), timestamps to the finer type, other
-kinds of values to texts, which hold all of them.
-Types of values: whole numbers int64 (decimals of 38 digits if they are larger), fractions float64, texts string,
-whatever they look like. Fields inside maps are ignored. An object with very many fields is probably a map and becomes a
-text; so does a deeply nested value.
+contain such fields. It is the null type if nothing is needed. Needs of several values are joined: numbers to the
+smallest type that holds them (whole numbers and fractions to doubles, which hold them approximately), timestamps to the
+finer type, other kinds of values to strings, which hold all of them.
+
+Types of values: whole numbers are int64 (decimals of 38 digits if they are larger), fractions float64, and strings
+string, whatever they look like. Fields inside maps are ignored. An object with very many fields is probably a map and
+becomes a string; so does a deeply nested value.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +47,7 @@ class WatchFor(Enum):
 
 
 def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """One need that covers both given needs."""
+    """Returns one need that covers both given needs."""
     if one.equals(other) or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
@@ -62,7 +63,9 @@ def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The smallest type of numbers or timestamps that holds the values of both types; text if there is no such type."""
+    """Returns the smallest type of numbers or timestamps that holds the values of both types; string if there is no
+    such type.
+    """
     kinds = (one, other)
     if all(pa.types.is_timestamp(k) for k in kinds) and one.tz == other.tz:
         return max(kinds, key=lambda k: _UNITS.index(k.unit))
@@ -80,7 +83,7 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def joined_all(needs: Iterable[pa.DataType]) -> pa.DataType:
-    """One Arrow type that covers all of these needs."""
+    """Returns one Arrow type that covers all of these needs."""
     all_needs = NO_NEED
     for need in needs:
         all_needs = joined(all_needs, need)
@@ -88,7 +91,7 @@ def joined_all(needs: Iterable[pa.DataType]) -> pa.DataType:
 
 
 def pruned(need: pa.DataType) -> pa.DataType:
-    """The need without fields that have no type yet: fields that were always null, `{}` or `[]`."""
+    """Returns the need without fields that have no type yet: fields that were always null, `{}` or `[]`."""
     if pa.types.is_struct(need):
         kept = [(f.name, pruned(f.type)) for f in need if not pa.types.is_null(pruned(f.type))]
         return pa.struct(kept) if kept else NO_NEED
@@ -99,13 +102,13 @@ def pruned(need: pa.DataType) -> pa.DataType:
 
 
 def part_of(need: pa.DataType, name: str) -> pa.DataType:
-    """The need of a field of a struct."""
+    """Returns the part of a need that belongs to a field of a struct."""
     at = need.get_field_index(name) if pa.types.is_struct(need) else -1
     return NO_NEED if at < 0 else need.field(at).type
 
 
 def inferred(value: object, depth: int = 0) -> pa.DataType:
-    """The type for a parsed JSON value of an unknown field; see the top of this module."""
+    """Returns the type for a parsed JSON value of an unknown field; see the top of this module."""
     if isinstance(value, dict | list) and depth > _DEEPEST:
         return pa.string()
     if isinstance(value, dict):
@@ -122,8 +125,8 @@ def inferred(value: object, depth: int = 0) -> pa.DataType:
 
 
 def need_of(value: object, shape: Shape, watch: WatchFor) -> pa.DataType:
-    """The columns and types that a parsed JSON value needs and the shape lacks, including fields that are null or
-    empty.
+    """Returns the columns and types that a parsed JSON value needs and the shape lacks, including fields that are null
+    or empty.
     """
     if shape.is_row:
         return _need_of_row(value, shape, watch) if isinstance(value, dict) else NO_NEED
@@ -147,7 +150,7 @@ def _need_of_row(value: dict[str, object], shape: Shape, watch: WatchFor) -> pa.
 
 
 def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
-    """The joined need of JSON texts, read one by one; a text that is not JSON needs nothing."""
+    """Returns the joined need of JSON strings, which are read one by one. A string that is not JSON needs nothing."""
     need = NO_NEED
     for text in texts.to_pylist():
         with suppress(ValueError):
@@ -156,8 +159,8 @@ def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
 
 
 def declared_need(source: SourceSchema, fields: Sequence[DataField], mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
-    """The fields that a Kafka Connect schema declares and the row lacks, with their declared types, as the job maps
-    them.
+    """Returns the fields that a Kafka Connect schema declares and the row lacks, with their declared types, as the job
+    maps them.
     """
     known = {f.name: f.type for f in fields}
     needs = []
@@ -170,7 +173,7 @@ def declared_need(source: SourceSchema, fields: Sequence[DataField], mapping: Ty
 
 
 def joined_needs(needs: Iterable[SchemaNeed]) -> SchemaNeed:
-    """One need that covers all of these needs."""
+    """Returns one need that covers all of these needs, without fields whose type is not known."""
     return SchemaNeed(joined_all(need.type for need in needs))
 
 
@@ -184,7 +187,7 @@ def _number(text: str) -> pa.DataType:
 
 
 def _wider(text: str, data_type: DataType) -> pa.DataType:
-    """The wider type that a number needs, if the column may change to it."""
+    """Returns the wider type that a number needs, if the column may change to it; otherwise the null type."""
     if data_type.root is TypeRoot.FLOAT:
         return _double_for(float(text))
     bits = _WHOLE_BITS.get(data_type.root)

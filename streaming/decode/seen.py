@@ -1,4 +1,4 @@
-"""What decoding notes about records in addition to their rows: how many have no row, the source tables they name, and
+"""What decoding notes about records in addition to their rows: how many have no row, the source tables in them, and
 truncates.
 """
 
@@ -26,8 +26,7 @@ class Seen:
 
     `skipped` counts by kind the records without a row that are not bad. `tables` are the names of the source's tables.
     `unexpected` counts by expectation the rows that do not meet it. `truncated` are the positions of truncates to
-    apply, the last of each partition. `moves` are questions of tasks about rows whose key changed, or their answers
-    (`moves/`), as bytes.
+    apply, the last of each partition. `moves` are messages of tasks about rows whose key changed (`moves/`), as bytes.
     """
 
     skipped: Mapping[Skipped, int] = field(default_factory=dict)

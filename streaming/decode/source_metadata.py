@@ -1,7 +1,7 @@
-"""Fills columns of a table, known by their names, with what a message says about its source.
+"""Fills columns of a table, which are recognised by their names, with what a message says about its source.
 
-Messages of each format are brought into the form of Debezium's events: `op`, and `source` with its fields. The position
-in the source's log is a text for each database that sorts like the log, so it can be the `sequence.field`. Rows of a
+Messages of each format are converted to the form of Debezium's events: `op`, and `source` with its fields. The position
+in the source's log is a string for each database that sorts like the log, so it can be the `sequence.field`. Rows of a
 first snapshot have the position at which the snapshot was taken.
 Source: Debezium 3.5 source blocks of its connectors, and the fields that ExtractNewRecordState adds; Canal 1.1
 FlatMessage; Maxwell 1.41 RowMap.
@@ -43,7 +43,7 @@ SOURCE_METADATA: Mapping[str, Mapping[str, DataType]] = {
     "_ts_ms": {"ts_ms": _NUMBER},
     POSITION: _POSITION_PARTS,
 }
-"""The columns, and the fields of `source` from which each is made."""
+"""The columns about the source, and the fields of `source` from which each is made."""
 
 _FLAT_PREFIXES = ("__", "__source_")
 _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
@@ -60,7 +60,7 @@ BINLOG_PARTS = {
         DataField(0, "commit", DataType(TypeRoot.BOOLEAN)),
     ),
 }
-"""The fields of messages from which the columns are made, besides their type and the names of their table."""
+"""The fields of messages from which the columns are made, in addition to their type and the names of their table."""
 
 _LACKING = {
     RecordFormat.CANAL_JSON: ("_source_schema", "_source_position"),
@@ -82,8 +82,8 @@ _SOURCE_PARTS: Mapping[str, DataType] = {
 def without_metadata(
     decode: RecordFormat, fields: Sequence[DataField]
 ) -> tuple[tuple[DataField, ...], tuple[DataField, ...]]:
-    """The columns that are filled from the row of a message, and the columns that are filled from facts about its
-    source.
+    """Splits the columns. Returns the columns that are filled from the row of a message, and the columns that are
+    filled with what the message says about its source.
 
     Raises SchemaMismatchError for a column about the source that messages of this format cannot fill.
     """
@@ -91,8 +91,8 @@ def without_metadata(
     for f in fields:
         if f.name in lacking:
             raise SchemaMismatchError(
-                f"the table has a column {f.name}, which messages of decode: {decode.value} cannot fill; use a table "
-                "without it",
+                f"the table has a column {f.name}, which messages of decode: {decode.value} cannot fill; use a "
+                "table without this column",
                 column=f.name,
             )
     of_source = tuple(f for f in fields if f.name in SOURCE_METADATA)
@@ -100,8 +100,8 @@ def without_metadata(
 
 
 def flat_parts(columns: Iterable[str]) -> tuple[DataField, ...]:
-    """The fields of flattened rows from which the columns are made: `add.fields=lsn` and `source.lsn` mean the same
-    field.
+    """Returns the fields of flattened rows from which the columns are made. (`add.fields=lsn` and `source.lsn` mean the
+    same field.)
     """
     return tuple(
         DataField(0, f"{prefix}{part.name}", part.type)
@@ -112,7 +112,9 @@ def flat_parts(columns: Iterable[str]) -> tuple[DataField, ...]:
 
 
 def flat_events(rows: pa.Array, deletes: pa.Array) -> pa.Array:
-    """The facts about the source in flattened rows. `deletes` is true for rows that are deletes."""
+    """Returns what flattened Debezium rows say about their source (database, table, position in the log), in the form
+    of events. `deletes` is true for rows that are deletes.
+    """
 
     def part(name: str) -> pa.Array:
         known = [rows.field(p + name) for p in _FLAT_PREFIXES if rows.type.get_field_index(p + name) >= 0]
@@ -125,7 +127,9 @@ def flat_events(rows: pa.Array, deletes: pa.Array) -> pa.Array:
 
 
 def binlog_events(messages: pa.Array, decode: RecordFormat) -> pa.Array:
-    """The facts about the source in messages of Canal or Maxwell."""
+    """Returns what messages of Canal or Maxwell say about their source (database, table, position in the log), in the
+    form of Debezium's events.
+    """
     codes = pc.index_in(messages.field("type"), value_set=pa.array(list(_BINLOG_OPS)))
     op = pa.array(list(_BINLOG_OPS.values())).take(codes)
     parts = {"db": messages.field("database"), "table": messages.field("table")}
@@ -150,9 +154,9 @@ def _events(op: pa.Array, parts: Mapping[str, pa.Array]) -> pa.Array:
 def with_metadata(
     unjudged: Unjudged, events: pa.Array, records: npt.NDArray[np.int64], fields: Sequence[DataField]
 ) -> Unjudged:
-    """The rows with the columns about their source added at the end.
+    """Returns the rows with the columns about their source added at the end.
 
-    `records` are the records of the events, ascending; a row of another record gets nulls.
+    `records` are the records of the events, in ascending order; a row of another record gets nulls.
     """
     if not fields:
         return unjudged
@@ -167,7 +171,7 @@ def with_metadata(
 
 
 def source_parts(columns: Iterable[str]) -> tuple[DataField, ...]:
-    """The fields of `source` from which the columns are made."""
+    """Returns the fields of `source` from which the columns are made."""
     parts = {name: kind for column in columns for name, kind in SOURCE_METADATA[column].items()}
     return tuple(DataField(0, name, kind) for name, kind in parts.items())
 
@@ -186,7 +190,7 @@ def _column(events: pa.Array, field: DataField) -> pa.Array:
 
 
 def source_positions(source: pa.Array) -> pa.Array:
-    """Positions as texts that sort like the log; null for other sources.
+    """Returns positions as strings that sort like the log; null for other sources.
 
     For Postgres the position is the LSN; for MySQL file, position and row; for SQL Server the LSNs of commit and
     change.

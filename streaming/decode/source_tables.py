@@ -18,7 +18,7 @@ from bucketline.streaming.decode.json_values.json_shape import SOURCE_PARTS, Sha
 from bucketline.streaming.decode.row_changes import as_binary, has_text, true_of
 
 BINLOG_PARTS = ("database", "table")
-"""The fields of a message of Canal or Maxwell that name its table."""
+"""The fields of a message of Canal or Maxwell that contain the name of its table."""
 
 MARK = "\0"
 """The separator between the parts of a name."""
@@ -28,9 +28,10 @@ _TEXT = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
 def without_other_tables(
     values: pa.Array | pa.ChunkedArray, decode: RecordFormat, messages: MessageOptions, reader: AvroReader | None = None
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """The values, with null for records of tables other than `source-table`; and a mask that is true for these records.
+    """Returns the values, with null for records of tables other than `source-table`, and a mask that is true for these
+    records.
 
-    A record that names no table, or cannot be read, is left unchanged. `reader` reads Avro records.
+    A record that contains no table name, or cannot be read, is left unchanged. `reader` reads Avro records.
     """
     data = as_binary(values)
     others = np.zeros(len(data), dtype=bool)
@@ -45,10 +46,10 @@ def without_other_tables(
 def source_names(
     values: pa.Array | pa.ChunkedArray, decode: RecordFormat, reader: AvroReader | None = None
 ) -> tuple[list[tuple[str, ...]], npt.NDArray[np.int32]]:
-    """The tables that records name, and for each record the position of its table among them.
+    """Returns the tables in records, and for each record the position of its table among them.
 
-    A table is the parts of its name (`name_parts`), empty for a missing part. The position is -1 if the record names no
-    table, or cannot be read.
+    A table is a tuple of the parts of its name (`name_parts`), empty for a missing part. The position is -1 if the
+    record contains no table name, or cannot be read.
     """
     data = as_binary(values)
     found: dict[tuple[str, ...], int] = {}
@@ -63,9 +64,9 @@ def source_names(
 
 
 def tables_named(values: pa.Array, decode: RecordFormat, reader: AvroReader | None = None) -> pa.Array:
-    """The source table that each record names, the parts of its name joined by dots.
+    """Returns the source table in each record, with the parts of its name joined by dots.
 
-    The text is null if a record names no table, or cannot be read. `reader` reads Avro records.
+    The string is null if a record contains no table name, or cannot be read. `reader` reads Avro records.
     """
     names, codes = source_names(values, decode, reader)
     shown = [".".join(part for part in parts if part) for parts in names]
@@ -73,15 +74,15 @@ def tables_named(values: pa.Array, decode: RecordFormat, reader: AvroReader | No
 
 
 def name_parts(decode: RecordFormat) -> tuple[str, ...]:
-    """The fields with the parts of a table's name in records of that format, the name itself last."""
+    """Returns the fields with the parts of a table's name in records of that format, with the name itself last."""
     return _READ[decode][1]
 
 
 def _names(
     data: pa.Array, decode: RecordFormat, reader: AvroReader | None
 ) -> Iterator[tuple[npt.NDArray[np.int64], pa.DictionaryArray]]:
-    """Yields the positions of records and the name of each record's table, its parts joined by MARK. A record may occur
-    twice.
+    """Yields the positions of records and the name of each record's table, with its parts joined by MARK. A record may
+    occur twice.
     """
     positions = np.flatnonzero(has_text(data))
     shape, parts = _READ[decode]

@@ -1,4 +1,4 @@
-"""The decode step that fits a table: chosen by the job's `source.decode` and the table's schema."""
+"""Makes the decode step that fits a table, from the job's `source.decode` and the table's schema."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -91,7 +91,7 @@ def check_reading(
     registry: RegistryOptions | None,
     columns: ColumnOptions = NO_COLUMN_OPTIONS,
 ) -> None:
-    """Checks that these settings of a job go together, whatever its table is. Raises OptionError if not."""
+    """Checks that these settings of a job fit together, whatever its table is. Raises OptionError if they do not."""
     if bad_records.max_count > 0 and not bad_records.has_place:
         raise OptionError(
             "bad-records.max allows bad records, but bad-records.path, the folder that stores them, is not set",
@@ -99,8 +99,8 @@ def check_reading(
         )
     if columns.rescued is not None and decode not in IMAGES:
         raise OptionError(
-            f"{RESCUED.key} is about JSON that is decoded ({', '.join(f.value for f in IMAGES)}), and decode is "
-            f"{decode.value}; take it out",
+            f"{RESCUED.key} is about JSON that is decoded ({', '.join(f.value for f in IMAGES)}), but decode "
+            f"is {decode.value}; remove {RESCUED.key}",
             key=RESCUED.key,
         )
     _check_messages(decode, messages)
@@ -150,20 +150,20 @@ def step_for(step: DecodeStep, schema: TableSchema, watch: WatchFor = WatchFor.N
 
 
 def _without_rescued(step: DecodeStep, schema: TableSchema) -> TableSchema:
-    """Returns the schema without the rescued-data column. Raises OptionError if the column cannot be used for that."""
+    """Returns the schema without the rescued-data column. Raises OptionError if the column cannot hold rescued data."""
     name = step.columns.rescued
     if name is None:
         return schema
     field = next((f for f in schema.fields if f.name == name), None)
     if field is None:
         raise OptionError(
-            f"{RESCUED.key}: the table has no column {name!r}; add it, as STRING", key=RESCUED.key, column=name
+            f"{RESCUED.key}: the table has no column {name!r}; add it with type STRING", key=RESCUED.key, column=name
         )
     keys = (*schema.primary_keys, *schema.partition_keys, *schema.settings.merge.sequence_fields)
     if field.type.root is not TypeRoot.VARCHAR or not field.type.nullable or name in keys:
         raise OptionError(
-            f"{RESCUED.key}: column {name!r} {field.type} must be a nullable STRING that is no part of keys, "
-            "partitions or sequence.field",
+            f"{RESCUED.key}: column {name!r} {field.type} must be a nullable STRING outside of keys, "
+            "partitions and sequence.field",
             key=RESCUED.key,
             column=name,
         )
@@ -171,7 +171,9 @@ def _without_rescued(step: DecodeStep, schema: TableSchema) -> TableSchema:
 
 
 def _rescued(step: DecodeStep, schema: TableSchema, needed: Collection[str]) -> Rescued | None:
-    """Returns how rescued values are kept; None if they are not. `needed` are the columns that identify a row."""
+    """Returns how rescued values are stored; None if they are not stored. `needed` are the columns that
+    identify a row.
+    """
     at = next((i for i, f in enumerate(schema.fields) if f.name == step.columns.rescued), None)
     if at is None:
         return None
@@ -249,7 +251,7 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
 
 
 def _check_expectations(columns: ColumnOptions, bad_records: BadRecords, decode: RecordFormat) -> None:
-    """Raises OptionError if expectations cannot be checked, or if there is no place for rejected records."""
+    """Raises OptionError if expectations cannot be checked, or if rejected records are not stored."""
     if columns.expect and decode is RecordFormat.NONE:
         raise OptionError(
             f"expect.{columns.expect[0].name} needs records that are decoded, and source.decode is none; remove it, "
@@ -266,7 +268,7 @@ def _check_expectations(columns: ColumnOptions, bad_records: BadRecords, decode:
 
 
 def _check_registry(decode: RecordFormat, registry: RegistryOptions | None) -> None:
-    """Raises OptionError if Avro has no registry, or if a registry is set and not needed."""
+    """Raises OptionError if the format is Avro and no registry is set, or if a registry is set and not needed."""
     if decode.is_avro and registry is None:
         raise OptionError(
             f"decode: {decode.value} needs the address of the schema registry: set {REGISTRY_URL.key}",
@@ -325,7 +327,8 @@ def _refuse_apply(why: str) -> NoReturn:
 
 
 def _keeping(step: DecodeStep, schema: TableSchema, whole: TableSchema) -> Keeping:
-    """Returns how the table keeps its old values where the source left values out. Raises OptionError if it cannot.
+    """Returns how the table keeps its old values if the source leaves out values. Raises OptionError if it cannot keep
+    them.
 
     `whole` is the schema with all columns, and `schema` is the same schema without the rescued-data column.
     """
@@ -367,8 +370,8 @@ def _refuse_keep(why: str) -> NoReturn:
 def _update_before(schema: TableSchema, decode: RecordFormat) -> UpdateBefore:
     """Returns whether updates produce -U rows.
 
-    They cost as much as other rows, so they are produced only if the table uses them. If records lack them,
-    `partial-update` does without them unless columns are aggregated.
+    -U rows cost as much as other rows, so they are produced only if the table uses them. If records lack the row
+    before, `partial-update` works without -U rows unless columns are aggregated.
     """
     if schema.settings.changelog.producer.logs_input:
         return UpdateBefore.EMIT

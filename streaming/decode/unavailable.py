@@ -1,6 +1,6 @@
 """Handles values that the source left out.
 
-Postgres does not log a large value that an update did not change, and Debezium puts a placeholder in its place, in a
+Postgres does not log a large value that an update did not change. Debezium then puts a placeholder in its place, in a
 form that the column's type allows.
 Source: Debezium 3 UnchangedToastedPlaceholder; before 2.0 an array of numbers was [1868788].
 """
@@ -42,7 +42,7 @@ class Keeping:
     """How a table keeps values that the source left out.
 
     `never` are columns that every row must have; `names` are all columns of the table. If `asks` is true, the driver
-    asks for rows whose key changed; then the rows have marks, whatever `left_out` says.
+    looks for rows whose key changed; then the rows have marks, whatever `left_out` says.
     """
 
     left_out: LeftOut = LeftOut.REFUSED
@@ -52,20 +52,20 @@ class Keeping:
 
     @property
     def keeps(self) -> bool:
-        """Whether values that the source left out are kept."""
+        """True if values that the source left out are kept."""
         return self.left_out is not LeftOut.REFUSED
 
     @property
     def marks(self) -> bool:
-        """Whether the rows have the column UNAVAILABLE."""
+        """True if the rows have the column UNAVAILABLE."""
         return self.left_out is LeftOut.MARKED or self.asks
 
     def can_miss(self, field: DataField) -> bool:
-        """Whether the value of a column may be left out."""
+        """Returns True if the value of a column may be left out."""
         return field.type.nullable or (self.left_out is LeftOut.MARKED and field.type.is_atomic)
 
     def of_inputs(self, inputs: Sequence[str], kept: Sequence[DataField]) -> "Keeping":
-        """These rules, applied to the fields in `inputs`, from which the table's columns are computed.
+        """Returns these rules, applied to the fields in `inputs`, from which the table's columns are computed.
 
         Only values of the columns in `kept` may be left out: these are fields that the table takes over unchanged.
         """
@@ -78,8 +78,8 @@ class Keeping:
 def marks_of_table(
     rows: pa.Table, marks: pa.Array, fields: Sequence[DataField], names: Sequence[str]
 ) -> tuple[pa.Array, pa.Table]:
-    """Converts the marks of decoded rows to marks of the table's columns (`names`). Returns them, and the rows with
-    zeros for missing values in those of the columns `fields` that are NOT NULL.
+    """Converts the marks of decoded rows to marks of the table's columns (`names`). Returns the marks, and the rows. In
+    the rows, missing values are zeros if their column (one of `fields`) is NOT NULL.
     """
     bits = unpack_left_out(marks, rows.num_columns)
     left_out = {name: bits[:, at] for at, name in enumerate(rows.column_names) if bits[:, at].any()}
@@ -100,11 +100,11 @@ _GEOMETRIES = (
     bytes.fromhex("0101000020e6100000000000fc83d797c1000000fc83d797c1"),
     bytes.fromhex("0101000020e61000000c21e7fdff7f66401842cefbff7f5640"),
 )
-"""The points that stand for a geometry and for a geography, as EWKB."""
+"""The points that Debezium sends instead of a geometry and a geography that was left out, as EWKB."""
 _OLD_NUMBERS = (1868788,)
 
 _OCTETS = pa.array([str(number) for number in range(256)])
-"""The numbers that a byte can be, as texts, each at its own position."""
+"""All values of a byte as texts, each at its own position."""
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -117,17 +117,17 @@ class Placeholder:
 
     @property
     def texts(self) -> pa.Array:
-        """The texts that stand for a value that was left out, as `_texts_of` says."""
+        """The texts that stand for a value that was left out, as in `_texts_of`."""
         return _texts_of(self.text)
 
     @property
     def reason(self) -> str:
-        """Why a record with the placeholder is bad, and what to do."""
+        """The reason why a record with the placeholder is bad, and what to do."""
         return f"{self._left_out}; set REPLICA IDENTITY FULL on the source table, or unavailable to keep"
 
     @property
     def reason_of_move(self) -> str:
-        """Why a record is bad that leaves out a value and changes the primary key, and what to do."""
+        """The reason why a record that leaves out a value and changes the primary key is bad, and what to do."""
         return (
             f"{self._left_out}; the update changed the primary key, and no row with the old key is known from which "
             "the value could be taken; set REPLICA IDENTITY FULL on the source table"
@@ -135,8 +135,8 @@ class Placeholder:
 
     @property
     def reason_of_place(self) -> str:
-        """Why a record is bad that leaves out a value and changes the primary key, in a source that does not say at
-        which offsets its records are; and what to do.
+        """The reason why a record that leaves out a value and changes the primary key is bad, if the source does not
+        say at which offsets its records are; and what to do.
         """
         return (
             f"{self._left_out}; the update changed the primary key, and unavailable = keep follows such a change only "
@@ -148,7 +148,9 @@ class Placeholder:
         return f"{self.text}: the source left out a large value that the update did not change"
 
     def rows(self, column: pa.Array) -> _Mask | None:
-        """True for rows whose value is the placeholder, or contains it; None if there is none."""
+        """Returns True for rows whose value is the placeholder, or contains it. Returns None if there is no
+        such row.
+        """
         kind = column.type
         if pa.types.is_map(kind):
             return _of_elements(_either(self.rows(column.keys), self.rows(column.items)), column)
@@ -169,7 +171,7 @@ class Placeholder:
         return true_of(same) if pc.any(same).as_py() else None
 
     def _number_lists(self, lists: pa.Array) -> _Mask | None:
-        """True for lists of whole numbers, or of their texts, that are the placeholder's bytes."""
+        """Returns True for lists of whole numbers, or of their texts, that are the placeholder's bytes."""
         elements, is_text = lists.values, pa.types.is_string(lists.type.value_type)
         if not (is_text or pa.types.is_integer(lists.type.value_type)):
             return None
@@ -194,11 +196,11 @@ def settled(
     keeping: Keeping = KEEPS_NOTHING,
     in_rows: Mapping[str, npt.NDArray[np.int64]] = _NONE,
 ) -> Unjudged:
-    """Returns the rows after the values that are left out have been handled.
+    """Handles the values that are left out, and returns the rows afterwards.
 
-    A delete may leave out every value but those of its key. `in_rows` has by column the records that `left_out_of_rows`
-    has found. If the rows have marks of the values that are left out, the column `MARKS` is the last column. Whether an
-    insert may leave out a value is known only later (`moves/`).
+    A delete may leave out every value but the values of its key. `in_rows` has by column the records that
+    `left_out_of_rows` has found. If the rows have marks of the values that are left out, the column `MARKS` is the last
+    column. Whether an insert may leave out a value is known only later (`moves/`).
     """
     never = {*primary_key, *keeping.never}
     is_update = unjudged.kinds == int(RowKind.UPDATE_AFTER)
@@ -240,7 +242,7 @@ def settled(
 
 @lru_cache(maxsize=16)
 def _texts_of(placeholder: str) -> pa.Array:
-    """The texts that a column STRING gets for a value that was left out.
+    """Returns the texts that a STRING column gets for a value that was left out.
 
     These are the placeholder, its bytes in each `binary.handling.mode`, and a UUID made of it; and as JSON a map and
     arrays of these, arrays of numbers, and the points that stand for geometries.
@@ -263,7 +265,7 @@ def _either(one: _Mask | None, other: _Mask | None) -> _Mask | None:
 
 
 def _of_elements(inner: _Mask | None, column: pa.Array) -> _Mask | None:
-    """True for lists or maps with an element for which the mask is true."""
+    """Returns True for lists or maps with an element for which the mask is true."""
     if inner is None:
         return None
     ends = np.concatenate([[0], np.cumsum(inner)])[column.offsets.to_numpy()]

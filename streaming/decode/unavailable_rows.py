@@ -1,8 +1,8 @@
-"""Finds values that the source left out of columns of type ROW.
+"""Finds values that the source left out in columns of type ROW.
 
-In place of an hstore Debezium sends an object whose only field is the placeholder. A ROW does not read fields that it
-does not have, so it would become a row of nulls. So records that contain the placeholder as a name are read a second
-time, with texts in place of their rows.
+Instead of an hstore Debezium sends an object whose only field is the placeholder. A ROW does not read fields that it
+does not have, so this object would become a row of nulls. So records that contain the placeholder as a name are read a
+second time, with strings instead of their rows.
 """
 
 import re
@@ -29,7 +29,7 @@ def left_out_of_rows(
     values: pa.Array, fields: Sequence[DataField], placeholder: str, read: RowTexts
 ) -> dict[str, npt.NDArray[np.int64]]:
     """Takes records as binary values without nulls. Returns by column the positions of the records that have the
-    placeholder in place of an object.
+    placeholder instead of an object.
     """
     with_rows = tuple(replace(f, type=_TEXT) for f in fields if _has_rows(f.type))
     if not with_rows or not pc.any(pc.match_substring(values, f'"{placeholder}"')).as_py():
@@ -47,7 +47,9 @@ def left_out_of_rows(
 
 
 def without_placeholder(need: pa.DataType, columns: Mapping[str, object], placeholder: str) -> pa.DataType:
-    """The needed columns and types without fields that have the placeholder's name, in columns that contain rows."""
+    """Returns the needed columns and types without fields that have the placeholder's name, in columns that contain
+    rows.
+    """
     if not columns or not pa.types.is_struct(need):
         return need
     parts = [(f.name, _without(f.type, placeholder) if f.name in columns else f.type) for f in need]

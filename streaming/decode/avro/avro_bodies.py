@@ -1,8 +1,8 @@
 """Reads Avro bodies of one schema into an Arrow array, and lists the damaged bodies with their reasons.
 
-Bodies are read in parallel, field by field (`avro_columns`). Damaged bodies are left out, and the others are read
-again; after a few such turns the rest is read one by one (`avro_exact`), as are bodies whose schema cannot be read in
-parallel.
+Bodies are read in parallel, field by field (`avro_columns`). Damaged bodies are left out, and the other bodies are read
+again; after a few such turns the remaining bodies are read one by one (`avro_exact`), as are bodies whose schema cannot
+be read in parallel.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ _FEW = 16
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """The values of bodies and the damaged bodies.
+    """The values of bodies, and the damaged bodies.
 
-    `values` have the Arrow type of the schema's root; `positions` are the positions of their bodies in the input,
-    ascending. `bad` holds (position, reason), ascending.
+    `values` have the Arrow type of the schema's root; `positions` are the positions of their bodies in the input, in
+    ascending order. `bad` holds pairs of position and reason, in ascending order.
     """
 
     values: pa.Array
@@ -34,7 +34,7 @@ class Bodies:
 
 
 def read_bodies(records: pa.Array, schema: AvroSchema, begin: int = 0) -> Bodies:
-    """The values in records of the schema. Each body begins at byte `begin` of its record.
+    """Reads the records of one schema. Each body begins at byte `begin` of its record.
 
     The records are binary values without nulls. Each record gives either a value or a damaged body.
     """
@@ -70,7 +70,7 @@ def read_bodies(records: pa.Array, schema: AvroSchema, begin: int = 0) -> Bodies
 
 
 def _places(records: pa.Array) -> tuple[Longs, Longs, np.ndarray[tuple[int], np.dtype[np.uint8]]]:
-    """For each record the first byte and the byte after its last, and the buffer that holds all records."""
+    """Returns for each record its first byte and the byte after its last, and the buffer that holds all records."""
     width = np.int64 if pa.types.is_large_binary(records.type) else np.int32
     _, offsets, data = records.buffers()
     if offsets is None or len(records) == 0:
@@ -99,7 +99,7 @@ def _one_by_one(
 
 
 def _arrow_ready(value: object, node: Node) -> object:
-    """The value with maps as lists of pairs, which older releases of pyarrow need."""
+    """Returns the value with maps as lists of pairs, because older releases of pyarrow need this form."""
     if value is None or node.is_text:
         return value
     if isinstance(value, dict) and node.kind is AvroKind.MAP:
@@ -114,7 +114,7 @@ def _arrow_ready(value: object, node: Node) -> object:
 
 
 def _branch_of(value: object, branches: Sequence[Node]) -> Node:
-    """The branch of a union that fits a value. All branches but null have the same Arrow type."""
+    """Returns the branch of a union that fits a value. All branches but null have the same Arrow type."""
     kinds = (AvroKind.MAP, AvroKind.RECORD) if isinstance(value, dict) else (AvroKind.ARRAY,)
     return next((branch for branch in branches if branch.kind in kinds), branches[0])
 

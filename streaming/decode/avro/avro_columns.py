@@ -1,4 +1,5 @@
-"""Reads many Avro values of one type at once into an Arrow array: one step for each field, however many records.
+"""Reads many Avro values of one type at once into an Arrow array. There is one step for each field, however many
+records there are.
 Source: Avro 1.12 specification, binary encoding.
 """
 
@@ -18,14 +19,16 @@ _INT = np.iinfo(np.int32)
 def read_column(node: Node, cursor: Cursor, path: str = "") -> pa.Array:
     """Reads the next value of each row, and returns the values in the node's Arrow type.
 
-    `path` is the beginning of each reason, as `field a.b: `. Raises DamagedRecords; LongRecords for a few records whose
-    arrays are much longer than those of the other records.
+    `path` is put before each reason, for example `field a.b: `. Raises DamagedRecords for records that cannot be read,
+    and LongRecords for a few records whose arrays are much longer than those of the other records.
     """
     return _READERS[node.kind](node, cursor, path)
 
 
 def skip_column(node: Node, cursor: Cursor, path: str = "") -> None:
-    """Skips the next value of each row, with the same checks, except those for UTF-8 and for the keys of maps."""
+    """Skips the next value of each row. The checks are those of `read_column`, except the checks of UTF-8 and of the
+    keys of maps.
+    """
     kind = node.kind
     if kind in (AvroKind.BYTES, AvroKind.STRING):
         cursor.skip(cursor.lengths(path), path)
@@ -90,7 +93,7 @@ def _string(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _not_utf8(spans: pa.Array) -> Longs:
-    """The rows whose bytes are not UTF-8. They are found by halving, so that a few such rows cost little."""
+    """Returns the rows whose bytes are not UTF-8. They are found by halving, so that a few such rows cost little."""
     rows: list[int] = []
     pending = [(0, len(spans))]
     while pending:
@@ -148,12 +151,14 @@ def _union(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _as(kind: pa.DataType, values: pa.Array) -> pa.Array:
-    """The values cast to that type. Arrow's cast of a map without values to its own type breaks the map."""
+    """Returns the values cast to that type. Arrow's cast of a map without values to its own type breaks the map, so it
+    is not cast.
+    """
     return values if values.type == kind else values.cast(kind)
 
 
 def _branches(node: Node, cursor: Cursor, path: str) -> list[tuple[Node, Longs]]:
-    """The branches of a union that occur, each with its rows."""
+    """Reads which branch of a union each row has. Returns the branches that occur, each with its rows."""
     chosen = cursor.numbers(path)
     inside = (chosen >= 0) & (chosen < len(node.children))
     cursor.demand(inside, f"{path}the union has {len(node.children)} branches, and the record names one beyond them")
@@ -185,7 +190,9 @@ def _map(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _last_of_each_name(rows: Longs, names: pa.Array) -> Longs:
-    """The positions of the entries that remain if a map has a key twice: the last entry of each key, in order."""
+    """Returns the positions of the entries that remain if a map has a key twice: the last entry of each key, in
+    order.
+    """
     codes = names.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     pairs = rows * (int(codes.max(initial=0)) + 1) + codes
     _, from_behind = np.unique(pairs[::-1], return_index=True)
@@ -193,15 +200,17 @@ def _last_of_each_name(rows: Longs, names: pa.Array) -> Longs:
 
 
 def _by_row(rows: Longs, count: int) -> tuple[pa.Array, pa.Array]:
-    """The positions of items sorted by their row, and the offsets of each of `count` rows among the sorted items."""
+    """Returns the positions of items sorted by their row, and the offsets of each of `count` rows among the sorted
+    items.
+    """
     offsets = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
     return pa.array(np.argsort(rows, kind="stable")), pa.array(offsets)
 
 
 def _each_item(node: Node, cursor: Cursor, path: str, read: Callable[[Cursor], object]) -> Longs:
-    """Calls `read` with the rows that have a next item, until no row has one. Returns the row of each item, in that
-    order.
+    """Calls `read` with the rows that have a next item, until no row has one. Returns the row of each item, in the
+    order of the calls.
 
     Items come in blocks: a count, then that many items. After a negative count comes the size of the block in bytes. A
     count of 0 is the end.

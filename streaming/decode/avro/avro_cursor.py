@@ -1,8 +1,8 @@
-"""The position in each of many records that are read in parallel, in one buffer that holds all of them.
+"""The position in each of many records that are read in parallel, in one buffer that holds all records.
 
 Each step reads one thing from all records: a number, a length, some bytes. Every read is checked against the end of the
 record, so that a damaged record never reads bytes of another record. The first step that fails for some records raises
-`DamagedRecords` with all of these; the caller leaves them out and begins again.
+`DamagedRecords` with all of them; the caller leaves these records out and begins again.
 Source: Avro 1.12 specification, binary encoding.
 """
 
@@ -19,7 +19,7 @@ _MOST_SHIFT = 63
 
 
 class DamagedRecords(Exception):
-    """Some records cannot be read: `records` are their numbers, `reason` says why, for people."""
+    """Some records cannot be read. `records` are their numbers, and `reason` says why, for people."""
 
     def __init__(self, records: Longs, reason: str) -> None:
         super().__init__(reason)
@@ -28,7 +28,7 @@ class DamagedRecords(Exception):
 
 
 class LongRecords(Exception):
-    """Reading these few records in parallel would take longer than reading each by itself."""
+    """Raised for a few records that take longer to read in parallel than one by one."""
 
     def __init__(self, records: Longs) -> None:
         super().__init__()
@@ -39,7 +39,8 @@ class LongRecords(Exception):
 class Cursor:
     """The next byte to read of each record (`at`), and the first byte after the record (`end`).
 
-    `data` is the buffer of all records, `record` the number of each record. The rows are in the order of their bytes.
+    `data` is the buffer of all records, and `record` the number of each record. The rows are in the order of their
+    bytes.
     """
 
     data: npt.NDArray[np.uint8]
@@ -51,19 +52,19 @@ class Cursor:
         return len(self.at)
 
     def some(self, rows: Longs) -> "Cursor":
-        """A separate cursor for these rows; `go_on` takes over its position."""
+        """Returns a separate cursor for these rows. `go_on` takes over its position."""
         return Cursor(self.data, self.at[rows], self.end[rows], self.record[rows])
 
     def go_on(self, rows: Longs, other: "Cursor") -> None:
         self.at[rows] = other.at
 
     def demand(self, holds: Flags, reason: str) -> None:
-        """Raises DamagedRecords for the rows that do not meet the condition."""
+        """Raises DamagedRecords with `reason` for the rows where `holds` is false."""
         if not holds.all():
             raise DamagedRecords(np.unique(self.record[~holds]), reason)
 
     def skip(self, counts: Longs | int, path: str) -> Longs:
-        """Skips that many bytes in each row; returns the positions of their first bytes. Counts must not be
+        """Skips that many bytes in each row. Returns the positions of the first skipped bytes. Counts must not be
         negative.
         """
         self.demand(counts <= self.end - self.at, _ends_early(path))
@@ -72,7 +73,7 @@ class Cursor:
         return start
 
     def numbers(self, path: str) -> Longs:
-        """The next number of each row: zigzag, seven bits in each byte, lowest first, at most ten bytes."""
+        """Reads the next integer of each row: zigzag, seven bits in each byte, lowest bits first, at most ten bytes."""
         self.demand(self.at < self.end, _ends_early(path))
         first = self.data[self.at]
         self.at = self.at + 1
@@ -95,7 +96,7 @@ class Cursor:
         return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
 
     def lengths(self, path: str) -> Longs:
-        """The next number of each row, which is a length. Raises DamagedRecords for negative lengths."""
+        """Reads the next integer of each row, which is a length. Raises DamagedRecords for negative lengths."""
         counts = self.numbers(path)
         self.demand(counts >= 0, f"{path}a length is negative")
         return counts
@@ -107,7 +108,7 @@ class Cursor:
         start = self.skip(counts, path)
         if len(start) == 0:
             return pa.array([], pa.binary())
-        # In an array over the whole buffer, every second value is the gap between two wanted spans.
+        # In an array over the whole buffer, every second value is the gap between two wanted parts.
         offsets = np.empty(2 * len(start), dtype=np.int64)
         offsets[0::2], offsets[1::2] = start, self.at
         is_small = len(self.data) < 2**31
@@ -119,7 +120,7 @@ class Cursor:
         return of.take(pa.array(np.arange(0, len(offsets) - 1, 2))).cast(pa.binary())
 
     def block(self, width: int, path: str) -> npt.NDArray[np.uint8]:
-        """Reads the next `width` bytes of each row, and returns them as a matrix with a line for each row."""
+        """Reads the next `width` bytes of each row, and returns them as a matrix with a row for each record."""
         start = self.skip(width, path)
         places = start[:, None] + np.arange(width)
         return np.take(self.data, places)

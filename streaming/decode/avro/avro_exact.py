@@ -1,8 +1,8 @@
 """Reads one Avro value at a time into Python values, for values that cannot be read in parallel.
 
-It makes the same checks as `avro_columns`, so that a record is judged the same whatever other records there are. Tests
-compare it with fastavro. fastavro is not used here because a record that contains itself a few thousand times ends the
-process, and because it takes the index -1 of a union for its last branch.
+The checks are the same as in `avro_columns`, so whether a record is bad does not depend on the other records. Tests
+compare the result with fastavro. fastavro is not used here because a record that contains itself a few thousand times
+ends the process, and because fastavro takes the index -1 of a union for its last branch.
 Source: Avro 1.12 specification, binary encoding.
 """
 
@@ -22,13 +22,13 @@ _ENDS_EARLY = "the record ends too early"
 
 
 class DamagedRecord(ValueError):
-    """A record cannot be read; the message says why, for people."""
+    """Raised for a record that cannot be read; the message says why, for people."""
 
 
 def read_value(body: bytes, schema: AvroSchema) -> object:
-    """The value that a whole body holds, ready for `pa.array` with the Arrow type of the schema's root.
+    """Returns the value that a whole body holds, ready for `pa.array` with the Arrow type of the schema's root.
 
-    Raises DamagedRecord.
+    Raises DamagedRecord if the body cannot be read.
     """
     reading = _Reading(body, schema.records)
     value = reading.value(schema.root, "")
@@ -38,8 +38,8 @@ def read_value(body: bytes, schema: AvroSchema) -> object:
 
 
 class _Reading:
-    """The reading of one body: the position up to which its bytes have been read, and the functions that read each kind
-    of value.
+    """The reading of one body: the position up to which its bytes have been read, and a function for each kind of
+    value.
     """
 
     def __init__(self, body: bytes, records: Mapping[str, Node]) -> None:
@@ -156,7 +156,9 @@ class _Reading:
         return entries
 
     def _items(self, node: Node, path: str) -> Iterator[None]:
-        """Yields None once for each item of the array or map that follows; the caller reads the item."""
+        """Yields None once for each item of the array or map that follows. The caller reads the item before it asks for
+        the next.
+        """
         fewest = node.children[0].fewest_bytes + (node.kind is AvroKind.MAP)
         while count := self._number(path):
             if count < 0:
@@ -169,7 +171,7 @@ class _Reading:
                 yield
 
     def _skip(self, node: Node, path: str) -> None:
-        """Skips a value as `avro_columns.skip_column` does; its texts need not be UTF-8."""
+        """Skips a value as `avro_columns.skip_column` does. Strings in it need not be UTF-8."""
         self._depth += 1
         if self._depth > MOST_DEPTH:
             raise DamagedRecord(f"{path}the value is nested more than {MOST_DEPTH} deep")
@@ -194,13 +196,15 @@ class _Reading:
 
 
 def inside_of(path: str, name: str) -> str:
-    """The beginning of a reason about a field; `path` is the beginning for the record around the field."""
+    """Returns the beginning of a reason about a field; `path` is the beginning for the record that contains the
+    field.
+    """
     return f"field {name}: " if not path else f"{path[:-2]}.{name}: "
 
 
 def as_text(value: object) -> str | None:
-    """A value that has no Arrow type of its own, as a text: a string unchanged, anything else as JSON, bytes in
-    base64.
+    """Returns a value that has no Arrow type of its own as a string: a string unchanged, anything else as JSON, bytes
+    in base64.
     """
     if value is None or isinstance(value, str):
         return value
@@ -212,12 +216,12 @@ def as_text(value: object) -> str | None:
 
 
 def _json(value: object) -> str:
-    """A value as compact JSON. Raises ValueError for infinity and NaN, which JSON does not have."""
+    """Returns a value as compact JSON. Raises ValueError for infinity and NaN, which JSON does not have."""
     return json.dumps(value, default=_json_bytes, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _finite(value: object) -> object:
-    """The value with words for infinity and NaN inside it, as Avro's own JSON has them."""
+    """Returns the value with words for the infinity and NaN inside it, as in Avro's own JSON."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list):

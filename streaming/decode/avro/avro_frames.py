@@ -1,4 +1,4 @@
-"""Finds the schema that each record names: in a frame before its body, or in one of its headers.
+"""Finds the schema of each record. The record names it in a frame before its body, or in one of its headers.
 
 A frame is byte 0 and the schema's id (four bytes, highest first), or byte 1 and the schema's GUID. Some serializers
 write these bytes as a header and leave the body without a frame. The header is then put before the body, so that all
@@ -30,9 +30,9 @@ _APICURIO = (
 )
 _GLUE = "in the frame of AWS Glue's serializers, which cannot be read"
 _LAST_ID = b"\x7f\xff\xff\xff"
-"""Registries count with signed numbers, so that larger ids are damage."""
+"""The largest id. Registries use signed integers, so a larger id means that the record is damaged."""
 _NO_ID = b"\x00" * 4
-"""No registry gives the id 0: these bytes begin a longer id."""
+"""No registry uses the id 0. These bytes are the beginning of a longer id."""
 _GLUE_STARTS = (b"\x03\x00", b"\x03\x05")
 
 SchemaName = int | uuid.UUID
@@ -41,7 +41,7 @@ SchemaName = int | uuid.UUID
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Records with the same schema: their positions, ascending. Each body begins at byte `begin`."""
+    """Records with the same schema, and their positions in ascending order. Each body begins at byte `begin`."""
 
     name: SchemaName
     positions: Longs
@@ -50,7 +50,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Records grouped by schema; and for each bad record, by its position, the reason why no schema was found."""
+    """Records grouped by schema. For each record without a schema, `bad` has the reason, by the record's position."""
 
     groups: tuple[Group, ...]
     bad: dict[int, str]
@@ -78,7 +78,7 @@ def with_frames(records: pa.Array, headers: pa.Array | None, name: str) -> pa.Ar
 
 
 def frames_of(records: pa.Array) -> Frames:
-    """Takes records as binary values without nulls, and returns them grouped by schema."""
+    """Groups records, given as binary values without nulls, by their schema."""
     first, lengths = pc.binary_slice(records, 0, 1), pc.binary_length(records)
     framed = pc.and_(pc.equal(first, _FIRST_ID), pc.greater_equal(lengths, _ID_FRAME))
     ids = pc.binary_slice(records, 1, _ID_FRAME)
@@ -90,7 +90,7 @@ def frames_of(records: pa.Array) -> Frames:
 
 
 def _why_not(record: bytes) -> str:
-    """The reason against a record that does not begin with a known frame."""
+    """Returns the reason against a record that does not begin with a known frame."""
     if len(record) >= _LONG_ID_FRAME and record.startswith(_FIRST_ID + _NO_ID):
         return _APICURIO
     is_glue = len(record) >= _GLUE_FRAME and record.startswith(_GLUE_STARTS)
@@ -98,7 +98,7 @@ def _why_not(record: bytes) -> str:
 
 
 def _groups(records: pa.Array, mask: pa.Array, frame_bytes: int) -> list[Group]:
-    """The records with a frame of that length, grouped by schema."""
+    """Returns the records with a frame of `frame_bytes` bytes, grouped by schema."""
     positions = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
     if not len(positions):
         return []

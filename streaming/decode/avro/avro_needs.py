@@ -1,5 +1,5 @@
-"""Finds the wider types that numbers in Avro values need, a whole column at a time; `schema_needs` does this for
-JSON.
+"""Finds the wider types that integers and fractions in Avro values need, a whole column at a time; `schema_needs` does
+this for JSON.
 """
 
 import numpy as np
@@ -18,7 +18,9 @@ _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 
 
 def wider_need(values: pa.Array, shape: Shape) -> pa.DataType:
-    """The columns that are too narrow for a value, with the types that they need; null if all values fit."""
+    """Returns the columns that are too narrow for a value, with the types that they need; the null type if all values
+    fit.
+    """
     kind = values.type
     if shape.is_row and pa.types.is_struct(kind):
         needs = []

@@ -1,7 +1,7 @@
 """Reads Avro records into the values that `records.py` works on.
 
-Each record names the schema it was written with, so the records of a batch may have several schemas. They are read by
-schema, and put back into order.
+Each record contains the id of the schema with which it was written, so the records of a batch may have several schemas.
+They are read by schema, and put back into order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,15 +39,15 @@ class KnownSchemas(Protocol):
     """A source of schemas."""
 
     def schema(self, name: SchemaName) -> AvroSchema | str:
-        """The schema with that id or GUID; or a text: why records that name it are bad.
+        """Returns the schema with that id or GUID, or a string that says why records with this schema are bad.
 
-        Raises RegistryError if the registry does not answer: that makes no record bad.
+        Raises RegistryError if the registry does not answer, because this makes no record bad.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Records with the same schema, and their positions, ascending. Each body begins at byte `begin`."""
+    """Records with the same schema, and their positions in ascending order. Each body begins at byte `begin`."""
 
     schema: AvroSchema
     positions: Longs
@@ -56,7 +56,7 @@ class _Group:
 
     @property
     def row(self) -> Node | None:
-        """The schema's node for the values, if the values are Avro records; else None."""
+        """The schema's node for the values, if the values are Avro records; otherwise None."""
         node = value_node(self.schema.root)
         return node if node.kind is AvroKind.RECORD else None
 
@@ -71,8 +71,8 @@ class AvroReader:
     schemas: KnownSchemas = field(compare=False)
 
     def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: WatchFor = WatchFor.NOTHING) -> Objects:
-        """Takes records as binary values without nulls, and returns the rows of the columns and the bad records. Each
-        record is one or the other.
+        """Takes records as binary values without nulls. Returns the rows with the columns `fields`, and the bad
+        records. Each record gives either a row or a reason.
         """
         groups, bad = self._groups(records)
         known = {f.name for f in fields}
@@ -91,7 +91,9 @@ class AvroReader:
         return joined_objects(parts)
 
     def events(self, values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOTHING) -> Objects:
-        """The events in Avro records; parameters and result are those of `debezium_envelope.read_events`."""
+        """Returns the Debezium events in Avro records. Parameters and result are those of
+        `debezium_envelope.read_events`.
+        """
         groups, bad = self._groups(values)
         parts = [_nothing(bad, images.shape({}).arrow)]
         for group in groups:
@@ -110,8 +112,8 @@ class AvroReader:
         return joined_objects(parts)
 
     def sources(self, values: pa.Array, shape: Shape) -> Objects:
-        """The facts about the source in events, as structs with a field `source` of that shape. Records without such
-        facts are left out.
+        """Returns what events say about their source, as structs with a field `source` of that shape. Records that say
+        nothing about their source are left out.
         """
         parts = [_nothing({}, shape.arrow)]
         for group in self._groups(values)[0]:
@@ -130,7 +132,7 @@ class AvroReader:
         return lacks
 
     def _groups(self, records: pa.Array) -> tuple[list[_Group], dict[int, str]]:
-        """The records by schema, and the records without a schema."""
+        """Returns the records by schema, and the records without a schema with the reason against each."""
         frames = frames_of(records)
         groups, bad = [], dict(frames.bad)
         for group in frames.groups:
@@ -143,8 +145,8 @@ class AvroReader:
 
 
 def _names(fields: Sequence[DataField]) -> Mapping[str, object]:
-    """The names of the fields to read. If there are no fields, one name that no field has, because an empty map would
-    mean all fields.
+    """Returns the names of the fields to read. If there are no fields, returns one name that no field has, because an
+    empty map would mean all fields.
     """
     return {f.name: {} for f in fields} or {"": {}}
 
@@ -158,7 +160,9 @@ def _wanted(images: Images) -> Mapping[str, object]:
 
 
 def _need(read: Bodies, shape: Shape, group: _Group, fields: Sequence[DataField], watch: WatchFor) -> pa.DataType:
-    """The wider types that the values need. If there are no values, no type is needed, whatever the schema declares."""
+    """Returns the wider types that the values need. If there are no values, no type is needed, whatever the schema
+    declares.
+    """
     if watch is WatchFor.NOTHING or not len(read.values):
         return NO_NEED
     need = wider_need(read.values, shape)
@@ -166,7 +170,7 @@ def _need(read: Bodies, shape: Shape, group: _Group, fields: Sequence[DataField]
 
 
 def _fitting(read: Bodies, shape: Shape, need: pa.DataType) -> Objects:
-    """The values that fit their columns; other values are bad."""
+    """Returns the values that fit their columns; all other values are bad."""
     misfits = Misfits()
     structs = columns_of(read.values, shape, misfits)
     bad = dict(read.bad) | {int(read.positions[place]): reason for place, reason in misfits.reasons.items()}
@@ -192,7 +196,7 @@ def _others(group: _Group, images: Images) -> Objects:
 
 
 def _no_record(group: _Group) -> str:
-    return f"a value of type {value_node(group.schema.root).kind.value}, and a row is a record"
+    return f"a value of type {value_node(group.schema.root).kind.value}, but a row must be an Avro record"
 
 
 def _refused(group: _Group, reason: str, arrow: pa.DataType) -> Objects:

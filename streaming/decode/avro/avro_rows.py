@@ -42,15 +42,15 @@ class Misfits:
 
 
 def columns_of(values: pa.Array, shape: Shape, misfits: Misfits) -> pa.Array:
-    """Returns the values converted to the shape, as many as were given. A value that does not fit is null, and is noted
-    in `misfits`.
+    """Returns the values converted to the shape, as many as there are in `values`. A value that does not fit is null,
+    and is noted in `misfits`.
     """
     return _converted(values, shape, np.arange(len(values), dtype=np.int64), "", misfits)
 
 
 def _converted(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
-    """Returns values of any type converted to the shape, by the kind of the shape. `places` has the number of the
-    record for each value.
+    """Converts values of any type to the shape, by the kind of the shape. `places` has the number of the record for
+    each value.
     """
     kind = values.type
     if pa.types.is_null(kind):
@@ -91,8 +91,8 @@ def _list(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Mis
 
 
 def _are_entries(kind: pa.DataType) -> bool:
-    """Whether values are lists of entries (key, value). Connect writes maps in this form if their keys are not
-    texts.
+    """Returns True if values are lists of entries (key, value). Connect writes maps in this form if their keys are not
+    strings.
     """
     return (
         pa.types.is_list(kind)
@@ -176,7 +176,7 @@ def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
         return _literals(values).cast(target)
     wanted = raw_type(shape.type, form)
     if pa.types.is_decimal(wanted):
-        # The shortest text of a fraction is the intended number: 0.1, and not the nearest number of 64 bits.
+        # The shortest text of a fraction is what was meant: 0.1, and not the nearest double.
         values = values.cast(pa.string())
     return convert_leaf(values.cast(wanted), shape, form)
 
@@ -194,8 +194,8 @@ def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
     if pa.types.is_string(target) and values.type == UUID_BYTES:
         return pa.array([None if one is None else str(uuid.UUID(bytes=one)) for one in values.to_pylist()], target)
     if pa.types.is_string(target):
-        raise NotConvertible("are bytes, and the column is text; declare it as BYTES")
-    raise NotConvertible(f"are bytes, and cannot become {shape.type}")
+        raise NotConvertible("are bytes, but the column is STRING; declare the column as BYTES")
+    raise NotConvertible(f"are bytes, which cannot become {shape.type}")
 
 
 def _big_decimals(values: pa.Array) -> pa.Array:
@@ -217,8 +217,8 @@ def _literals(values: pa.Array) -> pa.Array:
 
 
 def _plain(value: object, kind: pa.DataType) -> object:
-    """Returns a nested value as objects and lists, as JSON has them. Arrow gives maps as lists of pairs, and UUIDs as
-    bytes.
+    """Returns a nested value as objects and lists, as JSON has them. (Arrow returns maps as lists of pairs, and UUIDs
+    as bytes.)
     """
     if isinstance(value, list) and pa.types.is_map(kind):
         return {name: _plain(item, kind.item_type) for name, item in value}

@@ -1,10 +1,11 @@
 """An Avro schema as a tree of nodes, each with the Arrow type of its values in the bytes.
 
 Logical types change nothing here, except for UUIDs of 16 bytes, whose Arrow type distinguishes them from other bytes: a
-date is the int that was written, a decimal its bytes. `Node.properties` keeps what the schema says about a value beyond
-its type (`logicalType`, `precision`, `connect.name`, ...).
-Two things have no Arrow type of their own: a union of unlike types, and a record that contains itself. Their values are
-texts: a string unchanged, anything else as JSON with bytes in base64.
+date is the int that was written, a decimal its bytes. `Node.properties` keeps what the schema says about a value in
+addition to its type (`logicalType`, `precision`, `connect.name`, ...).
+
+A union of unlike types, and a record that contains itself, have no Arrow type of their own. Their values are strings: a
+string unchanged, anything else as JSON with bytes in base64.
 Source: Avro 1.12 specification, schema declaration; fastavro checks the schema and resolves its names.
 """
 
@@ -70,9 +71,9 @@ class Node:
     """A type in a schema.
 
     `children` are the fields of a record, the branches of a union, or the type of the items of an array or of the
-    values of a map. `names` are the names of the fields, or an enum's symbols. `size` is the number of bytes of a
-    fixed. `is_read` is false for a field that the caller does not need. `is_text` says that the values are read as
-    texts. `fewest_bytes` is the size of the shortest value.
+    values of a map. `names` are the names of the fields, or an enum's symbols. `size` is the number of bytes of a value
+    of Avro's type fixed. `is_read` is false for a field that the caller does not need. `is_text` is true if the values
+    are read as strings. `fewest_bytes` is the size of the shortest value.
     """
 
     kind: AvroKind
@@ -108,7 +109,7 @@ class Node:
 
     @property
     def is_uuid(self) -> bool:
-        """Whether the values are the 16 bytes of UUIDs."""
+        """True if the values are the 16 bytes of UUIDs."""
         return (
             self.kind is AvroKind.FIXED
             and self.size == UUID_BYTES.byte_width
@@ -117,23 +118,24 @@ class Node:
 
     @property
     def is_parallel(self) -> bool:
-        """Whether many values can be read in parallel (`avro_columns`)."""
+        """True if many values can be read in parallel (`avro_columns`)."""
         return not self.is_text and all(child.is_parallel for child in self.children)
 
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A schema: the type of the whole value, and the records that contain themselves, by full name."""
+    """A schema: the type of the whole value (`root`), and the records that contain themselves, by full name."""
 
     root: Node
     records: Mapping[str, Node]
 
 
 def parse_avro_schema(schema: object, references: Iterable[object] = ()) -> AvroSchema:
-    """The schema in parsed JSON. `references` are the schemas that it names, each after those that it names itself.
+    """Returns the schema in parsed JSON. `references` are the schemas that it refers to; each comes after the schemas
+    that it refers to itself.
 
-    Raises SchemaMismatchError for a text that is not an Avro schema, or that has more than 20,000 types with all names
-    resolved, or that nests them more than 100 deep.
+    Raises SchemaMismatchError for JSON that is not an Avro schema, that has more than 20,000 types with all names
+    resolved, or that nests types more than 100 deep.
     """
     named: dict[str, object] = {}
     try:
@@ -150,7 +152,7 @@ def parse_avro_schema(schema: object, references: Iterable[object] = ()) -> Avro
 
 
 def only_fields(schema: AvroSchema, wanted: Mapping[str, object]) -> AvroSchema:
-    """The schema that reads only some fields of its record.
+    """Returns the schema that reads only some fields of its record.
 
     `wanted` maps the names of fields to the wanted fields of their own records; an empty value means the whole field.
     Other fields are skipped in the bytes, and checked only as far as skipping needs it.
@@ -174,7 +176,8 @@ def _only(node: Node, wanted: Mapping[str, object]) -> Node:
 
 
 def _bare(schema: object) -> object:
-    """The schema without defaults, and with logical types under another key, so that fastavro does not check them.
+    """Returns the schema without defaults, and with logical types under another key, so that fastavro does not check
+    them.
 
     They change no byte of a record, and schemas in use have wrong ones: defaults of another type, decimals with a
     negative scale.
@@ -193,9 +196,7 @@ def _no_schema(why: str) -> SchemaMismatchError:
 
 
 class _Building:
-    """The nodes of one schema while they are built. Each name becomes a node once; inside its own record it stays a
-    name.
-    """
+    """Builds the nodes of one schema. Each name becomes a node once; inside its own record it stays a name."""
 
     def __init__(self, named: Mapping[str, object]) -> None:
         self.named = named
@@ -295,7 +296,9 @@ class _Building:
 
 
 def _properties(declared: Mapping[str, object]) -> dict[str, object]:
-    """The properties of a type or a field that are not part of Avro's structure, without fastavro's own (`__`)."""
+    """Returns the properties of a type or a field that are not part of Avro's structure, without the properties of
+    fastavro itself (`__`).
+    """
     return {
         (_LOGICAL if key == _UNJUDGED_LOGICAL else key): value
         for key, value in declared.items()
@@ -304,15 +307,15 @@ def _properties(declared: Mapping[str, object]) -> dict[str, object]:
 
 
 def _with_field(node: Node, declared: Mapping[str, object]) -> Node:
-    """The node of a field. Some writers put a type's properties next to the field's name; the properties of the type
-    itself come first.
+    """Returns the node of a field. Some writers put a type's properties next to the field's name; the properties of the
+    type itself take precedence.
     """
     others = _properties(declared)
     return replace(node, properties={**others, **node.properties}) if others else node
 
 
 def _widest(branches: Sequence[Node]) -> pa.DataType:
-    """The type that holds the values of all branches; text if no other type holds them exactly."""
+    """Returns the type that holds the values of all branches; string if no other type holds them exactly."""
     kinds = {branch.kind for branch in branches} - {AvroKind.NULL}
     for narrow, wide in _WIDER:
         if kinds <= {narrow, wide} and not any(branch.is_text for branch in branches):

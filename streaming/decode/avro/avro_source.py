@@ -1,8 +1,8 @@
 """Translates an Avro schema into a Kafka Connect schema, which the decoders of JSON understand.
 
 Connect's converter writes names of its own in addition to Avro's types: `connect.name`, `connect.type`,
-`connect.parameters`. Debezium puts its times there. If they are missing, Avro's logical types say the same. Source:
-Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium 3 data type mappings.
+`connect.parameters`. Debezium puts the kinds of its times there. If these names are missing, Avro's logical types say
+the same. Source: Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium 3 data type mappings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,16 +39,18 @@ _BASE = {
     "time-millis": (AvroKind.INT,),
     "decimal": (AvroKind.BYTES, AvroKind.FIXED),
 }
-"""The Avro types that a logical type may have; long if not listed. With other types it is ignored, as Avro demands."""
+"""The Avro types that a logical type may have; long if it is not listed. With any other type the logical type is
+ignored, as Avro demands.
+"""
 
 
 def source_of(schema: AvroSchema) -> SourceSchema:
-    """The node of a Connect schema for the values of an Avro schema."""
+    """Returns the node of a Connect schema for the values of an Avro schema."""
     return _source(schema.root)
 
 
 def value_node(node: Node) -> Node:
-    """The node itself; for a union with null, the node of its values."""
+    """Returns the node itself; for a union of null and one type, returns the node of that type."""
     if node.kind is not AvroKind.UNION or node.is_text:
         return node
     present = [child for child in node.children if child.kind is not AvroKind.NULL]
@@ -84,7 +86,7 @@ def _of_values(node: Node) -> SourceSchema:
 
 
 def _of_branches(branches: Sequence[Node]) -> SourceSchema:
-    """The node for a union of several types whose values have one Arrow type."""
+    """Returns the node for a union of several types whose values have one Arrow type."""
     kinds = {branch.kind for branch in branches}
     if kinds == {AvroKind.RECORD}:
         return {**_of_values(branches[0]), "name": None}
@@ -94,8 +96,8 @@ def _of_branches(branches: Sequence[Node]) -> SourceSchema:
 
 
 def _is_entries(node: Node) -> bool:
-    """Whether an array is a map of Connect whose keys are not texts, or may be null. Avro's maps have only texts as
-    keys.
+    """Returns True if an array is a map of Connect whose keys are not strings, or may be null. (Avro's own maps have
+    only strings as keys.)
     """
     entry = node.children[0] if node.kind is AvroKind.ARRAY else node
     if entry is node or entry.kind is not AvroKind.RECORD or entry.names != ("key", "value"):

@@ -1,8 +1,9 @@
-"""Schemas from a schema registry, by id or GUID: requested once by each host, and kept as long as the job runs.
+"""Schemas from a schema registry, by id or GUID. Each host requests a schema once, and keeps it as long as the job
+runs.
 
 An id never gets another schema, so a schema that was read stays valid. The tasks of a host share schemas by files in a
-folder of the job, and request one at a time: a new schema costs one request for each host, not for each task. If the
-registry does not answer, the batch fails and the driver repeats it later: no record becomes bad.
+folder of the job, and make one request at a time: a new schema costs one request for each host, not for each task. If
+the registry does not answer, the batch fails and the driver repeats it later: no record becomes bad.
 """
 
 import json
@@ -20,24 +21,26 @@ from bucketline.streaming.decode.avro.registry_client import Client, ConfluentCl
 from bucketline.streaming.decode.avro.schema_folder import alone, folder_of, keep_text, kept_text, remove_folder
 
 _REFUSED_FOR_S = 30.0
-"""How long a process does not ask again for a schema that the registry lacks, or that is not Avro."""
+"""For this time, in seconds, a process does not ask again for a schema that the registry lacks, or that is not Avro."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrySchemas:
-    """The schemas of a registry. `job` names the run of a job, whose tasks share schemas. The value can be sent to
-    tasks.
+    """The schemas of a registry. `job` is the name of a run of the job, whose tasks share schemas. The value can be
+    sent to tasks.
     """
 
     options: RegistryOptions
     job: str
 
     def schema(self, name: SchemaName) -> AvroSchema | str:
-        """The schema with that id; or a text: why records that name it are bad. Raises RegistryError."""
+        """Returns the schema with that id or GUID, or a string that says why records with this schema are bad. Raises
+        RegistryError if the registry does not answer.
+        """
         return _read_schemas(self).schema(name)
 
     def forget(self) -> None:
-        """Removes the schemas that tasks have kept on this host."""
+        """Removes the schemas that tasks have stored on this host."""
         remove_folder(self.job, self.options.url)
 
 
@@ -63,8 +66,8 @@ class ReadSchemas:
             return known
 
     def _text(self, name: SchemaName) -> SchemaText | str:
-        """The text of a schema, from the folder of this host or else from the registry. Only one task of a host does
-        this at a time.
+        """Returns the text of a schema, from the folder of this host or else from the registry. Only one task of a host
+        does this at a time.
         """
         reason, until = self._refused.get(name, ("", self.now()))
         if until > self.now():
@@ -82,7 +85,7 @@ class ReadSchemas:
 
 
 def _decoded(text: str | None) -> SchemaText | None:
-    """The schema in a text that `SchemaText.encode` has written; None if the text cannot be read."""
+    """Returns the schema in a text that `SchemaText.encode` has written; None if the text cannot be parsed."""
     try:
         kept = json.loads(text or "null")
         return None if kept is None else SchemaText(kept["schema"], tuple(kept["references"]))

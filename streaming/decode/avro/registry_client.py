@@ -18,22 +18,26 @@ from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, 
 
 _NOT_FOUND = 404
 _NO_CODES = (None, -1)
-"""What the client reports as the error code where an answer has none. A registry's own answers have one."""
+"""The error code that the client reports for an answer without one. A registry's own answers have an error code."""
 _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-_TRUST = f"name the certificates to trust in {CA_LOCATION.key}"
+_TRUST = f"set {CA_LOCATION.key} to the certificates to trust"
 _PACKAGE = "confluent_kafka.schema_registry"
 
 
 class Client(Protocol):
-    """Something that sends a request to a registry."""
+    """A client that sends requests to a schema registry."""
 
     def schema_text(self, name: SchemaName) -> "SchemaText | str":
-        """The text of the schema with that id or GUID; or the reason why it cannot be used. Raises RegistryError."""
+        """Returns the text of the schema with that id or GUID, or the reason why it cannot be used. Raises
+        RegistryError if the registry does not answer.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaText:
-    """The JSON text of a schema, and of the schemas that it names; each comes after those that it names itself."""
+    """The JSON text of a schema, and of the schemas that it refers to; each of these comes after the schemas that it
+    refers to itself.
+    """
 
     text: str
     references: tuple[str, ...] = ()
@@ -66,15 +70,17 @@ class ConfluentClient:
         if schema is None:
             return unknown(name)
         if schema.schema_type != "AVRO":
-            return f"the schema {shown(name)} is of type {schema.schema_type}, and the job reads Avro"
+            return f"the schema {shown(name)} is of type {schema.schema_type}, but the job reads Avro"
         references: dict[tuple[str, int], str] = {}
         missing = self._collect(schema, references)
         if missing is not None:
-            return f"the schema {shown(name)} names {missing}, which the schema registry does not have"
+            return f"the schema {shown(name)} refers to {missing}, which the schema registry does not have"
         return SchemaText(schema.schema_str, tuple(references.values()))
 
     def _collect(self, schema: Any, references: dict[tuple[str, int], str]) -> str | None:
-        """Adds the schemas that this schema names, inner ones first. Returns the name of a missing schema, or None."""
+        """Adds the schemas that this schema refers to, inner ones first. Returns the name of a missing schema,
+        or None.
+        """
         for reference in schema.references or ():
             place = (reference.subject, int(reference.version))
             if place in references:
@@ -89,11 +95,12 @@ class ConfluentClient:
         return None
 
     def _answer(self, ask: Callable[[], Any], *, is_always_known: bool = True) -> Any:
-        """The answer of the registry; None if it does not have the thing asked for. Raises RegistryError.
+        """Returns the answer of the registry; None if it does not have what was asked for. Raises RegistryError if the
+        registry does not answer or refuses.
 
-        `is_always_known` says that every registry knows requests of this kind. Then an answer 404 without an error code
-        does not come from a registry, but for example from a proxy whose registry is away, and must not make records
-        bad.
+        `is_always_known` is true if every registry knows requests of this kind. Then an answer 404 without an error
+        code does not come from a registry, but for example from a proxy that does not reach its registry. Such an
+        answer must not make records bad.
         """
         try:
             return ask()
@@ -120,7 +127,7 @@ class ConfluentClient:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and the errors that caused it."""
+    """Yields an error and the errors that caused it."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -128,17 +135,17 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def shown(name: SchemaName) -> str:
-    """A phrase that names a schema by its id or GUID, as part of a reason."""
+    """Returns a schema's id or GUID as a phrase for a reason."""
     return f"with id {name}" if isinstance(name, int) else f"with GUID {name}"
 
 
 def unknown(name: SchemaName) -> str:
-    """The reason against a record whose schema the registry does not have."""
+    """Returns the reason against a record whose schema the registry does not have."""
     return f"the schema registry has no schema {shown(name)}"
 
 
 def client_settings(options: RegistryOptions) -> Mapping[str, object]:
-    """The options in the form that confluent-kafka's client takes."""
+    """Returns the options in the form that confluent-kafka's client takes."""
     settings: dict[str, object] = {
         "url": options.url,
         "timeout": options.timeout_ms / 1000,
@@ -160,7 +167,7 @@ def client_settings(options: RegistryOptions) -> Mapping[str, object]:
 
 
 def require_package() -> None:
-    """Raises RegistryError if Python lacks the package that asks a registry."""
+    """Raises RegistryError if this Python lacks the package that sends requests to a registry."""
     _package()
 
 
@@ -174,5 +181,7 @@ def _package() -> Any:
 
 
 def _one_line(error: Exception) -> str:
-    """The text of an error on one line, without secrets. Errors of tasks reach the driver as lines of text."""
+    """Returns the text of an error on one line, without secrets. (Errors of tasks reach the driver as lines of
+    text.)
+    """
     return mask_text(" ".join(str(error).split())) or type(error).__name__

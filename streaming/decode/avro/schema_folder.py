@@ -1,8 +1,8 @@
-"""A folder of this host in which the tasks of a job keep schemas for each other.
+"""A folder of this host in which the tasks of a job store schemas for each other.
 
-It lies in the folder for temporary files, and only the job's user can read or write it. If no such folder can be made,
-each process asks the registry itself. On the driver's host the folder is removed at the end of the job; on other hosts
-a later job removes it, once it is old.
+It is inside the folder for temporary files, and only the job's user can read or write it. If no such folder can be
+created, each process asks the registry itself. On the driver's host the folder is removed at the end of the job; on
+other hosts a later job removes it, when it is old.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _KEPT_S = 30 * 24 * 3600
 
 
 def folder_of(job: str, url: str) -> Path | None:
-    """The folder for a job's schemas from that registry, created if needed; None if it cannot be created."""
+    """Returns the folder for a job's schemas from that registry, created if needed; None if it cannot be created."""
     name = hashlib.sha256(f"{job}\n{url}".encode()).hexdigest()[:32]
     try:
         own = _own_folder()
@@ -43,7 +43,7 @@ def remove_folder(job: str, url: str) -> None:
 
 
 def kept_text(folder: Path | None, name: str) -> str | None:
-    """The text that is kept under that name; None if there is none."""
+    """Returns the text that is stored under that name; None if there is none."""
     if folder is None:
         return None
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -52,7 +52,7 @@ def kept_text(folder: Path | None, name: str) -> str | None:
 
 
 def keep_text(folder: Path | None, name: str, text: str) -> None:
-    """Keeps a text for other processes. If that fails, they ask the registry themselves."""
+    """Stores a text for other processes. If this fails, the other processes ask the registry themselves."""
     if folder is None:
         return
     with contextlib.suppress(OSError):
@@ -63,7 +63,7 @@ def keep_text(folder: Path | None, name: str, text: str) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path | None) -> Iterator[None]:
-    """Keeps other processes of this host out of the folder while it is open, if the system and the folder allow
+    """Keeps other processes of this host out of the folder until the block ends, if the system and the folder allow
     locks.
     """
     with contextlib.ExitStack() as stack:
@@ -75,7 +75,9 @@ def alone(folder: Path | None) -> Iterator[None]:
 
 
 def _own_folder() -> Path:
-    """The folder of this user. Raises OSError if it belongs to another user, or others may read or write it."""
+    """Returns the folder of this user. Raises OSError if the folder belongs to another user, or others may read or
+    write it.
+    """
     if sys.platform == "win32":
         own = Path(tempfile.gettempdir()) / "bucketline-schemas"
         own.mkdir(exist_ok=True)
@@ -89,7 +91,7 @@ def _own_folder() -> Path:
 
 
 def _remove_old(own: Path) -> None:
-    """Removes the folders of jobs that ended long ago. A job that has run for so long asks the registry again."""
+    """Removes the folders of jobs that ended long ago. (A job that has run for so long asks the registry again.)"""
     for folder in own.iterdir():
         with contextlib.suppress(OSError):
             if folder.lstat().st_mtime < time.time() - _KEPT_S:

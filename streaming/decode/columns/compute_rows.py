@@ -1,5 +1,5 @@
-"""Computes the values of columns. Rows whose values cannot be computed are found by halving the batch, so that good
-batches cost nothing more.
+"""Computes the values of columns. Rows whose values cannot be computed are found by halving the batch, so that batches
+without such rows cost nothing more.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,10 +29,10 @@ _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def value_of(output: Output, columns: Columns, row_count: int, context: Context) -> pa.Array:
-    """The values of a column of the table, in its type; a null stays null even if the column is NOT NULL.
+    """Returns the values of a column of the table, in its type. A null stays null even if the column is NOT NULL.
 
-    Raises SchemaMismatchError that names a value that cannot be computed, or that the column cannot hold; OptionError
-    for a type that cannot be stored in the column without a CAST.
+    Raises SchemaMismatchError for a value that cannot be computed, or that the column cannot hold; OptionError for a
+    type that cannot be stored in the column without a CAST.
     """
     field, target = output.field, arrow_type(output.field.type)
     if output.expression is None:
@@ -57,8 +57,8 @@ def value_of(output: Output, columns: Columns, row_count: int, context: Context)
 
 
 def _is_stored(given: pa.DataType, field: DataField) -> bool:
-    """Whether values of a type are stored in the column without a CAST: numbers in numbers, times in times, anything in
-    a text. These are the rules of Spark's store assignment.
+    """Returns True if values of a type are stored in the column without a CAST: numbers in numbers, times in times,
+    anything in a string. These are the rules of Spark's store assignment.
     """
     root = field.type.root
     if root in _TEXTS:
@@ -87,7 +87,7 @@ _NUMBERS = (
 
 
 def condition_of(expression: SqlExpression, columns: Columns, row_count: int, context: Context) -> pa.Array:
-    """The truth of a condition for each row; null if it is unknown. Raises as `value_of`."""
+    """Returns for each row whether a condition is true; null if this is unknown. Raises the errors of `value_of`."""
     truth = evaluate(expression, columns, row_count, context)
     if pa.types.is_null(truth.type):
         return truth.cast(pa.bool_())
@@ -99,7 +99,7 @@ def condition_of(expression: SqlExpression, columns: Columns, row_count: int, co
 def by_halves(
     compute: Callable[[Columns, int], pa.Array], columns: Columns, row_count: int
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Returns the values that `compute` gives, and the reasons against rows on which it fails, by row. The values of
+    """Returns the values of `compute`, and the reasons against rows on which `compute` fails, by row. The values of
     such rows are null.
     """
     try:
@@ -125,6 +125,6 @@ def _reason(error: Exception) -> str:
 
 
 def same_values(left: pa.Array, right: pa.Array) -> Bools:
-    """For each row whether two columns have the same value; two nulls count as the same."""
+    """Returns for each row whether two columns have the same value. Two nulls count as the same."""
     equal = pc.fill_null(pc.equal(left, right), False)
     return np.asarray(pc.or_(equal, pc.and_(left.is_null(), right.is_null())))

@@ -14,7 +14,7 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the table, and its expression; an expression of None gives null. `is_needed` says that deletes must
+    """A column of the table, and its expression. An expression of None gives null. `is_needed` is true if deletes must
     have the value too.
     """
 
@@ -24,26 +24,27 @@ class Output:
 
 
 class JudgedImages(Enum):
-    """Says to which rows of a changelog a condition is applied."""
+    """Says to which rows of a change a condition is applied."""
 
     NEW = "new"
-    """Only new rows. A row that does not meet the condition becomes a delete of its key, or is left out if it is an
-    insert.
+    """The condition is applied to new rows only. A row that does not meet it becomes a delete of its key, or is left
+    out if it is an insert.
     """
     OWN = "own"
-    """Each row by itself, for merge engines that retract."""
+    """The condition is applied to each row by itself, for merge engines that retract."""
     INSERTS = "inserts"
-    """All rows; there are only inserts."""
+    """The condition is applied to all rows; there are only inserts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComputedColumns:
     """The plan of the computed columns, condition and expectations.
+
     `inputs` are the fields that are decoded; keys and partitions (`keys`) are computed from `key_inputs`. `loose` are
     NOT NULL columns that a delete may leave out; `plain` are the columns of the table that are taken over unchanged.
     `left_out` are fields of messages that nothing reads, if new fields of messages are added to the table (`grows`).
     `kept` are plain columns from which nothing else is computed: a value that the source leaves out may be missing
-    there. `tells_time`: a column, or a check, uses the current time.
+    there. `tells_time` is true if a column or a check uses the current time.
     """
 
     inputs: tuple[DataField, ...]
@@ -62,6 +63,8 @@ class ComputedColumns:
     tells_time: bool = False
 
     def need_of(self, need: SchemaNeed) -> SchemaNeed:
-        """The columns that records need and the table lacks, without the computed ones and those that are left out."""
+        """Returns the columns that records need and the table lacks, without computed columns and columns that are left
+        out.
+        """
         kept = [f for f in need.columns if f.name in self.plain or f.name not in self.left_out]
         return SchemaNeed(pa.struct(kept)) if kept else NOTHING_NEEDED

@@ -1,9 +1,10 @@
-"""Applies a condition to the rows of changes: which rows stay, and which become deletes.
+"""Applies a condition to the rows of changes: decides which rows stay, and which become deletes.
 
-*New images* (`NEW`): an insert that does not meet the condition is left out; an update or a row of a snapshot that does
-not meet it deletes its key; deletes always stay. *Own images* (`OWN`, for merge engines that retract): every row is
-judged by itself; if the newer row of an update does not meet the condition, its older row becomes a delete. If the
-computed key of an update is unchanged, the delete of its older row is dropped, or becomes -U where the table uses -U.
+*New images* (`NEW`): an insert that does not meet the condition is left out; an update, or a row of a snapshot, that
+does not meet it deletes its key; deletes always stay. *Own images* (`OWN`, for merge engines that retract): the
+condition is applied to every row by itself; if the newer row of an update does not meet it, the older row becomes a
+delete. If the computed key of an update is unchanged, the delete of its older row is dropped, or becomes -U if the
+table uses -U.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keep
     stay.
 
     An update that changes its key is a delete and, next to it, the new row, both of one record. If the computed keys
-    are the same, the delete is dropped; or it becomes the older row of the update, if that is needed (`keeps_old`).
+    are the same, the delete is dropped; or it becomes the older row of the update, if that row is needed (`keeps_old`).
     """
     kinds, stays = kinds.copy(), np.ones(len(kinds), np.bool_)
     first = np.flatnonzero((kinds[:-1] == _D) & (kinds[1:] == _UA) & (origin[:-1] == origin[1:]))
@@ -46,7 +47,7 @@ def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keep
 
 def judged(kinds: Kinds, origin: Longs, passes: Bools, images: JudgedImages, inserted: Bools) -> tuple[Kinds, Bools]:
     """Returns the kinds of the rows after the condition was applied, and a mask of the rows that stay. `passes` is true
-    for rows that meet the condition. `inserted` marks the rows of which the source says that they are new.
+    for rows that meet the condition. `inserted` marks the rows that are new according to the source.
     """
     kinds = kinds.copy()
     if images is JudgedImages.INSERTS:
@@ -65,13 +66,13 @@ def judged(kinds: Kinds, origin: Longs, passes: Bools, images: JudgedImages, ins
 
 
 def lacking_old(kinds: Kinds, origin: Longs) -> Bools:
-    """For each row whether it is an update without its older row."""
+    """Returns for each row whether it is an update without its older row."""
     alone: Bools = kinds == _UA
     alone[1:] &= ~((origin[1:] == origin[:-1]) & ((kinds[:-1] == _UB) | (kinds[:-1] == _D)))
     return alone
 
 
 def is_new_image(kinds: Kinds) -> Bools:
-    """For each row whether it is a new image: +I or +U."""
+    """Returns for each row whether it is a row after a change: +I or +U."""
     new: Bools = (kinds == _I) | (kinds == _UA)
     return new

@@ -1,4 +1,4 @@
-"""Fits the column settings of a job to a table, and refuses everything that cannot be computed."""
+"""Fits the column settings of a job to a table, and refuses all settings that cannot be computed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +54,7 @@ _EVENT_TYPES: Mapping[str, DataType] = {
     "_ts_ms": DataType(TypeRoot.BIGINT),
 }
 _OF_MESSAGES = ("_kafka_offset", "_kafka_timestamp", "_kafka_timestamp_type", "_op", "_ts_ms", "_source_position")
-"""Metadata that differs between two messages about one row."""
+"""Metadata columns that differ between two messages about one row."""
 _EVENTS = (RecordFormat.DEBEZIUM_JSON, RecordFormat.DEBEZIUM_AVRO)
 _HEADERS = "_kafka_headers"
 OP = "_op"
@@ -70,10 +70,10 @@ def plan_columns(
     grows: bool,
     context: Context,
 ) -> ComputedColumns | None:
-    """Returns the plan; None if the job has no settings for columns. `takes_back` says that the merge engine retracts
+    """Returns the plan; None if the job has no settings for columns. `takes_back` is true if the merge engine retracts
     old rows.
 
-    Raises OptionError and SchemaMismatchError for anything that cannot be computed, or has no column in the table.
+    Raises OptionError or SchemaMismatchError for an expression that cannot be computed, or has no column in the table.
     """
     if replace(options, rescued=None) == NO_COLUMN_OPTIONS:
         return None
@@ -126,8 +126,8 @@ def _checked(expression: SqlExpression, key: str) -> SqlExpression:
 
 
 def _timeless(expression: SqlExpression, key: str, what: str) -> SqlExpression:
-    """The checked expression. Raises OptionError if it uses the current time, because later changes of the row would
-    compute another value.
+    """Returns the checked expression. Raises OptionError if it uses the current time, because a later change of the row
+    would compute another value.
     """
     now = tells_time(expression)
     if now is not None:
@@ -172,14 +172,14 @@ def _outputs(selection: SelectedColumns, schema: TableSchema, needed: set[str]) 
 
 
 def _check_keys(outputs: Sequence[Output], keys: Sequence[str]) -> None:
-    """Raises OptionError if a column that identifies rows is computed from what differs with each message."""
+    """Raises OptionError if a column that identifies rows is computed from a value that differs with each message."""
     for output in outputs:
         if output.field.name not in keys or output.expression is None or _is_plain(output):
             continue
         name = next((name for name in names_in(output.expression) if name in _OF_MESSAGES), None)
         if name is not None:
             raise OptionError(
-                f"{SELECT.key}: {name} belongs to the message, and a later change of the row has another; column "
+                f"{SELECT.key}: {name} belongs to the message and differs in a later message about the row; column "
                 f"{output.field.name!r} of the primary key or the partition would not find the old row. Compute it "
                 "from columns of the row",
                 key=SELECT.key,
@@ -188,7 +188,7 @@ def _check_keys(outputs: Sequence[Output], keys: Sequence[str]) -> None:
 
 
 def _kept(outputs: Sequence[Output], where: SqlExpression | None, expect: Sequence[Expectation]) -> tuple[str, ...]:
-    """The plain columns from which no other column, condition or expectation is computed."""
+    """Returns the plain columns from which no other column, condition or expectation is computed."""
     plain = [o.field.name for o in outputs if _is_plain(o)]
     used = [o.expression for o in outputs if o.expression is not None and not _is_plain(o)]
     used += [SqlExpression(e.check) for e in expect]
@@ -203,8 +203,8 @@ def _is_plain(output: Output) -> bool:
 def _inputs(
     named: Iterable[str], schema: TableSchema, decode: RecordFormat, types: Mapping[str, SourceType]
 ) -> tuple[DataField, ...]:
-    """The fields to decode. If the table has a column with the field's name, the field has the type of that column;
-    else it has the type in `types`; else it is a text.
+    """Returns the fields to decode. If the table has a column with the field's name, the field has the type of that
+    column; otherwise it has the type in `types`, or else it is a string.
     """
     own = {f.name.lower(): f for f in schema.fields}
     others = {**_RECORD_TYPES, **(_EVENT_TYPES if decode in _EVENTS else {})}
@@ -215,7 +215,7 @@ def _inputs(
             found[field.name] = replace(field, type=field.type.as_nullable())
         elif name == _HEADERS:
             raise OptionError(
-                f"{SELECT.key} and {WHERE.key} cannot use {name}; give the table a column of that name",
+                f"{SELECT.key} and {WHERE.key} cannot use {name}; add a column of that name to the table",
                 key=SELECT.key,
                 column=name,
             )
@@ -247,7 +247,7 @@ def _check_deletes(where: SqlExpression | None, images: JudgedImages, schema: Ta
 
 
 def _check(planned: ComputedColumns, schema: TableSchema) -> None:
-    """Computes an empty batch, which fails if a type, column or function does not fit."""
+    """Checks the plan by computing an empty batch; this fails if a type, column or function does not fit."""
     empty = arrow_schema(planned.inputs).empty_table()
     columns = {name: empty[name].combine_chunks() for name in empty.schema.names}
     for output in planned.outputs:

@@ -1,5 +1,5 @@
-"""`rescued-data-column`: the parts of a record that no column takes, as one JSON text, so that the record need not be
-bad.
+"""`rescued-data-column`: stores the parts of a record that no column takes as one JSON string, so that the record need
+not be bad.
 
 These parts are fields that nothing reads, and values that do not fit their column. A column whose value does not fit is
 null. A value that keys, partitions or `sequence.field` need is not rescued: its record stays bad.
@@ -60,7 +60,7 @@ class Mending:
     """The values of records, with nulls for the values that did not fit.
 
     `taken` has for each field the numbers of the records whose value did not fit. `reasons` are the original reasons
-    against the records.
+    against these records.
     """
 
     values: pa.Array
@@ -68,7 +68,7 @@ class Mending:
     reasons: dict[int, str]
 
     def mend(self, decode: RecordFormat, rescued: Rescued, bad: Mapping[int, str]) -> bool:
-        """Replaces the values that these reasons name by nulls; returns False if the reasons name none."""
+        """Replaces the values to which these reasons refer by nulls. Returns False if no reason refers to a field."""
         wanted: dict[str, list[int]] = {}
         for record, reason in bad.items():
             self.reasons.setdefault(record, reason)
@@ -100,8 +100,8 @@ class Mending:
 
 
 def _named(reason: str, decode: RecordFormat) -> str | None:
-    """The field of a row that a reason names; None if the reason names no field, or if the field is null and must not
-    be.
+    """Returns the field of a row to which a reason refers; None if it refers to no field, or if the field is null and
+    must not be null.
     """
     found = (_FIELD if decode in _OLD_IMAGES else _PLAIN_FIELD).match(reason)
     return None if found is None or reason.endswith("null, but the column is NOT NULL") else found[1]
@@ -114,9 +114,9 @@ def rescued_texts(
     taken: Mapping[str, set[int]],
     good: npt.NDArray[np.int64],
 ) -> pa.Array:
-    """The rescued text of each record; null if nothing of the record was rescued.
+    """Returns the rescued text of each record; null if nothing of the record was rescued.
 
-    `good` are the records that were decoded, ascending.
+    `good` are the records that were decoded, in ascending order.
     """
     values = as_binary(one_array(records["value"])).take(pa.array(good))
     texts = pa.nulls(records.num_rows, pa.string())
@@ -142,7 +142,7 @@ def _scanned(
     good: npt.NDArray[np.int64],
     values: pa.Array,
 ) -> pa.Array:
-    """The rescued text of each record, found by scanning the `values` of the `good` records all at once; see
+    """Returns the rescued text of each record, found by scanning the `values` of the `good` records all at once; see
     `rescued_texts`. Raises ValueError if a value cannot be scanned.
     """
     scan = ScannedJson.of(values)
@@ -162,7 +162,7 @@ def _of_images(
     numbers: npt.NDArray[np.int64],
     images: pa.Array,
 ) -> pa.Array:
-    """The rescued texts of rows that are JSON objects; `numbers` are the numbers of their records."""
+    """Returns the rescued texts of rows that are JSON objects; `numbers` are the numbers of their records."""
     scan = ScannedJson.of(images)
     keys, found = scan.entries()
     names = slices(scan.data, keys.starts + 1, keys.ends - 1).cast(pa.string())
@@ -186,7 +186,9 @@ def _of_images(
 
 
 def _places(records: pa.Table, at: npt.NDArray[np.int64]) -> pa.Array:
-    """The topic, partition and offset of each record as fields of JSON; nothing for other sources."""
+    """Returns the topic, partition and offset of each record as fields of JSON; nothing for sources other than
+    Kafka.
+    """
     nothing = pa.repeat("", len(at))
     if not {"topic", "partition", "offset"} <= set(records.column_names):
         return nothing

@@ -1,4 +1,4 @@
-"""Turns decoded rows into rows of the table: computes columns, applies the condition, checks expectations."""
+"""Turns decoded rows into rows of the table: computes columns, applies the condition, and checks expectations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ _DELETE = int(RowKind.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class Unexpected:
-    """The result of checking expectations: the number of rows that did not meet each expectation, by its name; the
+    """The result of checking expectations: by the name of the expectation, the number of rows that did not meet it; the
     records to leave out; and the records to refuse, with reasons.
     """
 
@@ -51,7 +51,7 @@ class Unexpected:
 def find_unexpected(
     expect: Sequence[Expectation], columns: Columns, origin: Longs, looked_at: Bools, context: Context
 ) -> Unexpected:
-    """Checks the rows of the table against the expectations, and returns what does not meet them.
+    """Checks the rows of the table against the expectations.
 
     Only the rows in `looked_at` are checked: the rows after changes. If a check cannot be computed for a row, its
     record is bad.
@@ -80,8 +80,8 @@ def find_unexpected(
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The rows of the table and the bad records (`decoded`), and the number of rows that did not meet each expectation,
-    by its name (`unexpected`).
+    """The rows of the table and the bad records (`decoded`), and by the name of each expectation the number of rows
+    that did not meet it (`unexpected`).
     """
 
     decoded: Decoded
@@ -97,8 +97,9 @@ def rows_of_table(
     *,
     keeps_old: bool = False,
 ) -> Chosen:
-    """Takes decoded rows with the columns `plan.inputs`, their kinds, and the numbers of their records, which ascend.
-    Returns the rows of the table. If `keeps_old` is true, an update whose key stays also gives its older row, as -U.
+    """Takes decoded rows with the columns `plan.inputs`, their kinds, and the numbers of their records in ascending
+    order. Returns the rows of the table. If `keeps_old` is true, an update whose key stays also gives its older row, as
+    -U.
 
     `marks` say which values of the rows are left out; they become the last column of the result. If a record is bad, it
     gives no row at all. For a delete only the columns that the table needs are computed.
@@ -113,7 +114,7 @@ def rows_of_table(
         passes, inserted = _passes(plan, columns, was, records, bad), _inserted(plan, columns)
         left_out = inserted & ~passes
         if left_out.any():
-            # Nothing is computed of rows that are left out: as in SQL, they may hold what SELECT cannot compute.
+            # As in SQL, nothing is computed from rows that are left out: SELECT might fail for their values.
             keep = pa.array(~left_out)
             columns = {name: column.filter(keep) for name, column in columns.items()}
             marks = None if marks is None else marks.filter(keep)
@@ -160,8 +161,8 @@ def _passes(
     records: npt.NDArray[np.int64],
     bad: dict[int, str],
 ) -> Bools:
-    """For each row whether `where` is true. If the condition applies to a row and cannot be computed, the row's record
-    is bad.
+    """Returns for each row whether `where` is true. If the condition applies to a row and cannot be computed, the row's
+    record is bad.
     """
     where = plan.where
     assert where is not None, "there is a condition"
@@ -176,8 +177,8 @@ def _passes(
 
 
 def _inserted(plan: ComputedColumns, columns: Mapping[str, pa.Array]) -> Bools:
-    """For each row whether the source says that its key is new. Such a row is left out if it does not meet the
-    condition, because no older row of its key is stored.
+    """Returns for each row whether its key is new according to the source. Such a row is left out if it does not meet
+    the condition, because no older row of its key is stored.
     """
     count = len(next(iter(columns.values())))
     if plan.images is JudgedImages.INSERTS:

@@ -1,5 +1,5 @@
-"""Reads the columns with their types, and the key, that each record declares for its row. Types are never guessed from
-values.
+"""Reads from each record the columns with their types, and the key, that the record declares for its row. Types are
+never guessed from values.
 
 | records | columns | key |
 |---|---|---|
@@ -41,8 +41,8 @@ _EVENT = Images(())
 
 @dataclass(frozen=True, slots=True)
 class DeclaredRow:
-    """The columns that a record declares, with type null if it declares none; and its key columns, None if it declares
-    no key.
+    """The columns that a record declares; a column whose type it does not declare has the null type. Also its key
+    columns, None if it declares no key.
     """
 
     columns: tuple[pa.Field, ...]
@@ -59,7 +59,7 @@ def declared_rows(
     """Takes the values and the keys of records as binary values, and yields the distinct declarations of the records
     that hold a row.
 
-    `schemas` gives the schemas of Avro records. Raises RegistryError.
+    `schemas` returns the schemas of Avro records. Raises RegistryError if the registry does not answer.
     """
     rows = (
         _of_json(values, keys, decode, messages)
@@ -89,7 +89,7 @@ def _of_avro(
 
 
 def _avro_keys(keys: pa.Array, schemas: RegistrySchemas) -> dict[int, tuple[str, ...]]:
-    """The field names of keys that are records, by position."""
+    """Returns the field names of keys that are Avro records, by position."""
     names: dict[int, tuple[str, ...]] = {}
     framed = keys.fill_null(b"")
     for group in frames_of(framed).groups:
@@ -100,8 +100,8 @@ def _avro_keys(keys: pa.Array, schemas: RegistrySchemas) -> dict[int, tuple[str,
 
 
 def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
-    """The schema with that id or GUID; None if the registry has no such schema, or the schema is not that of an Avro
-    record.
+    """Returns the schema with that id or GUID; None if the registry has no such schema, or it is not the schema of an
+    Avro record.
     """
     schema = schemas.schema(name)
     if isinstance(schema, str) or value_node(schema.root).kind is not AvroKind.RECORD:
@@ -110,8 +110,8 @@ def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
 
 
 def declared_columns(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -> tuple[pa.Field, ...]:
-    """The columns of a row with that schema. This function alone decides which type of a new table a type of the source
-    becomes.
+    """Returns the columns of a row with that schema. Only this function decides which type of a new table a type of the
+    source becomes.
 
     `mapping` is the job's `type-mapping`.
     """
@@ -126,7 +126,7 @@ def declared_columns(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The job's settings about types: types of columns that records do not declare, and the mapping of declared
+    """The job's settings about types: the types of columns that records do not declare, and the mapping of declared
     types.
     """
 
@@ -186,12 +186,12 @@ _READERS: Mapping[
 
 
 def _named(row: object, known: Mapping[str, pa.DataType]) -> tuple[pa.Field, ...]:
-    """The columns of a row without a schema, with the types that the job declares."""
+    """Returns the columns of a row without a schema, with the types that the job declares."""
     return tuple(pa.field(str(name), known.get(str(name), pa.null())) for name in row) if isinstance(row, dict) else ()
 
 
 def _unwrapped(record: Mapping[str, object]) -> tuple[dict[str, object] | None, SourceSchema]:
-    """The payload if it is an object, and its schema. A record without an envelope is its own payload."""
+    """Returns the payload if it is an object, and its schema. A record without an envelope is its own payload."""
     if "payload" not in record:
         return dict(record), _NO_SCHEMA
     payload, schema = record["payload"], record.get("schema")

@@ -1,4 +1,6 @@
-"""The table that records declare: its columns and its primary key, or an error that says what they lack."""
+"""Finds the table that records declare: its columns and its primary key, or an error that says what the records
+lack.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +22,8 @@ _TYPED_BY_JOB = (
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """The columns, in the order of the first record, and the primary key columns; empty for a table without a primary
-    key.
+    """The columns, in the order of the first record, and the primary key columns; these are empty for a table without a
+    primary key.
     """
 
     columns: pa.Schema
@@ -31,10 +33,11 @@ class DeclaredTable:
 def declared_table(
     rows: Iterable[DeclaredRow], decode: RecordFormat, given_key: Sequence[str] = ()
 ) -> DeclaredTable | None:
-    """The table that these rows declare; None without rows. `given_key` is the primary key that the job names.
+    """Returns the table that these rows declare; None if there are no rows. `given_key` is the primary key in the job's
+    settings.
 
     A column that some rows lack is nullable, unless it is in the key. Raises OptionError that says what to write: for a
-    column whose type is not declared or declared in two ways, and for a key that is not declared.
+    column whose type is not declared or is declared in two ways, and for a key that is not declared.
     """
     known = list(rows)
     if not known:
@@ -55,8 +58,8 @@ def _columns(rows: Sequence[DeclaredRow], decode: RecordFormat) -> list[pa.Field
     if undeclared:
         by_types = f"set {', '.join(TYPES + name for name in undeclared[:3])}, or " if decode in _TYPED_BY_JOB else ""
         raise OptionError(
-            f"create: auto: the records do not declare the type of {', '.join(undeclared)}, and it is not "
-            f"guessed; {by_types}write all columns in {CREATE_SCHEMA.key}",
+            f"create: auto: the records do not declare the type of {', '.join(undeclared)}, and types "
+            f"are not guessed; {by_types}write all columns in {CREATE_SCHEMA.key}",
             key=CREATE.key,
             columns=", ".join(undeclared),
         )
@@ -65,7 +68,9 @@ def _columns(rows: Sequence[DeclaredRow], decode: RecordFormat) -> list[pa.Field
 
 
 def _both(one: pa.Field, other: pa.Field) -> pa.Field:
-    """A column that can hold the values of both columns. Raises OptionError for a text and a value of another type."""
+    """Returns a column that can hold the values of both columns. Raises OptionError for a string and a value of another
+    type.
+    """
     kind = joined(one.type, other.type)
     is_text = pa.types.is_string(kind) or pa.types.is_null(kind)
     if is_text and not all(pa.types.is_string(t) or pa.types.is_null(t) for t in (one.type, other.type)):
@@ -81,7 +86,9 @@ def _both(one: pa.Field, other: pa.Field) -> pa.Field:
 def _key(rows: Sequence[DeclaredRow], decode: RecordFormat, columns: Sequence[str]) -> tuple[str, ...]:
     keys = list(dict.fromkeys(row.key for row in rows))
     for problem in _key_problems(keys, decode, columns):
-        raise OptionError(f"create: auto: {problem}; name it in {CREATE_PRIMARY_KEY.key}", key=CREATE_PRIMARY_KEY.key)
+        raise OptionError(
+            f"create: auto: {problem}; write the primary key in {CREATE_PRIMARY_KEY.key}", key=CREATE_PRIMARY_KEY.key
+        )
     return keys[0] or ()
 
 
@@ -95,4 +102,4 @@ def _key_problems(
         yield f"the records do not declare a primary key, which decode: {decode.value} needs"
     missing = [name for name in keys[0] or () if name not in columns]
     if missing:
-        yield f"no columns belong to the fields {', '.join(missing)} of the records' keys"
+        yield f"the fields {', '.join(missing)} of the records' keys are not columns of the rows"

@@ -1,13 +1,16 @@
-"""Reads JSON objects, one in each value, into Arrow structs: fast for whole blocks, exactly for blocks where that
-fails.
+"""Reads JSON objects, one in each value, into Arrow structs: fast for whole blocks, exactly for blocks that the fast
+way cannot read.
 
 *Fast*: Arrow's JSON reader reads the values joined by newlines. It loses the order of rows if a value is not exactly
 one object, crashes the process on a bare `null`, and fails as a whole on one bad value. So every value must begin with
 `{` and end with `}`. Then a value that is not closed makes the next `{` a syntax error (a string cannot continue over
 the newline), and a value with several objects gives too many rows. If there are as many rows as values, each value is
-one row. *Exact*: `json_exact` accepts everything that the fast way accepts, with the same result (a property test
-compares them), and also values of one column in different forms. A value that it refuses is bad, with the reason. If
-the caller asks, both ways also find the columns and types that the values need and the shape lacks (`schema_needs`).
+one row.
+
+*Exact*: `json_exact` accepts everything that the fast way accepts, with the same result (a property test compares
+them), and also values of one column in different forms. A value that it refuses is bad, with the reason.
+
+If the caller asks, both ways also find the columns and types that the values need and the shape lacks (`schema_needs`).
 The fast way finds them in the same pass if the first few values have all unknown fields.
 """
 
@@ -40,7 +43,7 @@ from bucketline.streaming.decode.schema_needs import (
 from bucketline.streaming.decode.texts.json_scan import ScannedJson
 
 BLOCK_BYTES = 8 << 20
-"""Bytes of values that are read together. A larger value is a block of its own."""
+"""Values are read together until they have this many bytes. A larger value is a block of its own."""
 
 _SPLIT_WAYS = 8
 _EXACT_ROWS = 64
@@ -61,9 +64,9 @@ _SOURCE_NAMES = r'"source":{\1,\2\3}'
 class Objects:
     """Values that are objects of the shape, and bad values. JSON's `null` is neither.
 
-    `structs` have the shape's type; `positions` are their positions in the input, ascending. `bad` holds (position,
-    reason), ascending. `need` holds the columns and types that the values need and the shape lacks, if the caller has
-    asked for them. `skipped` counts by kind the known values that hold no row.
+    `structs` have the shape's type; `positions` are their positions in the input, in ascending order. `bad` holds pairs
+    of position and reason, in ascending order. `need` holds the columns and types that the values need and the shape
+    lacks, if the caller has asked for them. `skipped` counts by kind the known values that hold no row.
     """
 
     structs: pa.Array
@@ -74,8 +77,8 @@ class Objects:
 
 
 def read_objects(values: pa.Array, shape: Shape, watch: WatchFor = WatchFor.NOTHING) -> Objects:
-    """Takes JSON texts as binary values without nulls, and returns the objects in them. A value that is JSON's null is
-    neither among the structs nor among the bad values.
+    """Takes JSON strings as binary values without nulls, and returns the objects in them. A value that is JSON's null
+    is neither among the structs nor among the bad values.
     """
     parts = [
         part
@@ -105,7 +108,8 @@ def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
 
 
 def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Iterator[Objects]:
-    """The block's objects in order. A block that fails is split, so that one bad value slows down only a few others.
+    """Yields the block's objects in order. A block that fails is split, so that one bad value slows down only a few
+    others.
 
     If the first two parts of a split block fail, the other parts would probably fail too, so they are read exactly at
     once.
@@ -130,9 +134,9 @@ def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> 
 
 
 def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Objects | None:
-    """The objects as `read_fast` reads them, with the columns and types that they need if `watch` asks for all needs;
-    None if `read_fast` cannot read them. No wider types are looked for, because the values that `read_fast` can read
-    fit their columns.
+    """Returns the objects as `read_fast` reads them, with the columns and types that they need if `watch` asks for all
+    needs; None if `read_fast` cannot read them. No wider types are looked for, because the values that `read_fast` can
+    read fit their columns.
     """
     positions = np.arange(start, start + len(values))
     if watch is WatchFor.ALL:
@@ -146,11 +150,11 @@ def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: WatchF
 
 
 def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[pa.Array, pa.DataType] | None:
-    """The values as structs, and `need` joined with the columns and types that the values need.
+    """Returns the values as structs, and `need` joined with the columns and types that the values need.
 
-    None if the values need more than `need` and the needs of a few sample values. One pass is enough, because the
-    reader gets the unknown fields of the samples in its schema. The reader never infers fields: objects with a thousand
-    different keys would take gigabytes, and deep ones would crash the process.
+    Returns None if the values need more than `need` and the needs of a few sample values. One pass is enough, because
+    the reader gets the unknown fields of the samples in its schema. The reader never infers fields: objects with a
+    thousand different keys would take gigabytes, and deep ones would crash the process.
     """
     try:
         texts = _texts(_without_source(values, shape))
@@ -177,9 +181,8 @@ def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
 
 
 def _without_source(values: pa.Array, shape: Shape) -> pa.Array:
-    """Debezium's events, with their `source` reduced to the names of the table, because `source` is half of the bytes
-    of an event. Events are unchanged if the table has a field `source`, or if more fields of `source` are
-    read.
+    """Returns Debezium's events with their `source` reduced to the names of the table, because `source` is half of the
+    bytes of an event. Events are unchanged if the table has a field `source`, or if more fields of `source` are read.
     """
     if not shape.is_envelope or len(shape.children[-1].names) > len(SOURCE_PARTS):
         return values
@@ -189,7 +192,9 @@ def _without_source(values: pa.Array, shape: Shape) -> pa.Array:
 
 
 def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: WatchFor = WatchFor.NOTHING) -> Objects:
-    """The objects in the values, which are read one by one. `start` is the position of the first value in the input."""
+    """Returns the objects in the values, which are read one by one. `start` is the position of the first value in the
+    input.
+    """
     parsed: list[object] = []
     positions: list[int] = []
     bad: dict[int, str] = {}
@@ -212,14 +217,14 @@ def read_exact(values: pa.Array, shape: Shape, start: int = 0, watch: WatchFor =
     need = NO_NEED
     if watch is not WatchFor.NOTHING:
         for value, is_good in zip(parsed, good, strict=True):
-            # A bad value needs nothing, unless it is bad only because of the types of its columns.
+            # A bad value needs no columns, unless it is bad only because of the types of its columns.
             if is_good or not pa.types.is_null(need_of(value, shape, WatchFor.WIDER)):
                 need = joined(need, need_of(value, shape, watch))
     return Objects(structs.filter(pa.array(good)), at[good], tuple(sorted(bad.items())), need)
 
 
 def read_fast(values: pa.Array, shape: Shape) -> pa.Array | None:
-    """The values as structs, or None if some value is not plainly an object of the shape."""
+    """Returns the values as structs, or None if it is not certain that each value is an object of the shape."""
     try:
         texts = _texts(values)
         if texts is None:
@@ -239,15 +244,15 @@ def read_fast(values: pa.Array, shape: Shape) -> pa.Array | None:
 
 
 def _texts(values: pa.Array) -> pa.Array | None:
-    """The values without blanks around them; None if a value does not begin and end with a brace."""
+    """Returns the values without blanks around them; None if a value does not begin and end with a brace."""
     return values if _is_braced(values) else _trimmed(values)
 
 
 def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> Shape | None:
-    """The shape with one form for each leaf: the form of the first sample that is not null.
+    """Returns the shape with one form for each leaf: the form of the first sample that is not null.
 
-    Columns that the reader cannot read are marked as late: maps, and texts that get other values. None if the fast way
-    cannot read the shape: such values inside arrays, and refused forms.
+    Columns that the reader cannot read are marked as late: maps, and STRING columns that get other values. Returns None
+    if the fast way cannot read the shape: such values inside arrays, and refused forms.
     """
     present = [s for s in samples if s is not None]
     if shape.is_map:
@@ -273,8 +278,8 @@ def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> 
 
 
 def _samples(texts: pa.Array, spread: int = 0) -> list[object]:
-    """The first few values, and `spread` more from all values, parsed. Values that cannot be parsed fail later, with a
-    reason.
+    """Returns the first few values, and `spread` more from all values, parsed. Values that cannot be parsed fail later,
+    with a reason.
     """
     samples: list[object] = []
     others = np.linspace(0, len(texts) - 1, min(spread, len(texts))).astype(np.int64)
@@ -287,7 +292,7 @@ def _samples(texts: pa.Array, spread: int = 0) -> list[object]:
 
 
 def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) -> pa.Array:
-    """The structs.
+    """Returns the structs in the texts.
 
     Raises ValueError for values that do not fit. If `unexpected` is `error`, also raises ValueError for values with
     fields that neither the shape nor the need has.
@@ -306,7 +311,7 @@ def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) ->
 
 
 def _read_lines(texts: pa.Array, fields: pa.DataType, unexpected: str) -> pa.Array:
-    """The objects as structs of the fields, as the reader returns them."""
+    """Returns the objects as structs of the fields, as the reader returns them."""
     ends = pa.array([0, len(texts)], pa.int32())
     lines = pc.binary_join(pa.ListArray.from_arrays(ends, texts.cast(pa.binary())), b"\n")
     data = lines.buffers()[2]
@@ -327,9 +332,9 @@ def _read_lines(texts: pa.Array, fields: pa.DataType, unexpected: str) -> pa.Arr
 
 
 def _raw(shape: Shape, need: pa.DataType, *, with_late: bool = False) -> pa.DataType:
-    """The type that the reader gets: the fields of the shape, then the unknown fields of the need.
+    """Returns the type that the reader gets: the fields of the shape, then the unknown fields of the need.
 
-    Late fields are left out, or null if they were cut out of the texts.
+    Late fields are left out, or have the null type if they were cut out of the texts.
     """
     if shape.is_late:
         return pa.null()

@@ -30,7 +30,7 @@ _NANOS = {"d": 86_400_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_
 _UNIT_DIGITS = {"ms": 3, "us": 6, "ns": 9}
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
 _ASSUMED = {"ms": (10**11, 10**14), "us": (10**14, 10**17), "ns": (10**17, 2**63 - 1)}
-"""Ranges of counts since 1970, from March 1973 on. They do not overlap, so the size of a number determines its unit."""
+"""Ranges of counts since 1970, from March 1973 on. They do not overlap, so the size of a count tells its unit."""
 
 _ZONED = r"[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _WHOLE_TEXT = r"^[+-]?[0-9]+$"
@@ -50,11 +50,11 @@ _REAL = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 
 
 class NotConvertible(ValueError):
-    """A value cannot be converted to its column's type; the message is a reason for people."""
+    """Raised for a value that cannot be converted to its column's type; the message is a reason for people."""
 
 
 def raw_type(data_type: DataType, form: Form) -> pa.DataType:
-    """The Arrow type of values of a form as the reader returns them, before `convert_leaf`."""
+    """Returns the Arrow type of values of a form, as the reader returns them before `convert_leaf`."""
     if form.reading is ValueReading.VARIABLE_DECIMAL:
         return _VARIABLE
     if form.reading is ValueReading.PARTS:
@@ -75,7 +75,7 @@ def raw_type(data_type: DataType, form: Form) -> pa.DataType:
 
 
 def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
-    """Takes raw values of one form, and returns each converted to the type of the shape. Nulls stay nulls.
+    """Takes raw values of one form, and returns them converted to the type of the shape. Nulls stay nulls.
 
     Raises ValueError if any value cannot be converted.
     """
@@ -103,7 +103,7 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
     if form.reading is ValueReading.TEXT_OR_BYTES:
         _demand(
             pc.or_(pc.invert(pc.match_substring_regex(raw, _MAYBE_BASE64)), raw.is_null()),
-            "may be the text of a number, or base64 of a number; declare the column under types, as STRING or "
+            "may be a number in text or a number in base64; declare the column under types, as STRING or "
             "DECIMAL(p, s), or let the source send its schema",
         )
         if root is TypeRoot.DECIMAL:
@@ -111,7 +111,8 @@ def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
     if form.reading is ValueReading.SIGNED_OR_NOT:
         _demand(
             pc.or_(pc.greater_equal(raw, 0), pc.less(raw, -(2**63))),
-            "may be a BIGINT UNSIGNED above the largest BIGINT; name the column under types, as BIGINT UNSIGNED or as "
+            "may be a BIGINT UNSIGNED above the largest BIGINT; declare the column under types, as BIGINT "
+            "UNSIGNED or as "
             "BIGINT, or set bigint.unsigned.handling.mode of the source to precise",
         )
     if form.reading in (ValueReading.TEXT, ValueReading.TEXT_OR_BYTES) and root is not TypeRoot.DECIMAL:
@@ -163,8 +164,8 @@ def _base64_url(texts: pa.Array) -> pa.Array:
 
 
 def _known(decode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    """Returns `decode`, which converts texts to bytes, in a form whose errors also name the option that says how the
-    source writes bytes.
+    """Returns a function that works like `decode`, which converts strings to bytes. Its errors also contain the option
+    that says how the source writes bytes.
     """
 
     def decoded(texts: pa.Array) -> pa.Array:
@@ -177,7 +178,7 @@ def _known(decode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Ar
 
 
 def _unsigned(numbers: pa.Array, target: pa.DataType) -> pa.Array:
-    """The unsigned numbers that signed 64-bit numbers stand for."""
+    """Returns the unsigned numbers for which signed 64-bit numbers stand."""
     if pa.types.is_integer(target):
         _demand(pc.greater_equal(numbers, 0), f"stands for a BIGINT UNSIGNED that is too large for {target}")
     return _of_unsigned(numbers.view(pa.uint64()), target)
@@ -190,7 +191,7 @@ def _of_unsigned(unsigned: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def number_of_bits(bits: pa.Array, target: pa.DataType) -> pa.Array:
-    """Takes bytes (large_binary) with the lowest byte first, and returns the number that each value holds. Source:
+    """Takes bytes (large_binary) with the lowest byte first, and returns each value as a number. Source:
     Debezium Bits.
     """
     bytes_each = pc.fill_null(pc.binary_length(bits), 0)
@@ -226,14 +227,14 @@ def _real(doubles: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _finite(texts: pa.Array, form: Form) -> pa.Array:
-    """The texts, with null for the words that mean infinity, if the job asks for that."""
+    """Returns the texts, with null for the words that mean infinity, if the job asks for this."""
     if not form.is_null_for_infinity:
         return texts
     return if_else(pc.is_in(texts, value_set=_ENDLESS), pa.scalar(None, pa.string()), texts)
 
 
 def _of_parts(parts: pa.Array, shape: Shape, form: Form) -> pa.Array:
-    """Dates and times from their parts; with an offset they are converted to UTC."""
+    """Returns dates and times that come in parts. If there is an offset, they are converted to UTC."""
     target = shape.arrow
     words = words_of_parts(parts)
     if form.is_null_for_infinity:
@@ -303,14 +304,14 @@ def scale_count(counts: pa.Array, unit: str, target_unit: str) -> pa.Array:
 
 
 def cut_digits(counts: pa.Array, data_type: DataType, unit: str) -> pa.Array:
-    """The counts without the digits of a second that are finer than the type's precision."""
+    """Returns the counts without the digits of a second that are finer than the type's precision."""
     assert data_type.precision is not None
     missing = _UNIT_DIGITS[unit] - data_type.precision
     return _floor(counts, 10**missing) if missing > 0 else counts
 
 
 def _floor(counts: pa.Array, step: int) -> pa.Array:
-    """The largest multiples of `step` that are not above the counts."""
+    """Returns the largest multiples of `step` that are not above the counts."""
     size = pa.scalar(step, pa.int64())
     rest = pc.subtract(counts, pc.multiply(pc.divide(counts, size), size))
     up = if_else(pc.less(rest, 0), size, pa.scalar(0, pa.int64()))
@@ -318,7 +319,7 @@ def _floor(counts: pa.Array, step: int) -> pa.Array:
 
 
 def _timestamps(texts: pa.Array, unit: str) -> pa.Array:
-    """ISO 8601 texts as int64 counts of `unit`; finer digits are cut off."""
+    """Converts ISO 8601 texts to int64 counts of `unit`; finer digits are cut off."""
     try:
         return _parse_timestamps(texts, unit)
     except pa.ArrowInvalid:
@@ -343,7 +344,7 @@ def _parse_timestamps(texts: pa.Array, unit: str) -> pa.Array:
 
 
 def _time_of_text(texts: pa.Array, shape: Shape) -> pa.Array:
-    """Times of day; a time with a zone is converted to UTC. Source: Debezium 3 ZonedTime, IsoTime."""
+    """Converts texts to times of day; a time with a zone is converted to UTC. Source: Debezium 3 ZonedTime, IsoTime."""
     moments = _timestamps(pc.binary_join_element_wise("1970-01-01T", texts, ""), "ms")
     day = _NANOS["d"] // _NANOS["ms"]
     own = cut_digits(pc.subtract(moments, _floor(moments, day)), shape.type, "ms")
@@ -360,8 +361,10 @@ def _within_a_day(counts: pa.Array) -> pa.Array:
 
 
 def _variable_decimal(raw: pa.Array, target: pa.DataType) -> pa.Array:
-    """Decimals with a scale in each value: one pass for each scale. Source: Debezium VariableScaleDecimal."""
-    # A field of a struct that is null is not null by itself.
+    """Converts decimals that each have a scale of their own, with one pass for each scale. Source: Debezium
+    VariableScaleDecimal.
+    """
+    # If a struct is null, its fields need not be null.
     scales, numbers = pc.struct_field(raw, "scale"), decode_base64(pc.struct_field(raw, "value"))
     if pc.any(pc.and_(raw.is_valid(), pc.or_(scales.is_null(), numbers.is_null()))).as_py():
         raise NotConvertible("is not a decimal with its scale")

@@ -1,8 +1,8 @@
-"""The Arrow types, for table columns, that a Kafka Connect schema declares for values in JSON.
+"""Finds the Arrow types, for table columns, that a Kafka Connect schema declares for values in JSON.
 
-Values that JSON cannot express exactly, or that the schema does not declare, are texts. Times of day are milliseconds,
-the only unit of Paimon's TIME. Nanoseconds since 1970 become microseconds, because a table with timestamps of both
-kinds cannot be written as Parquet.
+Values that JSON cannot express exactly, or that the schema does not declare, become strings. Times of day are
+milliseconds, the only unit of Paimon's TIME. Nanoseconds since 1970 become microseconds, because a table with
+timestamps of both kinds cannot be written as Parquet.
 Source: Debezium 3 data type mappings; Kafka 4.0 Connect ConnectSchema and JsonConverter.
 """
 
@@ -73,14 +73,18 @@ _PART_TIMES = {
     "io.debezium.time.StructuredTime": pa.time32("ms"),
     "io.debezium.time.StructuredDuration": pa.string(),
 }
-"""Beginnings of type names; precision and the source's column may follow. Durations are not times of day."""
+"""Beginnings of type names; a precision and the type of the source's column may follow. Durations are not times
+of day.
+"""
 _UNSIGNED_COLUMNS = ("BIGINT UNSIGNED", "SERIAL")
 _MOST_DIGITS = 38
 _NO_NODE: SourceSchema = {}
 
 
 def declared_type(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
-    """The type of one node of a schema; null for a struct without fields. `mapping` is the job's `type-mapping`."""
+    """Returns the type of one node of a schema; the null type for a struct without fields. `mapping` is the job's
+    `type-mapping`.
+    """
     if TypeMapping.TO_STRING in mapping:
         return pa.string()
     column = column_in_source(source)
@@ -126,13 +130,13 @@ def _declared_type(source: SourceSchema) -> pa.DataType:
 
 
 def nodes_of(types: Sequence[tuple[str, SourceType]]) -> SourceSchema:
-    """The schema that a job declares for rows whose messages have no schema; empty without types."""
+    """Returns the schema that a job declares (`types`) for rows whose messages have no schema; empty without types."""
     return {"fields": [{"field": name, **_node_of(known)} for name, known in types]} if types else _NO_NODE
 
 
 def with_signs(source: SourceSchema, types: Sequence[tuple[str, SourceType]]) -> SourceSchema:
-    """The schema of a row, with marks at the 64-bit numbers that are unsigned. The job says which they are, because a
-    schema cannot.
+    """Returns the schema of a row, with marks at the 64-bit numbers that are unsigned. The job says which numbers are
+    unsigned, because a schema cannot.
     """
     signs = {name: _node_of(one) for name, one in types if one.kind in (SourceKind.SIGNED, SourceKind.UNSIGNED)}
     if not signs or not source:
@@ -145,7 +149,7 @@ def with_signs(source: SourceSchema, types: Sequence[tuple[str, SourceType]]) ->
 
 
 def as_declared(need: pa.DataType, messages: MessageOptions, columns: Collection[str]) -> pa.DataType:
-    """The needed columns with the types that the job asks for, instead of the types that values look like.
+    """Returns the needed columns with the types that the job asks for, instead of the types that values look like.
 
     Columns in `columns`, which the table has, stay unchanged.
     """
@@ -158,7 +162,7 @@ def as_declared(need: pa.DataType, messages: MessageOptions, columns: Collection
 
 
 def _mapped(kind: pa.DataType, mapping: TypeMappings) -> pa.DataType:
-    """The type for a new column whose values look like this one."""
+    """Returns the type for a new column whose values look like `kind`, by the job's type mapping."""
     if pa.types.is_null(kind):
         return kind
     if TypeMapping.TO_STRING in mapping:

@@ -1,8 +1,8 @@
-"""Reads JSON texts with Python's parser, a record at a time. This is the exact way to read JSON, for values that the
+"""Reads JSON strings with Python's parser, a record at a time. This is the exact way to read JSON, for values that the
 fast way (Arrow's reader) cannot read.
 
-Numbers stay texts, so that the same Arrow casts read them as in the fast way. If a value does not fit, its record is
-bad, with a reason that names the field; other records are not affected.
+Numbers stay strings, so that the same Arrow casts convert them as in the fast way. If a value does not fit, its record
+is bad, with a reason that contains the field; other records are not affected.
 """
 
 import json
@@ -22,7 +22,7 @@ _REASON_CHARACTERS = 300
 _SHOWN_CHARACTERS = 60
 _NOT_JSON = "is not a JSON"
 NO_OBJECT = f"{_NOT_JSON} object"
-"""The end of the reason against a value that is not the object it should be."""
+"""The end of the reason against a value that should be an object and is not."""
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -58,7 +58,7 @@ class Failures:
 
 
 def parse_json(data: bytes) -> object:
-    """The value of a JSON text, numbers as Literal. Raises ValueError with a reason."""
+    """Returns the value of a JSON string, with numbers as Literal. Raises ValueError with a reason."""
     try:
         return json.loads(
             data.decode("utf-8-sig"),
@@ -81,13 +81,13 @@ def build_array(values: Sequence[object], shape: Shape, failures: Failures) -> p
 
 
 def kind_of(value: object) -> JsonKind:
-    """The kind of a parsed value that is not null."""
+    """Returns the kind of a parsed value that is not null."""
     return _KINDS[type(value)]
 
 
 def _build(values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures) -> pa.Array:
-    """Returns parsed values as an array of the shape. The values may lie inside of other values: `records` has for each
-    value the number of its record, and `path` says where the values lie in their records.
+    """Returns parsed values as an array of the shape. The values may be inside of other values: `records` has for each
+    value the number of its record, and `path` says where the values are in their records.
     """
     if shape.is_row:
         return _build_row(values, records, shape, path, failures)
@@ -142,7 +142,9 @@ def _build_map(
 
 
 def _unpacked(value: object) -> object:
-    """The object in a JSON text, as Debezium sends an hstore by default; any other value unchanged."""
+    """Returns the object in a JSON string, because Debezium sends an hstore in this form by default; any other value is
+    returned unchanged.
+    """
     if not isinstance(value, str) or not value.lstrip().startswith("{"):
         return value
     try:
@@ -161,7 +163,7 @@ def _only(
 
 
 def _offsets(collections: Sequence[Mapping[str, object] | None]) -> pa.Array:
-    """Offsets for Arrow's constructors, which take a null list as a null offset."""
+    """Returns offsets for Arrow's constructors, which take a null list as a null offset."""
     ends = np.cumsum([0, *(len(c or ()) for c in collections)])
     return pa.array(ends.astype(np.int32), mask=np.array([*(c is None for c in collections), False]))
 
@@ -185,7 +187,7 @@ def _build_leaf(
 
 
 def _literals(values: Sequence[object], records: Sequence[int], path: str, failures: Failures) -> list[str | None]:
-    """The JSON texts of the values; a value that is nested too deeply to be written is noted."""
+    """Returns the JSON texts of the values. A value that is nested too deeply to be written is noted in `failures`."""
     texts: list[str | None] = []
     for value, record in zip(values, records, strict=True):
         try:
@@ -243,7 +245,7 @@ def _raw(values: Sequence[object], shape: Shape, form: Form) -> pa.Array:
 
 
 def _whole_numbers(texts: pa.Array, values: Sequence[object]) -> pa.Array:
-    """Returns the whole numbers in texts: 12, and also 12.0 and 1.2e1, which are the same number in JSON."""
+    """Returns the whole numbers in the texts: 12, and also 12.0 and 1.2e1, which are the same number in JSON."""
     try:
         return texts.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -271,7 +273,7 @@ def _variable(value: object) -> dict[str, object]:
 
 
 def _parts(value: object) -> dict[str, object]:
-    """The parts of a date or time (a JSON object), under the names that `time_parts` knows."""
+    """Returns the parts of a date or time (a JSON object), under the names that `time_parts` knows."""
     given = value if isinstance(value, dict) else {}
     known = {f.name: given[f.name] for f in PARTS if given.get(f.name) is not None}
     if any(isinstance(part, Literal) is pa.types.is_string(PARTS.field(name).type) for name, part in known.items()):
@@ -290,14 +292,14 @@ def _finite(texts: pa.Array, values: Sequence[object]) -> pa.Array:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text is valid Unicode. JSON's escapes can contain one surrogate of a pair alone, which UTF-8 cannot
-    encode.
+    """Returns True if a string is valid Unicode. JSON's escapes can contain one surrogate of a pair alone, which UTF-8
+    cannot encode.
     """
     return text.isascii() or not _HALF.search(text)
 
 
 def json_text(value: object) -> str:
-    """The compact JSON text of a parsed value; a text unchanged, a number as it was written."""
+    """Returns the compact JSON text of a parsed value. A string is returned unchanged, a number as it was written."""
     if isinstance(value, str):
         return str(value)
     return _nested_text(value)
@@ -315,7 +317,9 @@ def _nested_text(value: object) -> str:
 
 
 def show(value: object) -> str:
-    """A parsed value as shown in a reason. Single surrogates, which are not valid Unicode, are shown as escapes."""
+    """Returns a parsed value as shown in a reason. Single surrogates, which are not valid Unicode, are shown as
+    escapes.
+    """
     try:
         text = _shortened(_nested_text(value), _SHOWN_CHARACTERS)
         return text.encode(errors="backslashreplace").decode()

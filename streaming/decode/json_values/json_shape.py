@@ -59,8 +59,8 @@ class ValueReading(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form in which the value of a leaf may be written. `unit` is d, s, ms, us or ns. A form with a `reason` is
-    refused, and the reason says why.
+    """A form in which the value of a leaf may be written. `unit` is d, s, ms, us or ns. If a form has a `reason`, it is
+    refused with this reason.
 
     If `is_null_for_infinity` is true, an infinite time becomes null; otherwise it is refused.
     """
@@ -107,8 +107,8 @@ class Shape:
 class Writing:
     """How a program writes values that no schema describes.
 
-    `bytes_form` is None if the form of bytes is not known. `infinity` says what an infinite time becomes, even in
-    values that a schema describes. With `has_longtext_bytes`, BYTES columns hold the texts of a LONGTEXT.
+    `bytes_form` is None if it is not known how the program writes bytes. `infinity` says what an infinite time becomes,
+    even in values that a schema describes. If `has_longtext_bytes` is true, BYTES columns hold the texts of a LONGTEXT.
     """
 
     bytes_form: BytesForm | None = BytesForm.BASE64
@@ -118,7 +118,9 @@ class Writing:
 
 
 SourceSchema = Mapping[str, object]
-"""One node of the `schema` in a Kafka Connect envelope: type, name, parameters, fields, items, keys, values."""
+"""One node of the `schema` in a Kafka Connect envelope: a JSON object with type, name, parameters, fields, items, keys,
+values.
+"""
 
 _NO_SOURCE: SourceSchema = {}
 PLAIN_JSON = Writing()
@@ -143,12 +145,12 @@ STAMP_UNITS = {
     "org.apache.kafka.connect.data.Timestamp": "ms",
 }
 SOURCE_PARTS = ("db", "schema", "table")
-"""The fields of an event's `source` that name its table."""
+"""The fields of an event's `source` that contain the name of its table."""
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 SIGNED, UNSIGNED, TEXT = "bucketline.signed", "bucketline.unsigned", "bucketline.text"
-"""bucketline's own names for types that a job declares; no schema of Connect has them."""
+"""bucketline's own names for types that a job declares; no schema of Connect has these names."""
 MAP_ENTRIES = "bucketline.map-entries"
-"""The name of a map that is written as a list of entries, each with a key and a value."""
+"""The type name of a map that is written as a list of entries, each with a key and a value."""
 _COLUMN_TYPE, _COLUMN_LENGTH = "__debezium.source.column.type", "__debezium.source.column.length"
 LONGTEXT = "LONGTEXT"
 _BITS = "io.debezium.data.Bits"
@@ -174,7 +176,7 @@ _NO_UNIT = Form(
 
 
 def row_shape(fields: Sequence[DataField], source: SourceSchema = _NO_SOURCE, writing: Writing = PLAIN_JSON) -> Shape:
-    """The shape of an object with these columns.
+    """Returns the shape of an object with these columns.
 
     `source` is the object's schema, if there is one; `writing` says how values are written that the schema does not
     describe. Raises UnsupportedTableError for columns that JSON cannot hold.
@@ -183,7 +185,7 @@ def row_shape(fields: Sequence[DataField], source: SourceSchema = _NO_SOURCE, wr
 
 
 def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Writing = PLAIN_JSON) -> Shape:
-    """The shape of a value of the type."""
+    """Returns the shape of a value of this type."""
     root = data_type.root
     if root is TypeRoot.ROW:
         known = source_fields(source)
@@ -204,7 +206,7 @@ def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Wr
         value = shape_of(value_type, _node(source, "values"), writing)
         if key.form_of(JsonKind.TEXT) is None and not has_entries:
             raise UnsupportedTableError(
-                f"a map with keys of type {key_type} cannot be read from JSON, whose keys are texts",
+                f"a map with keys of type {key_type} cannot be read from JSON, whose keys are strings",
                 type=str(data_type),
             )
         return Shape(data_type, pa.map_(key.arrow, value.arrow), children=(key, value))
@@ -212,9 +214,9 @@ def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Wr
 
 
 def envelope_shape(row: Shape, before: Shape | None = None, source_parts: Sequence[DataField] = ()) -> Shape:
-    """The shape of a Debezium event: the rows before and after, the operation, and the name of its table.
+    """Returns the shape of a Debezium event: the rows before and after, the operation, and the name of its table.
 
-    `before` is the shape of the row before if it differs; `source_parts` are further fields of `source`.
+    `before` is the shape of the row before, if it differs from `row`; `source_parts` are further fields of `source`.
     """
     names = ("before", "after", "op", "source")
     text = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
@@ -226,7 +228,7 @@ def envelope_shape(row: Shape, before: Shape | None = None, source_parts: Sequen
 
 
 def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple[Form, ...]:
-    """The forms of a leaf, the expected one first."""
+    """Returns the forms of a leaf, with the expected form first."""
     root, name = data_type.root, name_of(source)
     if root in _DECIMAL_TARGETS and name == _DECIMAL:
         return _decimal_forms(source)
@@ -258,9 +260,9 @@ def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple
 
 
 def column_in_source(source: SourceSchema) -> str:
-    """The type of the source's column in capitals, with its length in brackets.
+    """Returns the type of the source's column in capitals, with its length in brackets.
 
-    Empty if the schema lacks it (Debezium's column.propagate.source.type).
+    The result is empty if the schema lacks the type (Debezium's column.propagate.source.type).
     """
     parameters = source.get("parameters")
     declared = parameters.get(_COLUMN_TYPE) if isinstance(parameters, Mapping) else None
@@ -271,7 +273,7 @@ def column_in_source(source: SourceSchema) -> str:
 
 
 def is_unsigned(source: SourceSchema) -> bool:
-    """Whether a node is a signed 64-bit number that stands for an unsigned number.
+    """Returns True if a node is a signed 64-bit number that stands for an unsigned number.
 
     The job says so, or the schema has the type of the source's column (Debezium's column.propagate.source.type).
     """
@@ -280,8 +282,8 @@ def is_unsigned(source: SourceSchema) -> bool:
 
 
 def _reading_of_bytes(source: SourceSchema, writing: Writing) -> ValueReading:
-    """How a text is read as bytes. If the schema declares a text, the source has already converted the bytes to text,
-    so the text itself is the value.
+    """Returns how a string is read as bytes. If the schema declares a string, the source has already converted the
+    bytes to a string, so the string itself is the value.
     """
     if writing.has_longtext_bytes and column_in_source(source).startswith(LONGTEXT):
         return ValueReading.UTF8
@@ -291,7 +293,9 @@ def _reading_of_bytes(source: SourceSchema, writing: Writing) -> ValueReading:
 
 
 def _number_forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple[Form, ...]:
-    """The forms of a number. Without a schema Debezium may write decimals as base64, and unsigned numbers as signed."""
+    """Returns the forms of a number. Without a schema Debezium may write decimals as base64, and unsigned numbers as
+    signed numbers.
+    """
     name, kind = name_of(source), source.get("type")
     if not writing.is_debezium or name in (SIGNED, TEXT):
         return (_NUMBER, _TEXT)
@@ -349,13 +353,13 @@ def _mismatch(name: object, wanted: str) -> Form:
 
 
 def name_of(source: SourceSchema) -> str | None:
-    """The name of a node's type; None if the node has no name, or one that is not a text."""
+    """Returns the name of a node's type; None if the node has no name, or a name that is not a string."""
     name = source.get("name")
     return name if isinstance(name, str) else None
 
 
 def source_fields(source: SourceSchema) -> dict[str, SourceSchema]:
-    """The fields of a struct's node, by name."""
+    """Returns the fields of a struct's node, by name."""
     fields = source.get("fields")
     if not isinstance(fields, Sequence):
         return {}

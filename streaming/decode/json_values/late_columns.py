@@ -1,9 +1,9 @@
-"""Reads the columns that Arrow's JSON reader cannot read: maps, and columns of texts for which records have objects,
+"""Reads the columns that Arrow's JSON reader cannot read: maps, and STRING columns for which records have objects,
 arrays or numbers.
 
-The values of these columns are cut out of the JSON texts and read separately. A column of texts gets the value as it
-was written. The object of a map may be inside a JSON text. The reader has read the texts already without these columns,
-so they are valid JSON. Every function here raises ValueError if a value does not fit its column; `json_exact` then
+The values of these columns are cut out of the JSON strings and read separately. A STRING column gets the value as it
+was written. The object of a map may be inside a JSON string. The reader has read the JSON already without these
+columns, so it is valid. Every function here raises ValueError if a value does not fit its column; `json_exact` then
 finds the reason.
 """
 
@@ -28,7 +28,7 @@ _QUOTE, _BACKSLASH = b'"\\'
 
 
 def late_paths(shape: Shape, path: Path = ()) -> dict[Path, Shape]:
-    """The columns of the shape that are read separately, by the path of each."""
+    """Returns the columns of the shape that are read separately, by the path of each."""
     if shape.is_late:
         return {path: shape}
     found: dict[Path, Shape] = {}
@@ -39,14 +39,14 @@ def late_paths(shape: Shape, path: Path = ()) -> dict[Path, Shape]:
 
 
 def late_columns(scan: ScannedJson, count: int, shapes: Mapping[Path, Shape], read: Read) -> dict[Path, pa.Array]:
-    """The columns that are read separately, by path, for `count` JSON texts. Raises ValueError if a column cannot be
-    read.
+    """Returns the columns that are read separately, by path, for `count` JSON objects. Raises ValueError if a column
+    cannot be read.
     """
     return {path: _column(scan, scan.values_at(path), count, shape, read) for path, shape in shapes.items()}
 
 
 def cut_out(scan: ScannedJson, paths: Mapping[Path, Shape]) -> pa.Array:
-    """Returns the JSON texts with null in place of the values at these paths."""
+    """Returns the JSON objects with null instead of the values at these paths."""
     found = [scan.values_at(path) for path in paths]
     starts = np.concatenate([r.starts for r in found])
     ends = np.concatenate([r.ends for r in found])
@@ -77,8 +77,8 @@ def _column(scan: ScannedJson, values: Ranges, count: int, shape: Shape, read: R
 
 
 def _text(raw: pa.Array, read: Read) -> pa.Array:
-    """JSON values as texts: a JSON string gives its contents; any other value is kept as it was written, without
-    blanks.
+    """Returns JSON values as strings. A JSON string gives its contents; any other value is kept as it was written,
+    without blanks.
     """
     is_string = pc.starts_with(raw, pattern=b'"').to_numpy(zero_copy_only=False)
     has_escape = pc.match_substring(raw, b"\\").to_numpy(zero_copy_only=False)
@@ -99,7 +99,7 @@ def _text(raw: pa.Array, read: Read) -> pa.Array:
 
 
 def _unpacked(raw: pa.Array, is_text: pa.Array, read: Read) -> pa.Array:
-    """The values, with objects that are inside of JSON texts in place of these texts."""
+    """Returns the values. If a value is a JSON string that contains an object, the object replaces the string."""
     texts = _read_all(read, _wrapped(raw.filter(is_text)), _ONE_TEXT).field(0).cast(raw.type)
     _read_all(read, texts, _ONE_TEXT)  # A text that is not an object is found here, because texts were not read as JSON
     # yet.
@@ -136,7 +136,7 @@ def _map(raw: pa.Array, shape: Shape, read: Read) -> pa.Array:
 
 
 def _are_plain(scan: ScannedJson, names: pa.Array, shape: Shape) -> bool:
-    """Whether the keys are texts without escapes."""
+    """Returns True if the keys are strings without escapes."""
     is_text = shape.children[0].type.root in (TypeRoot.CHAR, TypeRoot.VARCHAR)
     return is_text and not np.any(scan.data == _BACKSLASH)
 

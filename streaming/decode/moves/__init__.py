@@ -1,1 +1,1 @@
-"""Values of rows whose key changed."""
+"""Finds the values that are missing in rows whose key changed."""

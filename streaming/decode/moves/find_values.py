@@ -2,10 +2,12 @@
 
 A change of a key deletes the row of the old key and inserts the row of the new key. The new row takes the values that
 its record leaves out from the last row of the old key before that delete. Rows of one key are ordered by the table's
-sequence fields, and then by arrival. If the row of the old key leaves out a value too, and has itself come from another
-key, the value comes from the row of that other key; otherwise the value comes from an earlier row of the same key. If
-the batch has no earlier row, the value comes from the row that the table has stored. A row before another delete gives
-no values. A record for which a value is not found is bad, and its rows give no values to other records.
+sequence fields, and then by arrival.
+
+The row of the old key may leave out a value too. If that row has itself come from another key, the value comes from the
+row of that other key; otherwise the value comes from an earlier row of the same key. If the batch has no earlier row,
+the value comes from the row that the table has stored. A row before another delete gives no values. A record for which
+a value is not found is bad, and its rows give no values to other records.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +33,7 @@ Mask = npt.NDArray[np.bool_]
 _DELETE, _NONE = int(RowKind.DELETE), -1
 
 ReadStored = Callable[[pa.Table, tuple[str, ...]], pa.Table]
-"""Returns the table's rows with one of the keys, at least with these columns, before the batch."""
+"""A function that returns the table's rows with one of the keys before the batch, with at least these columns."""
 
 
 @dataclass(frozen=True, slots=True)

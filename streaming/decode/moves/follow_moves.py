@@ -1,5 +1,5 @@
-"""What a task does with records that change the key of a row and leave out values of that row: the task asks for the
-values, sends rows of the old keys to the driver, or puts in the values that the driver has found.
+"""What a task does with records that change the key of a row and leave out values of that row. The task asks the driver
+for the values, sends rows of the old keys to the driver, or puts in the values that the driver has found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -89,9 +89,9 @@ class Follower:
         return Followed(rows, (to_ipc(asks),) if asks.num_rows else (), bad)
 
     def _bad(self, inserts: Longs) -> dict[int, str]:
-        """Returns the reasons against inserts whose values come from no other key; empty if such inserts are not bad.
-        They are bad only in a table in which a null stands for a value that was left out, because nobody could tell
-        this null from an old value of a row with the same key.
+        """Returns the reasons against inserts that leave out values and have not come from another key; empty if such
+        inserts are not bad. They are bad only in a table in which a null stands for a value that was left out, because
+        such a null looks like an old value of a row with the same key.
         """
         return _all_for(inserts, self.placeholder.reason) if self.keeping.left_out is LeftOut.NULL else {}
 

@@ -1,9 +1,9 @@
 """Classes for records that change the key of a row and leave out values of that row, and for the messages about these
 records between tasks and driver.
 
-Debezium sends such a change in one of two ways. Where the key of the source stays the same, and only the wider key of
-the table changes, the change is one update with both keys. Otherwise the change is a delete of the old key and an
-insert of the new key, in two records that have the same position in the source's log.
+Debezium sends such a change in one of two ways. If the key of the source stays the same, and only the wider key of the
+table changes, the change is one update with both keys. Otherwise the change is a delete of the old key and an insert of
+the new key, in two records that have the same position in the source's log.
 Source: Debezium 3.5 RelationalChangeRecordEmitter.emitUpdateAsPrimaryKeyChangeRecord.
 """
 
@@ -23,10 +23,11 @@ def no_records() -> Longs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyMoves:
-    """The records of one call that matter for values of rows whose key changed; all numbers of records ascend.
+    """The records of one call that matter for values of rows whose key changed. All lists of record numbers are in
+    ascending order.
 
     `moved` are updates that change the key and leave out values. `inserted` are inserts that leave out values, and
-    `deleted` are deletes; `inserted_at` and `deleted_at` are their positions in the source's log as texts, null where a
+    `deleted` are deletes; `inserted_at` and `deleted_at` are their positions in the source's log as strings, null if a
     position is not known. Deletes are found only if the driver has asked for them.
     """
 

@@ -1,4 +1,4 @@
-"""Converts base64 and hexadecimal texts to bytes, and bytes to decimals, whole columns at a time."""
+"""Converts base64 and hexadecimal strings to bytes, and bytes to decimals, whole columns at a time."""
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,9 @@ _TOO_MANY_DIGITS = "a decimal has more than 38 digits"
 
 
 def decode_hex(texts: pa.Array) -> pa.Array:
-    """Takes hexadecimal texts, and returns their bytes as large_binary. Nulls stay nulls.
+    """Takes hexadecimal strings, and returns their bytes as large_binary. Nulls stay nulls.
 
-    Raises ValueError for a text that is not hexadecimal.
+    Raises ValueError for a string that is not hexadecimal.
     """
     offsets, data = _filled(texts.cast(pa.string()))
     if np.any(np.diff(offsets) % 2):
@@ -36,9 +36,9 @@ def decode_hex(texts: pa.Array) -> pa.Array:
 
 
 def decode_base64(texts: pa.Array, *, padded: bool = True) -> pa.Array:
-    """Takes texts in standard base64, and returns their bytes as large_binary. Nulls stay nulls.
+    """Takes strings in standard base64, and returns their bytes as large_binary. Nulls stay nulls.
 
-    Without `padded` the `=` signs at the end may be missing. Raises ValueError for a text that is not base64.
+    If `padded` is false, the `=` signs at the end may be missing. Raises ValueError for a string that is not base64.
     """
     if not padded:
         missing = pc.bit_wise_and(pc.negate(pc.binary_length(texts)), 3)
@@ -72,9 +72,9 @@ def decode_base64(texts: pa.Array, *, padded: bool = True) -> pa.Array:
 
 def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
     """Takes numbers in bytes (large_binary, big-endian two's complement), and returns them as decimal128(38, scale).
-    Nulls stay nulls. A number may begin with bytes that only repeat its sign, as a `fixed` of Avro has them.
+    Nulls stay nulls. A number may begin with bytes that only repeat its sign, as in Avro's type fixed.
 
-    Raises ValueError for a number of no bytes or of more than 38 digits, and for a scale Arrow does not know.
+    Raises ValueError for a number of no bytes or of more than 38 digits, and for a scale that Arrow does not have.
     """
     offsets, data = _filled(numbers)
     lengths = np.diff(offsets)
@@ -103,7 +103,7 @@ def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
 
 
 def _filled(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Offsets from 0 and the bytes between them; a null has no bytes."""
+    """Returns offsets that begin at 0, and the bytes between them. A null has no bytes."""
     filled = pc.fill_null(texts.cast(pa.large_binary()), b"")
     if len(filled) == 0:
         return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)

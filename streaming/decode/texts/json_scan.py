@@ -1,8 +1,8 @@
-"""Finds the values of fields in JSON objects, in all of them at once.
+"""Finds the values of fields in many JSON objects at once.
 
-The texts are known to be JSON, because another reader has read them before. Quotes that are not escaped come in pairs,
-and brackets outside of strings in pairs of the same depth. Positions are bytes in one array that holds all texts one
-after the other.
+The objects are known to be valid JSON, because another reader has read them before. Quotes that are not escaped come in
+pairs, and brackets outside of strings in pairs of the same depth. Positions are bytes in one array that holds all
+objects one after the other.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _PADDING = np.frombuffer(b"\n", np.uint8)
 
 
 class NotScanned(ValueError):
-    """The texts do not have the expected form; another reader has to read them."""
+    """The texts do not have the expected form, so another reader has to read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Ranges:
     ends: Positions
 
     def of(self, data: Bytes) -> pa.Array:
-        """The bytes of the parts, as a binary column."""
+        """Returns the bytes of the parts, as a binary column."""
         return slices(data, self.starts, self.ends)
 
     def chosen(self, mask: npt.NDArray[np.bool_]) -> "Ranges":
@@ -87,14 +87,14 @@ class ScannedJson:
 
     @property
     def roots(self) -> Ranges:
-        """The objects themselves."""
+        """Returns the objects themselves."""
         is_root = (self.levels == 1) & (self.partners > self.brackets)
         starts = self.brackets[is_root]
         return Ranges(self._text_of(starts), starts, self.partners[is_root] + 1)
 
     def values_at(self, path: Sequence[str]) -> Ranges:
-        """The values at the end of a path of fields, for objects that have it. If a field occurs twice, the last one
-        counts.
+        """Returns the values at the end of a path of fields, for objects that have this path. If a field occurs twice,
+        the last one counts.
         """
         found = self.roots
         for level, name in enumerate(path, 1):
@@ -103,7 +103,7 @@ class ScannedJson:
         return found
 
     def entries(self) -> tuple[Ranges, Ranges]:
-        """The keys of the objects, with their quotes, and the values."""
+        """Returns the keys of the objects, with their quotes, and the values."""
         starts, ends = self.opening, self.closing + 1
         colons = self._behind_blanks(ends)
         is_key = (self.data[colons] == _COLON) & (self._depth_at(starts) == 1)
@@ -113,7 +113,7 @@ class ScannedJson:
         return Ranges(texts, starts, ends), Ranges(texts, values, self._ends(values))
 
     def _fields(self, objects: Ranges, name: str, level: int) -> Ranges:
-        """The values of a field in objects at that depth."""
+        """Returns the values of a field in objects at that depth."""
         wanted = np.frombuffer(name.encode(), np.uint8)
         at = self.opening[self.closing - self.opening - 1 == len(wanted)]
         at = at[np.all(self.data[at[:, None] + 1 + np.arange(len(wanted))] == wanted, axis=1)]
@@ -133,7 +133,7 @@ class ScannedJson:
         return Ranges(objects.texts[has_field], starts, self._ends(starts))
 
     def _ends(self, starts: Positions) -> Positions:
-        """The ends of the values that begin at these positions."""
+        """Returns the ends of the values that begin at these positions."""
         first = self.data[starts]
         ends = starts.copy()
         is_text, is_nested = first == _QUOTE, _STEPS[first] > 0
@@ -146,7 +146,7 @@ class ScannedJson:
         return ends
 
     def _depth_at(self, at: Positions) -> Positions:
-        """The number of brackets that are open at these positions."""
+        """Returns the number of brackets that are open at these positions."""
         before = np.searchsorted(self.brackets, at) - 1
         depths: Positions = np.where(before < 0, 0, self.depths[np.maximum(before, 0)]) if len(self.depths) else at * 0
         return depths
@@ -165,7 +165,9 @@ class ScannedJson:
 
 
 def bytes_of(texts: pa.Array) -> tuple[Bytes, Positions]:
-    """The bytes of texts with one more byte at the end, and where each text begins, then the end of the last text."""
+    """Returns the bytes of texts with one more byte at the end, and the position where each text begins, followed by
+    the end of the last text.
+    """
     large = texts.cast(pa.large_binary())
     if len(large) == 0:
         return _PADDING, np.zeros(1, dtype=np.int64)
@@ -176,7 +178,7 @@ def bytes_of(texts: pa.Array) -> tuple[Bytes, Positions]:
 
 
 def has_bytes(texts: pa.Array, wanted: bytes) -> bool:
-    """Whether the bytes occur in any of the texts."""
+    """Returns True if the bytes occur in any of the texts."""
     data, _ = bytes_of(pc.fill_null(texts, b""))
     count = len(data) - len(wanted) + 1
     found = np.ones(max(count, 0), dtype=bool)
@@ -186,7 +188,9 @@ def has_bytes(texts: pa.Array, wanted: bytes) -> bool:
 
 
 def slices(data: Bytes, starts: Positions, ends: Positions) -> pa.Array:
-    """The bytes from each start to its end, as a binary column. No slice may begin before the previous one ends."""
+    """Returns the bytes from each start to its end, as a binary column. No slice may begin before the previous one
+    ends.
+    """
     lengths = ends - starts
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     if offsets[-1] * _LARGE_SHARE > len(data):
@@ -202,7 +206,7 @@ def slices(data: Bytes, starts: Positions, ends: Positions) -> pa.Array:
 
 
 def without_blanks(texts: pa.Array) -> pa.Array:
-    """JSON texts without the blanks outside of their strings."""
+    """Returns JSON texts without the blanks outside of their strings."""
     data, bounds = bytes_of(texts)
     blanks = np.flatnonzero(_IS_BLANK[data[:-1]])
     if not len(blanks):
@@ -218,7 +222,9 @@ def without_blanks(texts: pa.Array) -> pa.Array:
 
 
 def _plain_quotes(data: Bytes) -> Positions:
-    """The quotes that no backslash escapes: an even number of backslashes comes before them."""
+    """Returns the positions of the quotes that no backslash escapes: an even number of backslashes comes before
+    them.
+    """
     is_quote, is_backslash = data == _QUOTE, data == _BACKSLASH
     doubtful = np.flatnonzero(is_quote[1:] & is_backslash[:-1]) + 1
     before = doubtful - 1

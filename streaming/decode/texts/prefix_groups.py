@@ -1,9 +1,10 @@
 """Groups texts by their prefix, which is the schema before each payload.
 
-A prefix is many times longer than the rest, and a block may have hundreds of prefixes that differ in a few bytes. So a
-group of texts is split at the first position where two of its texts differ, by the eight bytes there: the texts of a
-hundred tables are separated in a few steps, and each text is compared as a whole once. Work that costs as much for a
-small group as for a large one is done for all groups together: for example, the rests of all texts are cut at once.
+A prefix is many times longer than the remaining text, and a block may have hundreds of prefixes that differ in a few
+bytes. So a group of texts is split at the first position where two of its texts differ, by the eight bytes there: the
+texts of a hundred tables are separated in a few steps, and each text is compared as a whole once. Work that costs as
+much for a small group as for a large one is done for all groups together: for example, the prefixes of all texts are
+cut off at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PrefixGroup:
-    """The texts with a prefix: their positions, ascending."""
+    """The texts with a prefix, by their positions in ascending order."""
 
     prefix: bytes
     positions: Positions
@@ -66,13 +67,15 @@ def group_by_prefix(
 
 
 def rests_of(texts: pa.Array, positions: Positions, lengths: Positions) -> pa.Array:
-    """Returns the rests of the texts at the positions, which ascend, behind prefixes of these lengths."""
+    """Returns the texts at these positions (in ascending order) without their prefixes, which have the given
+    lengths.
+    """
     if not len(positions):
         return pa.array([], pa.binary())
     large = texts.cast(pa.large_binary())
     _, offsets, data = large.buffers()
     ends = np.frombuffer(offsets, np.int64, len(large) + 1, large.offset * 8)
-    # Each second text of this array is a rest; the texts between them are what is cut off.
+    # Every second text of this array remains; the texts between them are the prefixes that are cut off.
     borders = np.empty(2 * len(positions), np.int64)
     borders[::2], borders[1::2] = ends[positions] + lengths, ends[positions + 1]
     pieces = pa.Array.from_buffers(pa.large_binary(), len(borders) - 1, [None, pa.py_buffer(borders), data])
@@ -80,7 +83,7 @@ def rests_of(texts: pa.Array, positions: Positions, lengths: Positions) -> pa.Ar
 
 
 def _start_with(texts: pa.Array, bytes_of: "_Bytes", group: Positions, prefix: bytes) -> npt.NDArray[np.bool_]:
-    """True for texts of the group that begin with the prefix."""
+    """Returns True for texts of the group that begin with the prefix."""
     if len(group) < len(texts):
         return bytes_of.start_with(group, prefix)
     matches: npt.NDArray[np.bool_] = pc.starts_with(texts, pattern=prefix).to_numpy(zero_copy_only=False)
@@ -88,8 +91,8 @@ def _start_with(texts: pa.Array, bytes_of: "_Bytes", group: Positions, prefix: b
 
 
 def _first_difference(texts: "_Bytes", group: Positions, prefix: bytes) -> int | None:
-    """The position at which a text of the group differs from the prefix; None if the few texts that are compared do
-    not.
+    """Returns the position at which a text of the group differs from the prefix; None if the few texts that are
+    compared do not differ.
     """
     count = min(_SAMPLES, len(group))
     for number in range(count):
@@ -101,7 +104,7 @@ def _first_difference(texts: "_Bytes", group: Positions, prefix: bytes) -> int |
 
 
 def _mismatch(text: bytes, prefix: bytes) -> int:
-    """The first position at which the text differs from the prefix."""
+    """Returns the first position at which the text differs from the prefix."""
     length = min(len(text), len(prefix))
     same = np.frombuffer(text, np.uint8, length) == np.frombuffer(prefix, np.uint8, length)
     return length if same.all() else int(np.argmin(same))
@@ -130,7 +133,7 @@ class _Bytes:
         return self.octets[self.starts[at] : self.ends[at]].tobytes()
 
     def start_with(self, group: Positions, prefix: bytes) -> npt.NDArray[np.bool_]:
-        """True for texts of the group that begin with the prefix."""
+        """Returns True for texts of the group that begin with the prefix."""
         length, starts = len(prefix), self.starts[group]
         matches = self.ends[group] - starts >= length
         if not length or not matches.any():
@@ -146,7 +149,7 @@ class _Bytes:
         return matches
 
     def split(self, group: Positions, at: int) -> list[Positions]:
-        """The group split by the bytes at that position; texts that end before it count as zeros there."""
+        """Returns the group split by the bytes at that position; texts that end before it count as zeros there."""
         places = (self.starts[group] + at)[:, None] + np.arange(_WORD_BYTES)
         inside = places < self.ends[group][:, None]
         words = np.where(inside, self.data[np.where(inside, places, 0)], 0).astype(np.uint8)

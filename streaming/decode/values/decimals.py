@@ -1,4 +1,4 @@
-"""Converts numbers in bytes to decimals, or to texts, which hold any number of digits."""
+"""Converts numbers in bytes to decimals, or to strings, which hold any number of digits."""
 
 from decimal import Decimal
 
@@ -11,12 +11,14 @@ from bucketline.streaming.decode.texts.base64_column import decimals_of_bytes
 
 _EMPTY = "a decimal must be of 1 byte or more"
 _LARGEST_SCALE = 131_072
-"""No database has numbers with more digits. Texts of numbers with a much larger scale would fill the memory."""
+"""The most digits of a number; no database has numbers with more. Strings of numbers with a much larger scale would
+fill the memory.
+"""
 
 
 def decimals_as(numbers: pa.Array, scale: int, target: pa.DataType) -> pa.Array:
     """Takes numbers in bytes (large_binary, big-endian two's complement) with this scale, and returns them as values of
-    the type `target`. Nulls stay nulls, and texts have no exponent.
+    the type `target`. Nulls stay nulls, and strings have no exponent.
 
     Raises ValueError for a number that the type does not hold.
     """

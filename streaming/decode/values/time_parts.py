@@ -30,8 +30,8 @@ _PER_UNIT = {"ms": 1000, "us": 1}
 
 
 def parts_of(values: pa.Array) -> pa.Array:
-    """Takes structs with some of the parts, whose numbers have any width, and returns them as structs of `PARTS`. Nulls
-    stay nulls.
+    """Takes structs with some of the parts, which are integers of any width, and returns them as structs of `PARTS`.
+    Nulls stay nulls.
     """
     columns = [
         pa.nulls(len(values), f.type)
@@ -61,9 +61,9 @@ def words_of_parts(parts: pa.Array) -> pa.Array:
 
 
 def texts_of_parts(parts: pa.Array, *, has_date: bool, has_clock: bool) -> pa.Array:
-    """The parts as ISO 8601 texts of the local date, time, or both.
+    """Returns the parts as ISO 8601 strings of the local date, time, or both.
 
-    `parts` are structs of `PARTS`. The text of a null struct is null. If a part is missing, the text is not a valid
+    `parts` are structs of `PARTS`. The string of a null struct is null. If a part is missing, the string is not a valid
     date or time.
     """
     written = []
@@ -73,12 +73,12 @@ def texts_of_parts(parts: pa.Array, *, has_date: bool, has_clock: bool) -> pa.Ar
         clock = _joined(parts, _CLOCK, ":")
         written.append(pc.binary_join_element_wise(clock, _fraction(parts), "."))
     text = written[0] if len(written) == 1 else pc.binary_join_element_wise(*written, "T")
-    # A value that lacks a part has no text, and must be refused.
+    # A value that lacks a part must be refused: it gets a string that is not a valid date or time.
     return if_else(parts.is_valid(), pc.fill_null(text, ""), None)
 
 
 def offset_seconds(parts: pa.Array) -> pa.Array:
-    """By how many seconds the clock of a time is ahead of UTC; 0 if the value does not say."""
+    """Returns by how many seconds the clock of a time is ahead of UTC; 0 if the value does not say."""
     return pc.fill_null(pc.struct_field(parts, "offsetSeconds"), 0)
 
 
@@ -89,7 +89,7 @@ def _joined(parts: pa.Array, digits: Mapping[str, int], between: str) -> pa.Arra
 
 
 def _fraction(parts: pa.Array) -> pa.Array:
-    """The digits of a second, as far as Arrow reads them."""
+    """Returns the digits of a second, as far as Arrow reads them."""
     texts = [
         pc.utf8_slice_codeunits(_padded(pc.struct_field(parts, name), count), 0, 9)
         for name, count in _SECOND_PARTS.items()

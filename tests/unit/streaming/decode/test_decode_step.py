@@ -195,7 +195,7 @@ def test_tables_no_record_can_fill_are_refused_before_the_first_one() -> None:
     DecodeStep(RecordFormat.DEBEZIUM_JSON, FIELDS, primary_key=("id",)).check()
     with pytest.raises(SchemaMismatchError, match="_kafka_offset"):
         DecodeStep(RecordFormat.JSON, columns(_kafka_offset="STRING")).check()
-    with pytest.raises(UnsupportedTableError, match="whose keys are texts"):
+    with pytest.raises(UnsupportedTableError, match="whose keys are strings"):
         keys = {"type": "ARRAY", "element": "INT"}
         DecodeStep(RecordFormat.JSON, columns(m={"type": "MAP", "key": keys, "value": "INT"})).check()
 

@@ -101,7 +101,7 @@ def test_a_tombstone_whose_key_cannot_be_read_is_bad() -> None:
     found = flat([row(1), None, None], [{"id": 1}, {"id": "x"}, b"plain"])
     assert told(found) == [("+I", 1, "ann", 0)]
     assert list(reasons(found)) == [1, 2]
-    assert "its key does not hold the primary key" in reasons(found)[2]
+    assert "whose key does not hold the primary key" in reasons(found)[2]
 
 
 def test_rows_with_a_schema_are_read_by_it() -> None:
@@ -176,7 +176,7 @@ def test_the_table_of_rows_is_chosen_by_the_added_fields() -> None:
     assert found.rows["id"].to_pylist() == [1] and found.seen.skipped == {Skipped.OTHER_TABLE: 1, Skipped.TOMBSTONE: 1}
     assert found.rejects is not None
     told = pa.ipc.open_stream(found.rejects.blob).read_all()["reason"].to_pylist()
-    assert len(told) == 2 and all("does not name its table" in reason for reason in told)
+    assert len(told) == 2 and all("does not say its table" in reason for reason in told)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def only_bad(kind: str, value: object, told: str, **more: Any) -> None:
 @pytest.mark.parametrize("kind", ["DECIMAL(10, 2)", "BIGINT", "DOUBLE"])
 def test_a_text_that_may_be_a_number_or_base64_of_one_is_refused(kind: str) -> None:
     for text in ("1234", "12345678", "1e10", "+123"):
-        only_bad(kind, text, "may be the text of a number, or base64 of a number; declare the column under types")
+        only_bad(kind, text, "may be a number in text or a number in base64; declare the column under types")
     for text in ("12", "12345", "-123"):
         assert decoded(kind, text).rows["v"].to_pylist() == [float(text)]
     assert decoded("DECIMAL(10, 2)", "12.3", "1.50").rows["v"].to_pylist() == [Decimal("12.3"), Decimal("1.5")]
