@@ -76,7 +76,8 @@ def test_a_registry_goes_away_and_comes_back_and_nothing_is_lost_or_twice(
         waiting = f"source.reader={reader}", "source.registry.wait=60 s"
         run(spark, kafka_broker, tmp_path, registry, topic, *waiting)
         assert (
-            f"the batch waits for the schema registry: the schema registry at {registry.url} answers 503" in caplog.text
+            f"the batch waits until the schema registry answers: the schema registry at {registry.url} answers 503"
+            in caplog.text
         )
 
     rows = {

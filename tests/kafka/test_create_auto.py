@@ -107,7 +107,7 @@ def test_the_table_of_a_job_that_died_before_its_first_batch_is_used_and_another
         other = tmp_path / "other"
         create_table(str(other / "k.db" / "t"), COLUMNS, ["id", "text"], options={"bucket": "2"})
         with pytest.raises(
-            SchemaMismatchError, match=r"differs from the one that the records declare: its primary key is"
+            SchemaMismatchError, match=r"differs from the table that the records declare: its primary key is"
         ):
             run_job(job(kafka_broker, other, "dies", *of_avro(registry)), spark)
         assert open_table(str(other / "k.db" / "t")).snapshots().num_rows == 0
@@ -148,7 +148,9 @@ def test_records_of_two_tables_and_records_that_declare_nothing_are_refused(
     more = ("source.decode=debezium-json",)
     with pytest.raises(OptionError, match=r"do not declare the type of id, .* set types\.id, or"):
         run_job(job(kafka_broker, tmp_path, "two", *more), spark)
-    with pytest.raises(SchemaMismatchError, match=r"are of 2 tables of the source, shop\.t1 and shop\.t2: set source-"):
+    with pytest.raises(
+        SchemaMismatchError, match=r"come from 2 tables of the source, shop\.t1 and shop\.t2: set source-"
+    ):
         run_job(job(kafka_broker, tmp_path, "two", *more, "types.id=BIGINT"), spark)
     assert not (tmp_path / "k.db").exists()
     run_job(job(kafka_broker, tmp_path, "two", *more, "types.id=BIGINT", "source-table=shop.t2"), spark)

@@ -51,7 +51,7 @@ def test_a_job_moves_to_another_cluster_with_the_same_topic(
         other.create_topic("move-cluster", partitions=2)
         orders.put(range(20, 60), broker=other)
         servers = f"source.options.kafka.bootstrap.servers={other.bootstrap_servers}"
-        with pytest.raises(OtherClusterError, match=r"belongs to Kafka cluster \S+, and the brokers belong to") as e:
+        with pytest.raises(OtherClusterError, match=r"belongs to Kafka cluster \S+, but the brokers belong to") as e:
             run_job(orders.job(servers), spark)
         assert e.value.code == "KAFKA_OTHER_CLUSTER" and len(orders.sums()) == 10
         # Another name of the same brokers is no other cluster.

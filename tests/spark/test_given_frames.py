@@ -306,4 +306,6 @@ def test_a_sink_has_its_tasks_read_given_files_until_one_is_for_spark_and_none_w
         found = {row["id"]: row["who"] for row in open_table(table.path).to_arrow().to_pylist()}
         assert found == {1: "a", 2: "a", 3: "a", 4: "b"}
         assert open_table(table.path).snapshots().num_rows == len(by_spark)
-    assert caplog.text.count("Spark reads the files from here on (frame-reader = auto)") == 1
+    assert (
+        caplog.text.count("from now on Spark reads the files instead of bucketline's tasks (frame-reader = auto)") == 1
+    )

@@ -205,7 +205,7 @@ def test_a_job_writes_the_same_whoever_reads_and_leaves_to_spark_what_is_for_spa
     files.add(orders(20_000, 5))
     snapshots = open_table(files.job("native").table).snapshots().num_rows
     with pytest.raises(
-        UnfitFileError, match=r"2\.parquet: column 'id' is declared as int64, and the file has INT32"
+        UnfitFileError, match=r"2\.parquet: column 'id' is declared as int64, but has the type INT32 in the file"
     ) as error:
         run_job(files.job("native"), spark)
     assert error.value.code == "PARQUET_READER"

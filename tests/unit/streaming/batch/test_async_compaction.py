@@ -156,7 +156,7 @@ def test_a_job_that_ends_does_not_wait_for_ever_for_others(tmp_path: Path, caplo
     Job(table).batch(3)
     with caplog.at_level(logging.INFO):
         finish_async(table.path, "query", held_ms=1)
-    assert "2 open items left to other compactors" in caplog.text
+    assert "2 open items stay with other compactors" in caplog.text
     assert plan_backlog(folder_of(table)).items == 2 and kinds(table) == ["APPEND"] * 4
 
 

@@ -90,7 +90,9 @@ def test_a_batch_waits_until_a_compactor_has_come_and_not_below_the_stop_trigger
     with caplog.at_level(logging.WARNING):
         report = stream.batch(4)
     assert pause.waits == [100, 200, 400] and report.crowded_buckets == 1 and report.most_runs < 4
-    assert "more than 'num-sorted-run.stop-trigger' = 3: the batch waits until they are compacted" in caplog.text
+    assert (
+        "more than 'num-sorted-run.stop-trigger' = 3: the batch waits until these buckets are compacted" in caplog.text
+    )
     assert open_table(stream.table.path).to_arrow()["v"].to_pylist() == [4] * 9
 
 

@@ -206,7 +206,7 @@ def test_what_another_writer_has_added_meanwhile_goes_too(tmp_path: Path, monkey
 def test_without_one_partition_nothing_is_written(tmp_path: Path, topics: dict[str, int], told: str) -> None:
     job = Job(tmp_path)
     job.topics = topics
-    with pytest.raises(OptionError, match=f"truncate = apply needs one topic with one partition, and .*{told}"):
+    with pytest.raises(OptionError, match=f"truncate = apply needs one topic with one partition, but .*{told}"):
         job.batch(put(1))
     assert job.kinds() == []
 

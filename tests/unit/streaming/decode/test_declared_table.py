@@ -111,12 +111,12 @@ def test_a_column_that_is_declared_in_two_ways_is_refused() -> None:
     [
         ((None,), "do not declare a primary key, which decode: debezium-json needs"),
         ((key_of(ID), key_of(ID, NAME)), r"several primary keys: \(id\), \(id, name\)"),
-        ((key_of(field("other", "int32")),), "no columns belong to the fields other of the records' keys"),
+        ((key_of(field("other", "int32")),), "the fields other of the records' keys are not columns of the rows"),
     ],
 )
 def test_a_key_that_is_not_declared_has_to_be_named(keys: tuple[Json | None, ...], why: str) -> None:
     records = [(key, enveloped({"id": 1}, ID, NAME)) for key in keys]
-    with pytest.raises(OptionError, match=f"{why}; name it in create.primary-key"):
+    with pytest.raises(OptionError, match=f"{why}; write the primary key in create.primary-key"):
         declared(RecordFormat.DEBEZIUM_JSON, *records)
     assert shown(declared(RecordFormat.DEBEZIUM_JSON, *records, given=("name",)))[1] == ("name",)
 

@@ -205,7 +205,7 @@ def test_a_checkpoint_that_was_rewound_stops(tmp_path: Path) -> None:
         job.batch()
     job.crash()
     job.done = 1
-    with pytest.raises(CheckpointMismatchError, match="at batch 2, and the checkpoint at batch 1"):
+    with pytest.raises(CheckpointMismatchError, match="at batch 2, but the checkpoint is at batch 1"):
         job.batch()
 
 

@@ -28,8 +28,8 @@ def test_the_parts_of_a_task_keep_their_order_and_know_the_size_of_their_file() 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (planned("s3a://b/in/a", 0, 10), "s3a://b/in/a is not one"),
-        (planned("file://host/in/a", 0, 10), "file://host/in/a is not one"),
+        (planned("s3a://b/in/a", 0, 10), "s3a://b/in/a is not a local file"),
+        (planned("file://host/in/a", 0, 10), "file://host/in/a is not a local file"),
         (planned("file:///in/k=1/a", 0, 10, "[1]"), "the path of file:///in/k=1/a has partition columns"),
         ("something else", "Spark's plan contains something else"),
     ],

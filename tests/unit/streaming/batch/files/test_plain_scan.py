@@ -96,9 +96,15 @@ def test_a_scan_of_all_rows_says_which_columns_of_the_files_it_reads() -> None:
         ({"partitionFilters": [[attribute(0)]]}, "filtered"),
         ({"optionalBucketSet": None}, "has optionalBucketSet"),
         ({"tableIdentifier": {}}, "has tableIdentifier"),
-        ({"output": [[attribute(0, "a")], [attribute(1, "b")], [attribute(2, "file_name")]]}, "other columns"),
-        ({"output": [[attribute(0, "a")], [attribute(1, "b", dataType="integer")]]}, "other columns"),
-        ({"output": [], "requiredSchema": {"fields": []}}, "other columns"),
+        (
+            {"output": [[attribute(0, "a")], [attribute(1, "b")], [attribute(2, "file_name")]]},
+            "columns that are not in the files",
+        ),
+        (
+            {"output": [[attribute(0, "a")], [attribute(1, "b", dataType="integer")]]},
+            "columns that are not in the files",
+        ),
+        ({"output": [], "requiredSchema": {"fields": []}}, "columns that are not in the files"),
         ({"output": [[attribute(0, "a")], [attribute(1, "b", nullable=False)]]}, "declared without nulls"),
         ({"output": [[attribute(0, "a")], [attribute(1, "b", metadata={"EXISTS_DEFAULT": "1"})]]}, "EXISTS_DEFAULT"),
     ],

@@ -50,7 +50,7 @@ def test_a_batch_is_done_again_until_the_registry_answers(caplog: pytest.LogCapt
     ]
     assert when_registry_answers(Failing(*errors), 120_000, World(pause=clock, stopwatch=clock)) == "done"
     assert clock.seconds == 1 + 2 + 4
-    assert "the batch waits for the schema registry: no answer from r:8081" in caplog.text
+    assert "the batch waits until the schema registry answers: no answer from r:8081" in caplog.text
 
 
 def test_after_the_time_to_wait_the_error_is_the_batchs() -> None:

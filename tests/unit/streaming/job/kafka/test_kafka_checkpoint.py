@@ -39,7 +39,7 @@ def test_a_job_that_does_not_read_a_topic_of_the_checkpoint_is_refused(options: 
 
 def test_another_cluster_is_refused_where_both_are_known() -> None:
     options = {"subscribe": "orders"}
-    with pytest.raises(OtherClusterError, match="belongs to Kafka cluster one, and the brokers belong to two"):
+    with pytest.raises(OtherClusterError, match="belongs to Kafka cluster one, but the brokers belong to two"):
         check_source(Checkpoint("ck", ("orders",), "one"), options, "two")
     check_source(Checkpoint("ck", ("orders",), None), options, "two")
     check_source(Checkpoint("ck", ("orders",), "one"), options, None)
