@@ -16,7 +16,10 @@ from bucketline.state.store.maintenance.orphans import OrphanResult
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 HEAD = """# API reference
 
-The public names of `import bucketline as bl`. This page is made from the docstrings by `.ci/run api`; change it there.
+*For anyone who calls bucketline from Python.*
+
+The public names of `import bucketline as bl`. `.ci/run api` makes this page from
+the docstrings; change the docstrings, not this page.
 
 `Data` is a `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`, or anything with `__arrow_c_stream__`. `Filter` is a
 condition as SQL text or a `pyarrow.compute.Expression`. `Version` is the id of a snapshot or the name of a tag. Every

@@ -168,6 +168,8 @@ class JobConfig:
     `options` holds the options of sink and table; `settings` says where each text comes from. `table` is a name if
     there is a `catalog`, else a path. `storage` holds the storage options of the table and of the bad records. If
     `key_order` is None, the message format decides it.
+
+    There is one attribute for each section of the job file.
     """
 
     table: str

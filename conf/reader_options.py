@@ -168,7 +168,10 @@ _STORAGE["fs.s3.securitytoken"] = "fs.s3.securityToken"
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """The options of one reader. Sizes are in bytes, times in epoch milliseconds; None means not given."""
+    """The options of one reader. Sizes are in bytes, times in epoch milliseconds; None means not given.
+
+    There is one attribute for each option of the reader.
+    """
 
     path: str
     columns: tuple[str, ...] | None

@@ -140,7 +140,10 @@ _LONGEST_VISIBILITY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The checked options of one sink. Memory is in bytes; None means that the default is decided later."""
+    """The checked options of one sink. Memory is in bytes; None means that the default is decided later.
+
+    There is one attribute for each option, or group of options, of the sink.
+    """
 
     compaction: Compaction
     visibility_timeout_ms: int

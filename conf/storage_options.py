@@ -153,7 +153,10 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class S3Settings:
-    """The settings of S3; None means: from the environment."""
+    """The settings of S3; None means: from the environment.
+
+    There is one attribute for each option of S3.
+    """
 
     endpoint: str | None
     access_key: str | None

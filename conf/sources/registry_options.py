@@ -31,7 +31,10 @@ REGISTRY_OPTIONS: Mapping[str, Option[str] | Option[int]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RegistryOptions:
-    """How to reach a schema registry. Durations are in milliseconds. The value holds secrets and is never shown."""
+    """How to reach a schema registry. Durations are in milliseconds. The value holds secrets and is never shown.
+
+    There is one attribute for each option of the registry.
+    """
 
     url: str
     username: str | None = None

@@ -37,6 +37,8 @@ class CommitMessage:
     An upgraded file is in `compact_before` and, with its new level, in `compact_after`. `deleted_files` are live files
     that the append part replaces (copy-on-write); they make its snapshot an OVERWRITE.
     The kind of index entries is ignored: the member that holds them decides.
+
+    The members are those of Paimon's commit message.
     """
 
     partition: bytes

@@ -32,6 +32,8 @@ class DataFileMeta:
     """One data file. Sizes are bytes; keys are serialized BinaryRows of the trimmed primary key.
 
     `creation_time_ms` is local wall-clock time read as if it were UTC, as Paimon's JVM writers store it.
+
+    The members are those of a data file in Paimon's manifests.
     """
 
     file_name: str

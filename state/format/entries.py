@@ -42,7 +42,10 @@ BATCH_COMMIT_IDENTIFIER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One published state of a table. Optional members are left out of the file when None."""
+    """One published state of a table. Optional members are left out of the file when None.
+
+    The members are those of Paimon's snapshot file.
+    """
 
     id: int
     schema_id: int
@@ -104,7 +107,10 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFileMeta:
-    """A manifest as a manifest list names it; bounds are over all its entries, ADD and DELETE."""
+    """A manifest as a manifest list names it; bounds are over all its entries, ADD and DELETE.
+
+    The members are those of an entry of Paimon's manifest list.
+    """
 
     file_name: str
     file_size: int

@@ -57,7 +57,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE. `columns` is column text, None where the columns come from `like` or `query`."""
+    """CREATE TABLE. `columns` is column text, None where the columns come from `like` or `query`.
+
+    There is one attribute for each clause of the statement.
+    """
 
     name: TableReference
     columns: str | None

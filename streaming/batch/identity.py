@@ -45,6 +45,8 @@ class BatchIdentity:
     batch's topics in Kafka, as far as known. `turn` counts the batches with rows for this table, if not all batches
     have rows for it. `pin` is the hash of the settings of a job of many tables. `time_ms` is the time at which Spark
     began the batch; each attempt at the batch has the same time.
+
+    The attributes are together because they are found out once, before the first step of the batch, and never change.
     """
 
     query_id: str

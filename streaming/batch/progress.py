@@ -36,6 +36,8 @@ class BatchReport:
     that do not meet an expectation, by its name.
     `storage_requests` counts the requests of this process to the table's object store; tasks in other processes are not
     counted.
+
+    The fields are flat and together because log handlers and JSON lines show all of them under their names.
     """
 
     table: str

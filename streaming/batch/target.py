@@ -28,6 +28,8 @@ class StreamState:
     `source_tables` are the source's tables whose records the stream has written, if that matters. `is_advised` is true
     once advice has been logged, and `shares_buckets` once keys of several shares were found in one bucket.
     `mixed_topics` are the topics about whose keys a warning was logged.
+
+    The facts are together because each batch takes all of them from the last batch and passes them on.
     """
 
     commits: tuple[Snapshot, ...] = ()

@@ -88,6 +88,8 @@ class Job:
     sets this, because it knows that the DataFrame holds Kafka's records and nothing else. `topics` checks that Kafka's
     topics are still the same. `most_records` is the largest number of Kafka records in a batch; None if it is not
     known. `bad_records` is the place that stores bad records; if it is None, the options of the sink set the place.
+
+    There is one attribute for each setting that all batches share.
     """
 
     decoder: Decoder | None = None

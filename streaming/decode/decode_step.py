@@ -101,6 +101,8 @@ class DecodeStep:
     is wrong, so its record is bad. `emptied_at` is the position at which the source's table was truncated: rows of
     records up to this position are left out. `moves` is set if rows have a changed key: it has what tasks must send, or
     the values that they must put in.
+
+    The attributes are together because a task gets everything about decoding as one value.
     """
 
     decode: RecordFormat

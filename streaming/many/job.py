@@ -26,6 +26,8 @@ class ManyJob:
     `places` returns the place that stores bad records with such settings; None if they are not stored. `one` has the
     settings that a job of one table has, too. A table that was parked reads at most `most_missed` of its missed records
     with each batch. `metrics` says where metrics are shown, unless the settings of a table say otherwise.
+
+    There is one attribute for each setting that all batches share.
     """
 
     routes: Resolver

@@ -50,6 +50,8 @@ class Turn:
     `decided` is true once it is known whether the table lacks the batch; then `is_new` is true if it does. `moves` is
     set if rows have a changed key: it has the old keys whose rows tasks must send, or the values that tasks must put
     in.
+
+    The attributes belong together because each step of the table reads and changes them.
     """
 
     known: Known

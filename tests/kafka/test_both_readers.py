@@ -288,4 +288,4 @@ def test_a_new_checkpoint_parks_the_tables_whose_records_kafka_has_removed(
     caplog.set_level("INFO", "bucketline.many")
     run_routed(job, spark)
     said = caplog.messages[-1]
-    assert said.endswith("2 tables parked (kept, Kafka keeps what it has missed until 2023-11-14 23:13 UTC; gone)")
+    assert said.endswith("2 tables parked (kept, Kafka keeps its missed records until 2023-11-14 23:13 UTC; gone)")

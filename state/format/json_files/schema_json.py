@@ -29,6 +29,8 @@ class TableSchema:
 
     `storage` are the storage options of this process; they are in no schema file, and not printed. `settings` are the
     options as values with types.
+
+    The members are those of Paimon's schema file, and what this process adds to them.
     """
 
     id: int

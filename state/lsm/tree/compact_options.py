@@ -21,6 +21,8 @@ class CompactOptions:
     """What picking and planning need to know of a table. Sizes in bytes, intervals in ms, hours in 0..23 or -1.
 
     `lookup_cause` is the option that makes compaction look up older values, None where none does.
+
+    There is one attribute for each option of the table that compactions follow.
     """
 
     compaction_trigger: int = 5

@@ -26,7 +26,10 @@ from bucketline.state.types.logical import DataField, DataType
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """How files are written; sizes in bytes. `fields` are the columns of a file, in order."""
+    """How files are written; sizes in bytes. `fields` are the columns of a file, in order.
+
+    The settings are together because every writer of a file gets all of them unchanged.
+    """
 
     form: FileFormat
     codec: str

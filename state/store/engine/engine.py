@@ -83,6 +83,8 @@ class Outcome:
     kind; the tables of the source that records name; keys whose rows came from several feeds, at most one for each task
     and kind of check; where the source's table was truncated: topic, partition and the last offset in each; and what
     tasks say of rows whose key changed and that lack values, as bytes.
+
+    The attributes are together because the results of all tasks are added up into one value.
     """
 
     messages: tuple[CommitMessage, ...] = ()

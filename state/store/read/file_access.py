@@ -44,6 +44,8 @@ class FileAccess:
     """Access to a table's data files: where they are, and their schemas. With `age`, expired rows are left out. With
     `choice`, row groups of Parquet files are skipped if none of their rows can pass the filter. With `share`, only a
     part of each file is read.
+
+    The attributes are together because every file of a read is opened with all of them.
     """
 
     io: FileIO

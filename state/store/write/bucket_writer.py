@@ -108,6 +108,8 @@ class BucketWrite:
     data. `parallelism` is how many buckets one process may write at the same time, if the options say so. `moves_rows`
     says that the rows are in the table already: then merging refuses none of them. `mixed` is called with a key of a
     bucket if the rows of the key came from several feeds (topic partitions), `refuse` with rows that lack values.
+
+    The attributes are together because a task gets everything about writing buckets as one value.
     """
 
     access: BucketAccess

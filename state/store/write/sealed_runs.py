@@ -84,6 +84,8 @@ class SealPlan:
     count, and that count: no row of theirs may be written. The buffer holds `budget_bytes` of rows, a run `run_bytes`
     before compression. `form` is that of the runs. Up to `threads` groups of rows are sorted at the same time, if they
     have at most `sorting_bytes` together.
+
+    The attributes are together because a task gets everything about sealing as one value.
     """
 
     schema: TableSchema

@@ -45,6 +45,8 @@ class ComputedColumns:
     `left_out` are fields of messages that nothing reads, if new fields of messages are added to the table (`grows`).
     `kept` are plain columns from which nothing else is computed: a value that the source leaves out may be missing
     there. `tells_time` is true if a column or a check uses the current time.
+
+    The attributes are together because tasks get the plan as one value, made once for each schema of the table.
     """
 
     inputs: tuple[DataField, ...]

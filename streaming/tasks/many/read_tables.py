@@ -115,6 +115,8 @@ class ReadTables:
     `nameless` decodes records that belong to no table. `feeds` are the topic partitions that the batch reads, and
     `now_us` is its time. `since` has offsets for some tables; records of such a table before these offsets are left
     out. A task keeps at most `most_refused` of the records that no route takes, because more of them stop the job.
+
+    The attributes are together because a task gets everything about reading as one value.
     """
 
     routes: Resolver

@@ -73,6 +73,8 @@ class CrossWrite(Placing):
     `snapshot` is the snapshot on which the batch is planned, None for the empty table. `backup` is a folder that
     outlives the machine, and `back_up_now` asks for a copy of the index there. With `writes_alone` the task that has
     placed a share also writes its buckets, in which no other share may have keys.
+
+    The attributes are together because a task gets everything about its share of the keys as one value.
     """
 
     uri: str

@@ -202,4 +202,4 @@ def test_a_replay_says_that_older_rows_win_where_no_column_orders_them(
         table = create_table(f"{tmp_path}/{name}", "id BIGINT NOT NULL, n BIGINT", ("id",), options=options)
         warn_of_order(handle_of(table))
     [said] = [record.getMessage() for record in caplog.records]
-    assert said.startswith(f"{tmp_path}/plain has no sequence.field: a record that is replayed wins over rows")
+    assert said.startswith(f"{tmp_path}/plain has no sequence.field: a replayed record replaces the row of its key")

@@ -90,7 +90,7 @@ def test_a_record_that_a_replay_has_taken_stays_taken_however_often_the_topic_ha
 
 def test_a_replay_is_refused_where_it_is_not_known_what_replays_have_taken(topic: FakeTopic) -> None:
     check_notes(topic.place, "/c", has_replayed=False)
-    with pytest.raises(OptionError, match=r"/c-replay does not say which: copy this folder"):
+    with pytest.raises(OptionError, match=r"/c-replay does not say which records: copy this folder"):
         check_notes(topic.place, "/c/", has_replayed=True)
     topic.place.put([(FIRST, rejects(1))])
     topic.stored.claim(topic.stored.rows("replay"), "replay", 0)

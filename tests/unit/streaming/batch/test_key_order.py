@@ -159,5 +159,5 @@ def test_unknown_values_and_places_of_key_order_are_refused(tmp_path: Path, sett
 
 def test_key_order_is_refused_for_what_is_not_kafka(tmp_path: Path) -> None:
     settings = ("source.format=rate", "source.decode=none", "key-order=warn")
-    with pytest.raises(OptionError, match=r"key-order needs a Kafka source, and source.format is rate"):
+    with pytest.raises(OptionError, match=r"key-order needs a Kafka source, but source.format is rate"):
         check_job(job(tmp_path, *settings))

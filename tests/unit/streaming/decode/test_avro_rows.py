@@ -106,7 +106,7 @@ def test_a_value_in_a_column(kind: object, column: Any, value: object, expected:
         ("long", "INT", 2**40, f"field v: {2**40} cannot become INT"),
         ("double", "BIGINT", 0.5, "field v: 0.5 cannot become BIGINT"),
         ("string", "DATE", "soon", "field v: soon cannot become DATE"),
-        ("bytes", "STRING", b"\x01", "field v: 01 are bytes, and the column is text; declare it as BYTES"),
+        ("bytes", "STRING", b"\x01", "field v: 01 are bytes, but the column is STRING; declare the column as BYTES"),
         ("boolean", "DATE", True, "field v: true cannot become DATE"),
         ({"type": "array", "items": "int"}, "BIGINT", [1], "field v: [1] cannot become BIGINT"),
         ("int", {"type": "ARRAY", "element": "INT"}, 1, "field v: 1 cannot become ARRAY"),

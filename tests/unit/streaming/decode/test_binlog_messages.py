@@ -157,9 +157,9 @@ def test_changes_of_the_schema_are_skipped() -> None:
     ("message", "reason"),
     [
         (canal("TRUNCATE", None, isDdl=True), "a truncate of the source table (type TRUNCATE)"),
-        (canal("DELETE", None), "a message of type DELETE without the row in data"),
-        (canal("INSERT", []), "a message of type INSERT without the row in data"),
-        (canal("INSERT", [order(1), None]), "a message of type INSERT without the row in data"),
+        (canal("DELETE", None), "a message of type DELETE without a row in data"),
+        (canal("INSERT", []), "a message of type INSERT without a row in data"),
+        (canal("INSERT", [order(1), None]), "a message of type INSERT without a row in data"),
         (
             canal("UPDATE", [order(1), order(2)], [{"name": "a"}]),
             "a message of type UPDATE whose data and old have different numbers of rows: 2, 1",
@@ -169,7 +169,8 @@ def test_changes_of_the_schema_are_skipped() -> None:
             "a message of Canal with type 'MERGE'; rows come with INSERT, ROW, UPDATE, DELETE",
         ),
         ({"before": None, "after": order(1), "op": "c"}, "not a message of Canal: it has no field type"),
-        (canal("INSERT", [order(1, raw="\u0100")]), "field raw: is not bytes: Canal sends a character up to"),
+        (canal("INSERT", [order(1, raw="\u0100")]), "field raw: is not bytes: Canal sends each byte as a character up "
+            "to"),
         (canal("INSERT", [order(1), order(2, amount="x")]), 'field data[].amount: "x" cannot become DECIMAL(12, 2)'),
         (b"{broken", "no JSON: "),
     ],
@@ -205,7 +206,7 @@ def test_numbers_of_enums_and_sets_become_their_labels() -> None:
     ]
     assert reasons(found) == {
         2: "field size: \"3\" is not the number of a label of enum('s','it''s {l}')",
-        3: 'field many: "1" is not a SET, the only type of MySQL that an array of texts takes',
+        3: 'field many: "1" is not a SET, the only type of MySQL that can become an array of strings',
     }
 
 

@@ -221,7 +221,7 @@ checkpoint: {tmp_path}/c
 create: {{schema: "id BIGINT NOT NULL, amount DECIMAL(12,2)", primary-key: [id], options: {{bucket: "1"}}}}
 types: {{amuont: "DECIMAL(12, 2)"}}
 """
-    with pytest.raises(OptionError, match=r"types names a column 'amuont'.*amount"):
+    with pytest.raises(OptionError, match=r"'types' contains a column 'amuont'.*amount"):
         check_job(resolve_job(read_settings(text, name="job.yaml")))
     job = resolve_job(read_settings(text + "options: {schema-evolution: evolve}\n", name="job.yaml"))
     check_job(job)

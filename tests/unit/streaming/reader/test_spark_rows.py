@@ -61,7 +61,9 @@ def test_nanoseconds_inside_of_values_are_cut_off_as_those_of_columns_are() -> N
 
 
 def test_a_column_without_a_type_is_refused_by_name_with_the_remedy() -> None:
-    with pytest.raises(UnsupportedTableError, match=r"column at: Spark has no type for TIME.*'columns', as 'id'"):
+    with pytest.raises(
+        UnsupportedTableError, match=r"column at: Spark has no type for TIME.*'columns', for example 'id'"
+    ):
         spark_schema(pa.schema([("id", pa.int64()), ("at", pa.time32("ms"))]), {})
 
 

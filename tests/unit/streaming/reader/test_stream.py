@@ -181,7 +181,9 @@ def test_what_the_table_says_of_streams_is_not_passed_over(
 def test_a_stream_of_an_append_table_that_shows_overwrites_is_refused(tmp_path: Path) -> None:
     table = appended(tmp_path)
     table.set_options({"streaming-read-append-overwrite": "true"})
-    with pytest.raises(UnsupportedTableError, match="'streaming-read-append-overwrite' = 'true': streams leave out"):
+    with pytest.raises(
+        UnsupportedTableError, match="'streaming-read-append-overwrite' = 'true', but streams of bucketline leave out"
+    ):
         ChangeQuery({"path": table.path}).run()
 
 

@@ -64,7 +64,7 @@ def test_the_line_of_each_batch_names_parked_tables_those_first_whose_records_ar
     parked = {"w/a": None, "w/b": 20 * day, "w/c": -1, "w/d": 10 * day}
     assert line_of(Told(), identity, {}) == "batch 7 | 0 tables, 0 rows in, 0 stored"
     assert line_of(Told(), identity, parked).endswith(
-        "| 4 tables parked (d, Kafka keeps what it has missed until 1970-01-11 00:00 UTC; "
-        "b, Kafka keeps what it has missed until 1970-01-21 00:00 UTC; a; ...)"
+        "| 4 tables parked (d, Kafka keeps its missed records until 1970-01-11 00:00 UTC; "
+        "b, Kafka keeps its missed records until 1970-01-21 00:00 UTC; a; ...)"
     )
-    assert line_of(Told(), identity, {"w/c": -1}).endswith("| 1 table parked (c, Kafka keeps what it has missed)")
+    assert line_of(Told(), identity, {"w/c": -1}).endswith("| 1 table parked (c, Kafka keeps its missed records)")

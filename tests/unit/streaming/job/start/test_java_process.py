@@ -52,7 +52,7 @@ OLD = (
             'WARNING: x\nException in thread "main" java.lang.IllegalArgumentException: Invalid spark.driver.memory\n',
             "did not start: IllegalArgumentException: Invalid spark.driver.memory",
         ),
-        ("out of luck\n", "the last line that it printed is 'out of luck'"),
+        ("out of luck\n", "the last line of its output is 'out of luck'"),
         ("", "it printed nothing"),
     ],
 )
