@@ -50,12 +50,12 @@ class BadRecordsPlace(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the place, for messages."""
+        """The name of the place (folder, table or topic), for messages."""
         ...
 
     def prepare(self) -> None:
-        """Checks that the place can take bad records, and creates it if it is missing. Raises BucketlineError if the
-        place cannot take them.
+        """Checks that the place (folder, table or topic) can take bad records, and creates it if it is missing. Raises
+        BucketlineError if the place cannot take them.
         """
         ...
 
@@ -69,8 +69,8 @@ class BadRecordsPlace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """The stored bad records of a batch: their number, the path of the place that holds them, and a description of the
-    first.
+    """The stored bad records of a batch: their number, the path of the place (folder, table or topic) that holds them,
+    and a description of the first.
     """
 
     count: int
@@ -85,7 +85,7 @@ def settle_bad_records(
     place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch: BatchName
 ) -> SetAside | None:
     """Stores the bad records of a batch of one table. `blobs` are the bad records that tasks have reported. Returns
-    their number and place; None if there are no bad records.
+    their number and place (folder, table or topic); None if there are no bad records.
 
     Raises the errors of `allowed_rejects`, and the errors of the place.
     """
@@ -94,8 +94,8 @@ def settle_bad_records(
 
 
 def put_aside(place: BadRecordsPlace, rejects: Rejects) -> SetAside | None:
-    """Stores the bad records of all tables of a batch with one call. Returns their number and place; None if there are
-    no bad records.
+    """Stores the bad records of all tables of a batch with one call. Returns their number and place (folder, table or
+    topic); None if there are no bad records.
     """
     where = place.put(rejects)
     given = [table for _, table in rejects if table.num_rows]
@@ -107,8 +107,8 @@ def put_aside(place: BadRecordsPlace, rejects: Rejects) -> SetAside | None:
 def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch_id: int) -> pa.Table:
     """Returns the bad records in `blobs` (as `pack_rejects` makes them), ordered by topic, partition and offset.
 
-    Raises RejectedRecordsError if there are more than `max_count`, or if there is no place for them. The error contains
-    the first record and its reason. Records that an expectation rejects do not count.
+    Raises RejectedRecordsError if there are more than `max_count`, or if there is no place (folder, table or topic) for
+    them. The error contains the first record and its reason. Records that an expectation rejects do not count.
     """
     parts = [REJECTS_SCHEMA.empty_table(), *(pa.ipc.open_stream(blob).read_all() for blob in blobs)]
     rejects = pa.concat_tables(parts).sort_by(_ORDER)

@@ -60,8 +60,8 @@ class Replay:
     write: Callable[[pa.Table, int], None]
 
     def run(self, is_ending: Callable[[], bool]) -> Replayed:
-        """Replays the records that the places hold now, batch after batch, until `is_ending` returns True. Returns how
-        many records were replayed, and how many are still bad or left.
+        """Replays the records that the places (folders, tables, topics) hold now, batch after batch, until `is_ending`
+        returns True. Returns how many records were replayed, and how many are still bad or left.
         """
         number = first = 0 if self.newest is None else self.newest + 1
         found = [(place, self._rows(place)) for place in self.places]

@@ -170,15 +170,17 @@ def _names(io: FileIO, directory: str) -> list[str]:
 
 
 def stored_in(place: object) -> StoredRecords | None:
-    """Returns the bad records that a place stores; None if they cannot be read back without Kafka."""
+    """Returns the bad records that a place (folder, table or topic) stores; None if they cannot be read back without
+    Kafka.
+    """
     if isinstance(place, RejectsTable):
         return StoredInTable(place)
     return StoredInFolder(place) if isinstance(place, Folder) else None
 
 
 def place_of(sink: SinkOptions, storage: Mapping[str, str]) -> BadRecordsPlace | None:
-    """Returns the place that the options of a sink set for bad records; None if they set none. `storage` holds the
-    storage options of the table.
+    """Returns the place (folder, table or topic) that the options of a sink set for bad records; None if they set none.
+    `storage` holds the storage options of the table.
     """
     if sink.bad_records_table is not None:
         return RejectsTable(sink.bad_records_table, storage)

@@ -18,8 +18,9 @@ from bucketline.streaming.bad_records.topic_notes import TopicNotes, notes_besid
 
 
 def ready_place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPlace | None:
-    """Returns the place in which the job stores bad records, ready for use; None if the job stores none. If the place
-    is a table that does not exist, the table is created, in the job's catalog if the job has one.
+    """Returns the place (folder, table or topic) in which the job stores bad records, ready for use; None if the job
+    stores none. If the place is a table that does not exist, the table is created, in the job's catalog if the job has
+    one.
 
     `source_options` are the options that Spark's source gets. Raises OptionError for a table that cannot hold bad
     records, and the errors of `create_table`.
@@ -31,8 +32,8 @@ def ready_place(config: JobConfig, source_options: Mapping[str, str]) -> BadReco
 
 
 def has_place(config: JobConfig) -> bool:
-    """Returns True if the job's place for bad records exists already. (A table for bad records is created when the job
-    starts.)
+    """Returns True if the job's place (folder, table or topic) for bad records exists already. (A table for bad records
+    is created when the job starts.)
     """
     name = config.bad_records.table
     if name is None:
@@ -44,8 +45,8 @@ def has_place(config: JobConfig) -> bool:
 
 
 def places_of(job: RoutedJob) -> list[JobConfig]:
-    """Returns the settings of one table for each place for bad records of a job: first for the place of the whole job,
-    then for other places that routes set.
+    """Returns the settings of one table for each place (folder, table or topic) for bad records of a job: first for the
+    place of the whole job, then for other places that routes set.
     """
     found: dict[BadRecords, JobConfig] = {}
     configs = (job.config_of(Resolved(route.number, route.target)) for route in job.routes)
@@ -57,8 +58,8 @@ def places_of(job: RoutedJob) -> list[JobConfig]:
 
 @dataclass(frozen=True, slots=True)
 class BadRecordPlaces:
-    """The places for bad records of the tables of a job. Each place is prepared once. `common` holds the settings for
-    all tables.
+    """The places (folders, tables, topics) for bad records of the tables of a job. Each place is prepared once.
+    `common` holds the settings for all tables.
     """
 
     common: JobConfig

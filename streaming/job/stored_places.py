@@ -25,8 +25,8 @@ from bucketline.streaming.job.start.silence import Silence, broken_silence
 
 
 def place_with_options(config: JobConfig) -> BadRecordsPlace | None:
-    """Returns the place in which a job stores bad records, ready for use. A topic gets the options of the source, which
-    say how to reach its cluster.
+    """Returns the place (folder, table or topic) in which a job stores bad records, ready for use. A topic gets the
+    options of the source, which say how to reach its cluster.
     """
     return ready_place(config, source_options(config.source).options if config.bad_records.topic is not None else {})
 
@@ -50,7 +50,7 @@ def stored_records(session: Any, config: JobConfig) -> StoredRecords | None:
 
 
 def look_for_topics(configs: Sequence[JobConfig], spark: Any | None, silence: Silence) -> None:
-    """Checks that Kafka can be reached, if one of the places for bad records is a topic."""
+    """Checks that Kafka can be reached, if one of the places (folders, tables, topics) for bad records is a topic."""
     config = next((config for config in configs if config.bad_records.topic is not None), None)
     if config is not None:
         look_around(config, source_options(config.source), spark, silence)

@@ -99,7 +99,7 @@ class Attempt:
         return {turn.name: turn.known.to.route for _, turn in sorted(self._turns.items())}
 
     def changed(self) -> dict[str, Entry]:
-        """The new ledger entries of the tables that were written or have failed."""
+        """The new ledger entries (stored states) of the tables that were written or have failed."""
         batch, now_ms = self._identity, self._state.files.world.clock.now_ms()
         changed: dict[str, Entry] = {}
         for turn in self._turns.values():

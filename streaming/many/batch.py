@@ -128,7 +128,7 @@ def _as_asked(
     entries: Mapping[str, Entry], requests: tuple[TableRequest, ...], state: ManyState, batch: int
 ) -> dict[str, Entry]:
     """Carries out the requests to the job (to unpark a table, to forget a table), and returns the changed ledger
-    entries.
+    entries (stored states).
     """
     asked = dict(entries)
     for request in requests:
@@ -151,8 +151,8 @@ def _as_asked(
 
 
 def _found_in_table(name: str, entry: Entry, state: ManyState, batch: int) -> Entry:
-    """Returns the ledger entry of a parked table. The entry is corrected if the table holds the batch in which it
-    failed after all. Raises the errors of `found_further`.
+    """Returns the ledger entry (stored state) of a parked table. The entry is corrected if the table holds the batch in
+    which it failed after all. Raises the errors of `found_further`.
     """
     known = state.tables.get(name)
     if known is None:
@@ -173,8 +173,8 @@ def _caught_up(
     entries: Mapping[str, Entry],
     name: str,
 ) -> tuple[list[BatchReport], Entry, BucketlineError | None]:
-    """Writes a part of the records that a parked table has missed. Returns the reports, the new ledger entry, and the
-    error for which the table is parked again, if there is one.
+    """Writes a part of the records that a parked table has missed. Returns the reports, the new ledger entry (stored
+    state), and the error for which the table is parked again, if there is one.
     """
     entry = entries[name]
     part, is_all = catch_up_span(entry, span, job.most_missed)

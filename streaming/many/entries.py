@@ -142,8 +142,8 @@ def route_of(name: str, entry: Entry, resolve: Callable[[Origin], Resolved | Lef
 
 
 def after_batch(entry: Entry | None, birth: str, batch: int, note: TableNote, now_ms: int, *, wrote: bool) -> Entry:
-    """Returns the ledger entry of a table after a batch with records for the table. `wrote` is true if the table has a
-    commit of the batch.
+    """Returns the ledger entry (stored state) of a table after a batch with records for the table. `wrote` is true if
+    the table has a commit of the batch.
     """
     entry = Entry(birth) if entry is None else entry
     fed, origins = entry.fed | note.spans.keys(), entry.origins | note.origins
@@ -160,8 +160,8 @@ def parked_entry(
     now_ms: int,
     note: TableNote | None = None,
 ) -> Entry:
-    """Returns the ledger entry of a table that is parked because it has failed in a batch: it has all records before
-    that batch. `note` is the note on its records in the batch, if they were read.
+    """Returns the ledger entry (stored state) of a table that is parked because it has failed in a batch: it has all
+    records before that batch. `note` is the note on its records in the batch, if they were read.
     """
     entry = Entry("") if entry is None else entry
     note = TableNote() if note is None else note
@@ -178,7 +178,7 @@ def parked_entry(
 
 
 def unparked(entry: Entry) -> Entry:
-    """Returns the ledger entry of a parked table that begins to read the records that it has missed."""
+    """Returns the ledger entry (stored state) of a parked table that begins to read the records that it has missed."""
     return replace(entry, parked=None, catching_up=True)
 
 
@@ -196,16 +196,17 @@ def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[Bat
 
 
 def caught_up(entry: Entry, end: FeedOffsets, *, is_all: bool) -> Entry:
-    """Returns the ledger entry of a table that has caught up to the offsets `end`. `is_all` is true if the table lacks
-    no records any more.
+    """Returns the ledger entry (stored state) of a table that has caught up to the offsets `end`. `is_all` is true if
+    the table lacks no records any more.
     """
     lacks_since_ms = None if is_all else entry.lacks_since_ms
     return replace(entry, catching_up=not is_all, cutoff=None if is_all else end, lacks_since_ms=lacks_since_ms)
 
 
 def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> Entry:
-    """Returns the ledger entry of a parked table, corrected if the table holds the batch in which it failed after all.
-    `newest` is the newest batch in the table. `batch` is the current batch, which an earlier attempt may have written.
+    """Returns the ledger entry (stored state) of a parked table, corrected if the table holds the batch in which it
+    failed after all. `newest` is the newest batch in the table. `batch` is the current batch, which an earlier attempt
+    may have written.
 
     Raises CheckpointMismatchError if the table holds a batch that the ledger does not know.
     """
@@ -257,7 +258,9 @@ def started_again(
 
 
 def _lacking(entry: Entry, before: Ledger, feed: Feed, first: FeedOffsets, now_ms: int) -> Entry:
-    """Returns the ledger entry of a table that is parked because Kafka has removed records that it needs."""
+    """Returns the ledger entry (stored state) of a table that is parked because Kafka has removed records that it
+    needs.
+    """
     topic, partition = feed
     cutoff: FeedOffsets = entry.cutoff or {}
     why = (

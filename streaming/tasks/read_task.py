@@ -76,7 +76,8 @@ Records = Frame | KafkaRanges | ParquetFiles
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """How one task turns rows or records into sealed runs. It holds only plain values, so that it can be sent to tasks.
+    """How one task turns rows or records into sealed runs (sorted, packed rows). It holds only plain values, so that it
+    can be sent to tasks.
 
     `decode`, `reject_limit` and `feeds` are the attributes of the source with these names (see `Frame`). If a record
     needs a column that the table lacks, the batch will be read again. So the task then sends no more sealed runs, and
@@ -90,7 +91,9 @@ class ReadPlan:
     feeds: KafkaFeeds | None = None
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
-        """Yields the sealed runs and the notes (other messages) that are made from this task's tables, in order."""
+        """Yields the sealed runs (sorted, packed rows) and the notes (other messages) that are made from this task's
+        tables, in order.
+        """
         sealing = Sealing(self)
         for rows in tables:
             yield from sealing.add(rows)
@@ -98,7 +101,7 @@ class ReadPlan:
 
 
 class Sealing:
-    """Turns the rows or records of one task into sealed runs while they arrive."""
+    """Turns the rows or records of one task into sealed runs (sorted, packed rows) while they arrive."""
 
     def __init__(self, reading: ReadPlan) -> None:
         self._reading = reading
@@ -115,7 +118,7 @@ class Sealing:
         return self._sealer.pending_bytes
 
     def add(self, rows: pa.Table) -> Iterator[Routed]:
-        """Adds the next rows, and yields the sealed runs that are ready to be sent."""
+        """Adds the next rows, and yields the sealed runs (sorted, packed rows) that are ready to be sent."""
         reading, origin = self._reading, self._origin
         limit = reading.reject_limit or 0
         feeds = None
@@ -150,12 +153,16 @@ class Sealing:
             yield Routed(run.owner, RUNS, run)
 
     def flush(self) -> Iterator[Routed]:
-        """Seals the rows that are not sealed yet, and yields the sealed runs. Afterwards the rows use no memory."""
+        """Seals the rows that are not sealed yet, and yields the sealed runs (sorted, packed rows). Afterwards the rows
+        use no memory.
+        """
         for run in self._sealer.finish() if not self._needs else ():
             yield Routed(run.owner, RUNS, run)
 
     def finish(self) -> Iterator[Routed]:
-        """Yields the remaining sealed runs and the notes. Called when all records have been added."""
+        """Yields the remaining sealed runs (sorted, packed rows) and the notes. Called when all records have been
+        added.
+        """
         if self._seen:
             yield routed_note(SEEN, origin=self._origin, row_count=0, blob=self._seen.encode())
         yield from self.flush()
@@ -251,8 +258,8 @@ def to_each(note: Routed, to: Destination) -> Iterator[Routed]:
 
 
 def routed(result: SealedRun | PartReport, to: Destination) -> Routed:
-    """Returns a sealed run of a part, addressed to its task of the next stage. If `result` is the report of a part, it
-    is returned as a note, which any task passes on to the driver.
+    """Returns a sealed run (sorted, packed rows) of a part, addressed to its task of the next stage. If `result` is the
+    report of a part, it is returned as a note, which any task passes on to the driver.
     """
     if isinstance(result, PartReport):
         return routed_note(REPORT, origin=task_number(), row_count=0, blob=result.payload)
@@ -260,8 +267,8 @@ def routed(result: SealedRun | PartReport, to: Destination) -> Routed:
 
 
 def routed_run(run: SealedRun, to: Destination) -> Routed:
-    """Returns a sealed run, addressed to the task of the next stage that decides the buckets of its rows, or that
-    writes its bucket.
+    """Returns a sealed run (sorted, packed rows), addressed to the task of the next stage that decides the buckets of
+    its rows, or that writes its bucket.
     """
     return Routed(to.task(run.partition, run.bucket), RUN, run)
 

@@ -131,7 +131,9 @@ def pack(routed: Routed) -> bytes:
 
 
 def unpack(data: bytes) -> Sent:
-    """Returns the message that `pack` has packed. The blob of a sealed run is a slice of `data`, not a copy."""
+    """Returns the message that `pack` has packed. The blob of a sealed run (sorted, packed rows) is a slice of `data`,
+    not a copy.
+    """
     end = _head_size(data)
     return _sent(data, pa.py_buffer(data).slice(end + -end % _ALIGNED))
 

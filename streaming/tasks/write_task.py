@@ -46,8 +46,8 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """Writes the sealed runs that are sent to this task. Then compacts its buckets that are due for a compaction and
-    got no rows.
+    """Writes the sealed runs (sorted, packed rows) that are sent to this task. Then compacts its buckets that are due
+    for a compaction and got no rows.
 
     `owned` are the buckets of the task; then the states of buckets are taken from `owned` and not from `stage`. If
     `owned` is None, sealed runs are not sent by bucket, and the task has no buckets of its own. If `packs_spills` is
@@ -59,8 +59,8 @@ class WriteTask:
     packs_spills: bool = False
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
-        """Takes sealed runs and notes, and yields the results of the task: its commit messages, its statistics, and the
-        notes of other tasks for the driver. After an error no new files are left.
+        """Takes sealed runs (sorted, packed rows) and notes, and yields the results of the task: its commit messages,
+        its statistics, and the notes of other tasks for the driver. After an error no new files are left.
 
         If the task must give the work back, because the batch has to be run in another way, it yields a result that
         says so. An error would make Spark end the other tasks before they have removed their files.

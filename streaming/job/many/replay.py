@@ -106,8 +106,8 @@ def replay_of(
     write: Callable[[pa.Table, int], None],
     places: Sequence[StoredRecords],
 ) -> Replay:
-    """Returns the replay of a job (`as_replayed`). `write` writes its batches. `places` are the places in which the job
-    stores bad records.
+    """Returns the replay of a job (`as_replayed`). `write` writes its batches. `places` are the places (folders,
+    tables, topics) in which the job stores bad records.
     """
     user = files.user()
     own = OwnRecords(opener, newest_ledger(job), files, user)

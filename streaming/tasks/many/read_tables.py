@@ -51,9 +51,9 @@ _UNNAMED = "the message does not say its source table, and no route of the job t
 
 @dataclass(frozen=True, slots=True)
 class TableReading:
-    """How the records of one table become sealed runs. `first` is the number of the task that gets the table's first
-    bucket. `assigners` means the same as in `Stages`. `looks` says whether the topic partition of each record is noted,
-    because the order of rows matters.
+    """How the records of one table become sealed runs (sorted, packed rows). `first` is the number of the task that
+    gets the table's first bucket. `assigners` means the same as in `Stages`. `looks` says whether the topic partition
+    of each record is noted, because the order of rows matters.
     """
 
     seal: SealPlan
@@ -68,8 +68,8 @@ class TableReading:
         return Destination(tasks, self.assigners, self.first % tasks)
 
     def sealing(self, tasks: int, feeds: KafkaFeeds | None, now_us: int | None) -> Sealing:
-        """Returns an object that turns the table's records into sealed runs in this task. `now_us` is the time of the
-        batch, in microseconds since 1970.
+        """Returns an object that turns the table's records into sealed runs (sorted, packed rows) in this task.
+        `now_us` is the time of the batch, in microseconds since 1970.
         """
         of_rows, decode = feeds if self.looks else None, self.decode
         if decode.computed is not None and decode.computed.tells_time:
@@ -132,7 +132,7 @@ class ReadTables:
     most_refused: int = 1000
 
     def runs(self, tables: Iterable[pa.Table]) -> Iterator[Routed]:
-        """Yields the sealed runs and notes that this task sends to other tasks, in order."""
+        """Yields the sealed runs (sorted, packed rows) and notes that this task sends to other tasks, in order."""
         reading = _Reading(self)
         for records in tables:
             yield from reading.add(records)
@@ -238,7 +238,7 @@ class _Reading:
 
     def _wait(self, part: Part, number: int, table: str) -> Iterator[Routed]:
         """Keeps the records of a table until there are enough to decode them together, and then yields their sealed
-        runs.
+        runs (sorted, packed rows).
         """
         note = self._notes.get(number, TableNote())
         records = not_before(part.records, self._plan.since.get(table, {}))

@@ -30,8 +30,8 @@ _LEAST_MERGE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class WriteTables:
-    """Writes those tables of `tables` for which sealed runs are sent to the task. Sealed runs of other tables are left
-    out.
+    """Writes those tables of `tables` for which sealed runs (sorted, packed rows) are sent to the task. Sealed runs of
+    other tables are left out.
 
     `idle` says for each table which tasks have buckets that are due for a compaction without new rows. These tasks
     compact such buckets even if no rows come.
@@ -120,7 +120,9 @@ class _Discarded(Exception):
 
 
 class _Runs:
-    """The sealed runs of a task by table, in memory up to a budget, and beyond it in one spill file."""
+    """The sealed runs (sorted, packed rows) of a task by table, in memory up to a budget, and beyond it in one spill
+    file.
+    """
 
     def __init__(self, budget_bytes: int, directory: str | None) -> None:
         self._budget_bytes, self._directory = budget_bytes, directory
@@ -143,12 +145,12 @@ class _Runs:
         of_table.append(run)
 
     def tables(self) -> set[int]:
-        """Returns the numbers of the tables whose sealed runs have come."""
+        """Returns the numbers of the tables whose sealed runs (sorted, packed rows) have come."""
         return set(self._runs)
 
     def take(self, table: int) -> Iterator[Sent]:
-        """Yields the sealed runs of a table. A sealed run is freed when the next one is requested. Several threads may
-        call this for different tables.
+        """Yields the sealed runs (sorted, packed rows) of a table. A sealed run is freed when the next one is
+        requested. Several threads may call this for different tables.
         """
         runs = self._runs.pop(table, [])
         for position in range(len(runs)):
