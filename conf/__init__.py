@@ -1,5 +1,5 @@
 """Package `bucketline.conf`: the options of tables, jobs, sinks and storages.
-The folder is mounted under `bucketline` and is never imported by its own name.
+The package `bucketline` contains a link to this folder. Never import the folder by its own name, `conf`.
 """
 
 if __name__ == "conf":

@@ -1,5 +1,5 @@
-"""Advice about the options of a table that is opened: one sentence for each option that has another effect than its
-name says.
+"""Gives advice about the options of a table when the table is opened: one sentence for each option whose effect differs
+from what its name says.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from bucketline.conf.table.promised_options import unkept_by_reads, unkept_by_wr
 
 
 def advise_read(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns sentences about the table options that ask readers for something that bucketline does not do, ordered by
-    key.
+    """Returns a sentence for each table option that asks readers for something that bucketline does not do. The
+    sentences are sorted by option.
     """
     return tuple(
         f"'{key}' = {options[key]!r} has no effect here: {why}"
@@ -22,8 +22,8 @@ def advise_read(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def advise_write(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns sentences about the options that do something else than their name says, ordered by key.
-    `options` holds the options of table, job and sink together, already checked.
+    """Returns a sentence for each option whose effect on writes differs from what its name says. The sentences are
+    sorted by option. `options` are the checked options of table, job and sink together.
     """
     sentences = [
         f"'{key}' = {options[key]!r} has no effect here: {why}"
@@ -37,5 +37,8 @@ def advise_write(options: Mapping[str, str]) -> tuple[str, ...]:
         )
     buffer = WRITE_BUFFER_SIZE.find(options)
     if buffer is not None and buffer < LEAST_MEMORY_BYTES and not ROUTE_MEMORY.is_set(options):
-        sentences.append(f"'{WRITE_BUFFER_SIZE.key}' = {options[WRITE_BUFFER_SIZE.key]!r} counts as '1 mb', the least")
+        sentences.append(
+            f"'{WRITE_BUFFER_SIZE.key}' = {options[WRITE_BUFFER_SIZE.key]!r} counts as '1 mb', which is the smallest "
+            "value"
+        )
     return tuple(sentences)

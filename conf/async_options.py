@@ -1,4 +1,6 @@
-"""Options for compaction at the same time as a stream's batches, and for what a batch does when too many runs wait."""
+"""Options for compaction that runs at the same time as the batches of a stream, and for what a batch does if buckets
+have too many sorted runs.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +26,8 @@ ASYNC_TASKS = Option(
     parse_int,
     None,
     (
-        "async: the most tasks that compact at a time, in addition to the tasks of the batch; default: half of "
+        "async: the largest number of tasks that compact at a time, in addition to the tasks of the batch; default: "
+        "half of "
         "Spark's parallelism, at least 1"
     ),
 )
@@ -48,7 +51,8 @@ BACK_PRESSURE = Option(
     parse_enum(BackPressure),
     None,
     "what a batch does first when a bucket of the partitions that the last batch wrote has more sorted runs than "
-    "num-sorted-run.stop-trigger: compact it, wait until others have, or continue and say so; default: wait with "
+    "num-sorted-run.stop-trigger: compact it, wait until other processes have compacted it, or log a warning and "
+    "continue; default: wait with "
     "'compaction' = 'async', else continue",
 )
 BACK_PRESSURE_TIMEOUT = Option(
@@ -68,7 +72,9 @@ _LONGEST_WAIT_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class AsyncOptions:
-    """The checked settings. Times are in ms; `tasks` None means half of Spark's parallelism."""
+    """The checked options of asynchronous compaction. Times are in milliseconds. If `tasks` is None, half of Spark's
+    parallelism is used.
+    """
 
     tasks: int | None
     pool: str | None
@@ -78,9 +84,10 @@ class AsyncOptions:
 
 
 def async_options(options: Mapping[str, str], compaction: Compaction) -> AsyncOptions:
-    """The settings among `options`. `compaction` is the value of the job's option of that name.
+    """Returns the options of asynchronous compaction that are set in `options`. `compaction` is the value of the job's
+    option `compaction`.
 
-    Raises OptionError for values that make no sense, and for settings that would have no effect.
+    Raises OptionError for a value that is not valid, and for an option that would have no effect.
     """
     for option in ASYNC_OPTIONS.values():
         if not option.is_set(options):

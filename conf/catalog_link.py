@@ -1,5 +1,6 @@
-"""The link from a table to its catalog, as storage options `catalog.<name>`. A catalog sets them; users never do. The
-link travels with the storage options of its table, also to Spark's tasks, and is as secret as these.
+"""The link from a table to its catalog, in storage options that begin with `catalog.`. A catalog sets these options,
+and users never do. The link is sent to Spark's tasks together with the other storage options of the table, and is as
+secret as they are.
 """
 
 from collections.abc import Mapping
@@ -22,19 +23,19 @@ class CatalogLink:
     uuid: str | None = None
 
     def as_options(self) -> dict[str, str]:
-        """The link as storage options, together with the options of the storage itself."""
+        """Returns the link as storage options, together with the options of the storage itself."""
         link_options = {**self.settings.options, _TABLE: self.table, _PATH: self.path}
         if self.uuid is not None:
             link_options[_UUID] = self.uuid
         return {**self.settings.storage, **{CATALOG_LINK + key: text for key, text in link_options.items()}}
 
     def holds(self, uri: str) -> bool:
-        """Whether a URI is the table's folder, or a file or folder inside the table's folder."""
+        """Returns True if a URI is the table's folder, or a file or folder inside it."""
         return f"{uri.rstrip('/')}/".startswith(f"{self.path}/")
 
 
 def link_of(storage: Mapping[str, str]) -> CatalogLink | None:
-    """The link among storage options that have been checked; None if the table has no link.
+    """Returns the link that checked storage options contain; None if the table has no link to a catalog.
 
     Raises OptionError if the link is incomplete or was not made by a catalog.
     """

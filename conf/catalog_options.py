@@ -1,4 +1,5 @@
-"""Options of a catalog: where a warehouse is, and who keeps the names of its tables. Storage options may be among them.
+"""Options of a catalog: where its warehouse is, and which service stores the names of its tables. They may include
+storage options.
 
 Source: Paimon 2.0 CatalogOptions, Catalog.TABLE_DEFAULT_OPTION_PREFIX.
 """
@@ -23,24 +24,28 @@ from bucketline.conf.storage_options import check_storage_options, is_storage_ke
 
 
 class MetastoreKind(Enum):
-    """Who keeps the names of a catalog's tables."""
+    """The kinds of services that store the names of a catalog's tables."""
 
     FILESYSTEM = "filesystem"
     JDBC = "jdbc"
     REST = "rest"
 
 
-METASTORE = Option("metastore", parse_enum(MetastoreKind), MetastoreKind.FILESYSTEM, "who keeps the names of tables")
+METASTORE = Option(
+    "metastore", parse_enum(MetastoreKind), MetastoreKind.FILESYSTEM, "which service stores the names of tables"
+)
 WAREHOUSE = Option("warehouse", parse_given_text, None, "path or URI of the folder with the databases")
-CASE_SENSITIVE = Option("case-sensitive", parse_bool, True, "false: names of databases and tables are lower case")
+CASE_SENSITIVE = Option(
+    "case-sensitive", parse_bool, True, "false: names of databases and tables must be in lower case"
+)
 URI = Option("uri", parse_given_text, None, "rest: the address of the server; jdbc: the address of the database")
 TOKEN = Option("token", parse_given_text, None, "rest: the bearer token")
 TOKEN_PROVIDER = Option(
     "token.provider", parse_text, "bear", "rest: how to log in; only 'bear' (by the token) is supported"
 )
-PREFIX = Option("prefix", parse_text, None, "rest: a prefix of all request paths; the server tells it")
+PREFIX = Option("prefix", parse_text, None, "rest: a prefix of all request paths, which the server sends")
 LENDS_KEYS = Option(
-    "data-token.enabled", parse_bool, False, "rest: whether the server gives out short-lived keys for the storage"
+    "data-token.enabled", parse_bool, False, "rest: whether the server returns short-lived keys for the storage"
 )
 JDBC_USER = Option("jdbc.user", parse_text, None, "jdbc: the user who logs in to the database")
 JDBC_PASSWORD = Option("jdbc.password", parse_text, None, "jdbc: the password")
@@ -61,12 +66,12 @@ LOCK_TIMEOUT = Option(
     "jdbc: how long a commit waits for the lock, and how long it may hold the lock",
 )
 LOCK_SLEEP = Option(
-    "lock-check-max-sleep", parse_duration, 8_000, "jdbc: the longest pause between two tries to get the lock"
+    "lock-check-max-sleep", parse_duration, 8_000, "jdbc: the longest pause between two attempts to get the lock"
 )
 HEADER = "header."
 """Options with this prefix are headers that each request to a REST server carries."""
 TABLE_DEFAULT = "table-default."
-"""Options with this prefix are given to each table that the catalog creates, unless the table has its own."""
+"""An option with this prefix is the default of an option for each table that the catalog creates."""
 
 CATALOG_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
@@ -81,13 +86,13 @@ _ONLY_FOR: Mapping[str, tuple[MetastoreKind, ...]] = {
     **{option.key: (MetastoreKind.JDBC,) for option in _FOR_JDBC},
 }
 _FAMILIES = (TABLE_DEFAULT, HEADER)
-_NO_DLF = "requests are signed by a bearer token only ('token'); DLF's signatures are not supported"
+_NO_DLF = "bucketline can log in only with a bearer token ('token'); DLF's signatures are not supported"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RestSettings:
-    """The settings of a server that keeps the names of tables and their newest state, and speaks Paimon's REST
-    protocol.
+    """The settings of a REST catalog: a server with Paimon's REST protocol that stores the names of tables and their
+    newest snapshots.
     """
 
     uri: str
@@ -99,8 +104,8 @@ class RestSettings:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JdbcSettings:
-    """The settings of a database that keeps the names of tables, as Paimon's JdbcCatalog does.
-    `locks` None means that commits take the lock on object stores only.
+    """The settings of a JDBC catalog: a database that stores the names of tables, as Paimon's JdbcCatalog does. If
+    `locks` is None, commits take the catalog's lock only for tables on object stores.
     """
 
     uri: str
@@ -115,7 +120,7 @@ class JdbcSettings:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """A catalog's options and storage options, checked; printing them shows no secrets."""
+    """The checked options and storage options of a catalog. Printing the object does not show secrets."""
 
     options: MaskedOptions
     storage: MaskedOptions
@@ -126,17 +131,17 @@ class CatalogSettings:
 
     @property
     def warehouse(self) -> str:
-        """The path, URI or name of the warehouse, as it was given."""
+        """Returns the path, URI or name of the warehouse, as it was given."""
         return WAREHOUSE.get(self.options)
 
     @property
     def is_case_sensitive(self) -> bool:
-        """Whether names may hold capital letters; names in a JDBC catalog never do."""
+        """Returns True if names of databases and tables may have capital letters. In a JDBC catalog they never do."""
         return self.metastore is not MetastoreKind.JDBC and CASE_SENSITIVE.get(self.options)
 
     @property
     def jdbc(self) -> "JdbcSettings":
-        """The settings of a JDBC catalog."""
+        """Returns the settings of a JDBC catalog."""
         return JdbcSettings(
             uri=URI.get(self.options),
             user=JDBC_USER.find(self.options),
@@ -150,7 +155,7 @@ class CatalogSettings:
 
     @property
     def rest(self) -> RestSettings:
-        """The settings of a REST catalog."""
+        """Returns the settings of a REST catalog."""
         headers = {k.removeprefix(HEADER): v for k, v in self.options.items() if k.startswith(HEADER)}
         return RestSettings(
             uri=URI.get(self.options),
@@ -162,12 +167,12 @@ class CatalogSettings:
 
     @property
     def table_defaults(self) -> dict[str, str]:
-        """The options that a new table gets for each key that it does not set itself."""
+        """Returns the options that a new table gets unless it sets them itself."""
         return {k.removeprefix(TABLE_DEFAULT): v for k, v in self.options.items() if k.startswith(TABLE_DEFAULT)}
 
 
 def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[str, str] | None) -> CatalogSettings:
-    """The checked settings of a catalog. `given` is the path or URI of a warehouse, or a map of options.
+    """Returns the checked settings of a catalog. `given` is the path or URI of a warehouse, or a map of options.
 
     Raises OptionError for an unknown option (the message names the nearest), for a value that cannot be read, and for a
     storage option that is given in both arguments with two values.
@@ -186,7 +191,8 @@ def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[st
         else:
             known = (*CATALOG_OPTIONS, *_FAMILIES)
             raise OptionError(
-                f"unknown option '{key}' of a catalog{did_you_mean(key, known)}; known are {', '.join(known)}, and "
+                f"unknown option '{key}' of a catalog{did_you_mean(key, known)}; known options are "
+                f"{', '.join(known)}, and "
                 "storage options",
                 key=key,
             )
@@ -212,10 +218,11 @@ def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[st
 def merged_with_server(
     given: Mapping[str, str], storage: Mapping[str, str], ask: Callable[[CatalogSettings], Mapping[str, object]]
 ) -> CatalogSettings:
-    """Asks the server for its settings, and returns the settings of all: the server's defaults, replaced by the given
-    settings, replaced by the server's overrides.
+    """Asks the server of a REST catalog for its settings, and returns them combined with the given settings. The given
+    settings replace the server's defaults, and the server's overrides replace the given settings.
 
-    Options from the server that bucketline does not know are left out, because the server configures other clients too.
+    `ask` is the function that asks the server. Options from the server that bucketline does not know are left out,
+    because the server also configures other clients.
     """
     answer = ask(catalog_settings(given, storage))
     defaults, overrides = _texts(answer.get("defaults")), _texts(answer.get("overrides"))

@@ -1,4 +1,4 @@
-"""Job options for columns and rows: which columns are computed, which rows are written, which conditions rows must
+"""Job options for columns and rows: which columns are computed, which rows are written, and which conditions rows must
 meet.
 """
 
@@ -11,7 +11,7 @@ from bucketline.conf.option import Option, parse_enum, parse_given_text
 
 
 class Otherwise(Enum):
-    """What happens to a row that does not meet an expectation."""
+    """What happens to a row that does not meet an expectation, which is a condition in the job file."""
 
     WARN = "warn"
     DROP = "drop"
@@ -21,7 +21,9 @@ class Otherwise(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A condition in Spark's SQL that rows must meet. A null result counts as met, as in SQL's CHECK."""
+    """A condition in Spark SQL that rows must meet. If the result of the condition is null, the row meets it, as in
+    SQL's CHECK.
+    """
 
     name: str
     check: str
@@ -32,8 +34,8 @@ class Expectation:
 class ColumnOptions:
     """The job's options for columns and rows.
 
-    `select` is the list of a SELECT, `where` a condition on decoded rows (None: all columns, all rows). `rescued` is
-    the column that holds the parts of a record that no other column takes.
+    `select` is the list of columns of a SELECT, and `where` is a condition on decoded rows. None means all columns, or
+    all rows. `rescued` is the name of a column for the parts of a record that fit into no other column.
     """
 
     select: str | None = None
@@ -43,7 +45,7 @@ class ColumnOptions:
 
 
 NO_COLUMN_OPTIONS = ColumnOptions()
-"""The options of a job that keeps all columns and rows as they are in the messages."""
+"""The options of a job that writes all columns and rows as they are in the messages."""
 
 SELECT = Option(
     "select",
@@ -64,7 +66,9 @@ COLUMN_OPTIONS = (SELECT, WHERE, RESCUED)
 
 
 def column_options(texts: Mapping[str, str]) -> ColumnOptions:
-    """The options among the settings of a job. Raises OptionError for an invalid value."""
+    """Returns the options for columns and rows that the settings of a job contain. Raises OptionError for an invalid
+    value.
+    """
     names = dict.fromkeys(_name_of(key) for key in texts if key.startswith(EXPECT))
     expect = tuple(_expectation(name, texts) for name in names)
     return ColumnOptions(SELECT.find(texts), WHERE.find(texts), expect, RESCUED.find(texts))

@@ -1,8 +1,9 @@
 """Durations in options. A duration from a user must have a unit; a duration in a table is read as Paimon reads it.
 
-Paimon reads a bare number as milliseconds, so a `1` that was meant as a day would be a millisecond. Options that are
-stored in a table stay readable. New tables, changes of options, jobs and the command line must give the unit. Source:
-Paimon 2.0 TimeUtils.parseDuration; CoreOptions, CatalogOptions, FlinkConnectorOptions for the keys.
+Paimon reads a number without a unit as milliseconds, so a `1` that was meant as a day would be a millisecond. Such
+options are still read if they are stored in a table. But for new tables, changes of options, jobs and the command line,
+durations must have a unit. Source: Paimon 2.0 TimeUtils.parseDuration; CoreOptions, CatalogOptions,
+FlinkConnectorOptions for the keys.
 """
 
 from collections.abc import Mapping
@@ -49,12 +50,12 @@ DURATION_KEYS = frozenset(
         "visibility-callback.timeout",
     }
 )
-"""The table options of Paimon that are durations, whether bucketline honours them or not."""
+"""Paimon's table options that are durations, including those that bucketline does not use."""
 
 
 def check_given_durations(options: Mapping[str, str], *, origin: str = "the given options") -> None:
-    """Checks that each duration among the table options that a user gives has a unit. Raises OptionError if a duration
-    has no unit.
+    """Raises OptionError if a duration among the table options that a user gives has no unit. `origin` says in errors
+    where the options come from.
     """
     for key in sorted(DURATION_KEYS & options.keys()):
         text = options[key]
@@ -65,8 +66,11 @@ def check_given_durations(options: Mapping[str, str], *, origin: str = "the give
 
 
 def timedelta_of(duration_ms: int) -> timedelta:
-    """The duration as a Python timedelta. Raises OptionError where it is longer than Python can count."""
+    """Returns the duration as a Python timedelta. Raises OptionError if it is too long for a timedelta."""
     try:
         return timedelta(milliseconds=duration_ms)
     except OverflowError as e:
-        raise OptionError(f"{duration_ms} ms is longer than {timedelta.max.days:,} days", value=duration_ms) from e
+        raise OptionError(
+            f"{duration_ms} ms is longer than {timedelta.max.days:,} days, the longest duration that is supported",
+            value=duration_ms,
+        ) from e

@@ -14,9 +14,9 @@ from bucketline.conf.secrets import mask_fields, mask_text
 class BucketlineError(Exception):
     """The base of all errors of this library.
 
-    `code` is stable and meant for programs; the message is meant for people; `fields` holds the details. None of them
-    shows a secret. Details that callers need for a decision are attributes too, as `path`: the file or table of the
-    error.
+    `code` is stable and meant for programs, the message is meant for people, and `fields` has the details. None of them
+    contains a secret. Details that callers need for decisions are also attributes, for example `path`, the file or
+    table of the error.
     """
 
     code = "BUCKETLINE"
@@ -28,7 +28,9 @@ class BucketlineError(Exception):
         self.path = path if path is None else str(self.fields["path"])
 
     def reworded(self, message: str, **fields: object) -> Self:
-        """The same error with another message. `fields` replaces details of the same name and adds the others."""
+        """Returns the same error with another message. The arguments in `fields` replace details of the same name, or
+        are added as new details.
+        """
         return type(self)(message, **{**self.fields, **fields})  # type: ignore[arg-type]
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -36,9 +38,9 @@ class BucketlineError(Exception):
 
 
 class OptionError(BucketlineError):
-    """A setting is wrong, unknown or not honoured; the caller corrects it. Nothing has been written.
+    """A setting is wrong, unknown or not supported, and the caller must correct it. Nothing has been written.
 
-    `key` is the option; `column` is the column that the option names, if any.
+    `key` is the name of the option. If the option names a column, `column` is this column.
     """
 
     code = "OPTION"
@@ -63,7 +65,7 @@ class FilesTooYoungError(OptionError):
 
 
 def given(**fields: object) -> dict[str, object]:
-    """The arguments whose value is not None, as the details (`fields`) of an error."""
+    """Returns the arguments that are not None, to be used as the details (`fields`) of an error."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -1,6 +1,6 @@
-"""Times in texts, read as Java's DateTimeFormatter reads them: by a pattern such as `yyyyMMdd HH`, or without one.
+"""Parses times in strings as Java's DateTimeFormatter does, with a pattern such as `yyyyMMdd HH` or without a pattern.
 
-A time is given as milliseconds since 1970-01-01, as if the text were in UTC.
+A time is returned in milliseconds since 1970-01-01, as if the string were in UTC.
 Source: Java 17 DateTimeFormatter (resolver style SMART), Paimon 2.0 PartitionTimeExtractor.
 """
 
@@ -22,15 +22,18 @@ _DAY_MS = 86_400_000
 
 
 def check_time_pattern(pattern: str) -> None:
-    """Checks that texts can be read by the pattern. Raises OptionError that names the letter that is not supported."""
+    """Raises OptionError if the pattern cannot be used to parse times. The message names the letter that is not
+    supported.
+    """
     _compiled(pattern)
 
 
 def read_time(text: str, pattern: str | None) -> int | None:
-    """The time that a text shows, in ms; midnight if the text is only a date; None if the text does not fit the
-    pattern.
+    """Parses a string with a pattern, and returns the time in milliseconds; None if the string does not fit the
+    pattern. A date without a time means midnight.
 
-    With `pattern` None the form is `y-M-d` or `y-M-d H:m:s.S`; months and days that are too high roll over.
+    If `pattern` is None, the string must have the form `y-M-d` or `y-M-d H:m:s.S`. Then a month or day that is too high
+    carries over into the next year or month.
     """
     if pattern is None:
         match = _PLAIN.fullmatch(text)
@@ -47,10 +50,10 @@ def _lenient(match: re.Match[str]) -> int:
 
 
 def _exact(texts: Mapping[str, str | None]) -> int | None:
-    """The time, in ms, that the parts of a text make up, by the rules of Java's resolver style SMART; None if they make
-    up no time.
+    """Combines the parts of a time (year, month and so on) by the rules of Java's resolver style SMART, and returns it
+    in milliseconds; None if they are no valid time.
 
-    A day up to 31 becomes the last day of its month, and 24:00 is the end of the day.
+    A day up to 31 that the month does not have becomes the last day of the month, and 24:00 is the end of the day.
     """
     if any(texts.get(unit) is None for unit in ("y", "M", "d")):
         return None
@@ -72,7 +75,7 @@ def _exact(texts: Mapping[str, str | None]) -> int | None:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Returns the days from 1970-01-01 to a date in any year."""
+    """Returns the number of days from 1970-01-01 to a date, which may be in any year."""
     shifted = year - (month <= 2)
     era, of_era = divmod(shifted, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
@@ -121,11 +124,15 @@ def _unit(pattern: str, letter: str, count: int, seen: set[str]) -> str:
         return f"(?P<S>[0-9]{{{count}}})"
     if name in _VALUES and count <= 2:
         return f"(?P<{name}>[0-9]{{{'1,10' if count == 1 else '2'}}})"
-    raise _unreadable(pattern, f"{letter * count!r} is not supported; y, M, d, H, m, s and S are, as numbers")
+    raise _unreadable(
+        pattern, f"{letter * count!r} is not supported; use y, M, d, H, m, s and S in their numeric forms"
+    )
 
 
 def _quoted(pattern: str, start: int) -> tuple[str, int]:
-    """The text between two quotes from `start` on, and the index after it. Two quotes in a row stand for one quote."""
+    """Returns the text between the quote at `start` and the next quote, and the index after the second quote. Two
+    quotes in a row stand for one quote.
+    """
     if pattern.startswith("''", start):
         return "'", start + 2
     match = re.compile(r"'((?:[^']|'')*)'").match(pattern, start)
@@ -135,4 +142,4 @@ def _quoted(pattern: str, start: int) -> tuple[str, int]:
 
 
 def _unreadable(pattern: str, why: str) -> OptionError:
-    return OptionError(f"no pattern for times: {why}", value=pattern)
+    return OptionError(f"this is no valid pattern for times: {why}", value=pattern)

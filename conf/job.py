@@ -1,6 +1,6 @@
-"""The settings of a job as values, and the keys of a job file.
+"""The settings of a job as objects, and the keys that a job file may have.
 
-A job file is flat inside: `source: {format: kafka}` and `source.format=kafka` are the same setting.
+Nested keys are joined with dots: `source: {format: kafka}` and `source.format=kafka` are the same setting.
 """
 
 from collections.abc import Mapping
@@ -47,44 +47,48 @@ class RecordFormat(Enum):
 
     @property
     def has_row_kinds(self) -> bool:
-        """Whether records say what happened to a row. If not, each record is an insert."""
+        """Returns True if records say whether a row was inserted, updated or deleted. Otherwise each record is an
+        insert.
+        """
         return self not in (RecordFormat.JSON, RecordFormat.AVRO, RecordFormat.NONE)
 
     @property
     def is_debezium(self) -> bool:
-        """Whether Debezium writes the records."""
+        """Returns True if Debezium writes the records."""
         return self in (RecordFormat.DEBEZIUM_JSON, RecordFormat.DEBEZIUM_FLAT_JSON, RecordFormat.DEBEZIUM_AVRO)
 
     @property
     def is_avro(self) -> bool:
-        """Whether records are in Avro and name a schema that a registry holds."""
+        """Returns True if records are in Avro and refer to a schema in a schema registry."""
         return self in (RecordFormat.AVRO, RecordFormat.DEBEZIUM_AVRO)
 
     @property
     def declares_columns(self) -> bool:
-        """Whether the types of columns are known from the records, or from the job's `types` setting."""
+        """Returns True if the types of columns are known from the records, or from the job's `types` setting."""
         return self not in (RecordFormat.NONE, RecordFormat.MAXWELL_JSON)
 
     @property
     def names_tables(self) -> bool:
-        """Whether records name the table of the source that they belong to."""
+        """Returns True if each record names the source table to which it belongs."""
         return self.has_row_kinds
 
     @property
     def key_order(self) -> KeyOrder | None:
-        """The default of `key-order` for this format; None: the order of keys is not checked."""
+        """Returns the default of the option `key-order` for this format. None means that it is not checked whether the
+        rows of a key come from several Kafka partitions.
+        """
         if self is RecordFormat.NONE:
             return None
         return KeyOrder.FAIL if self.has_row_kinds else KeyOrder.WARN
 
     @property
     def reads_keys(self) -> bool:
-        """Whether the key of a record may hold something that its value lacks."""
+        """Returns True if the key of a record is read too, because it may have fields that the value lacks."""
         return self.is_debezium
 
 
 class ReaderChoice(Enum):
-    """Who reads a Kafka source or Parquet files: Spark, or the tasks themselves."""
+    """Who reads a Kafka source or Parquet files: Spark's own source, or the tasks of bucketline themselves."""
 
     AUTO = "auto"
     SPARK = "spark"
@@ -93,7 +97,9 @@ class ReaderChoice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When batches start: every `interval_ms`, or (None) once over all that is available, then stop."""
+    """When batches start: every `interval_ms` milliseconds. If `interval_ms` is None, the job reads everything that is
+    available and then stops.
+    """
 
     interval_ms: int | None
 
@@ -129,8 +135,8 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class BadRecords:
-    """Where bad records go (a folder, a table or a Kafka topic; at most one of them), and how many of them a batch
-    tolerates.
+    """Where records that cannot be written are stored (a folder, a table or a Kafka topic, at most one of them), and
+    how many of them a batch may have.
     """
 
     path: str | None
@@ -140,16 +146,16 @@ class BadRecords:
 
     @property
     def has_place(self) -> bool:
-        """Whether the job says where bad records go."""
+        """Returns True if the job says where bad records are stored."""
         return any(place is not None for place in (self.path, self.table, self.topic))
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The text of a setting, and where it comes from: `command line`, the name of a file, `table` or `default`.
+    """The text of a setting, and its origin: `command line`, the name of a file, `table` or `default`.
 
-    For `source.reader`, `--print-config` adds who reads the source. `written` is the text before its references were
-    replaced; it is shown in place of `text`.
+    For `source.reader`, `--print-config` adds who reads the source. `written` is the text before references in it were
+    replaced. It is shown instead of `text`.
     """
 
     text: str
@@ -165,9 +171,9 @@ class Setting:
 class JobConfig:
     """The configuration of a streaming job with one table.
 
-    `options` holds the options of sink and table; `settings` says where each text comes from. `table` is a name if
-    there is a `catalog`, else a path. `storage` holds the storage options of the table and of the bad records. If
-    `key_order` is None, the message format decides it.
+    `options` are the options of sink and table, and `settings` says where each setting comes from. `table` is a name if
+    there is a `catalog`, and otherwise a path. `storage` has the storage options of the table and of the bad records.
+    If `key_order` is None, the message format determines it.
 
     There is one attribute for each section of the job file.
     """
@@ -189,9 +195,7 @@ class JobConfig:
 
 
 def parse_trigger(text: str) -> Trigger:
-    """The trigger that `availableNow`, or an interval like `30 seconds`, stands for. Raises OptionError for anything
-    else.
-    """
+    """Parses `availableNow`, or an interval such as `30 seconds`. Raises OptionError for any other text."""
     if text.strip().lower() == "once":
         raise OptionError(
             "'once' would read everything in one batch of any size; use 'availableNow', which reads the same in "
@@ -203,7 +207,7 @@ def parse_trigger(text: str) -> Trigger:
     try:
         return Trigger(parse_given_duration(text))
     except OptionError as e:
-        raise OptionError(f"neither 'availableNow' nor an interval: {e.message}", value=text) from e
+        raise OptionError(f"must be 'availableNow' or an interval: {e.message}", value=text) from e
 
 
 def parse_auto(text: str) -> str:
@@ -214,10 +218,12 @@ def parse_auto(text: str) -> str:
 
 
 def parse_function_name(text: str) -> str:
-    """The name of a function, as `module:name`. Raises OptionError for anything else."""
+    """Returns the name of a Python function, which must have the form `module:name`. Raises OptionError for any other
+    text.
+    """
     module, colon, name = text.strip().partition(":")
     if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        raise OptionError("a function is written module:name, as shop.tokens:kafka", value=text)
+        raise OptionError("a function must be written as module:name, for example shop.tokens:kafka", value=text)
     return text.strip()
 
 
@@ -272,18 +278,20 @@ JOB_KEYS = tuple(
     for option in (*globals().values(), *MESSAGE_OPTIONS, *COLUMN_OPTIONS, *REGISTRY_OPTIONS.values(), *MANY_OPTIONS)
     if isinstance(option, Option)
 )
-"""The single keys of a job file. `key-order` and the keys of bad records are options of the sink as well."""
+"""The keys of a job file that are no prefixes. `key-order` and the keys for bad records are also options of the
+sink.
+"""
 
 SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE = "source.options.", "create.options.", "options.", "storage."
 CATALOG = "catalog."
 JOB_PREFIXES = (SOURCE_OPTIONS, CREATE_OPTIONS, OPTIONS, STORAGE, CATALOG, TYPES, EXPECT)
-"""Prefixes of keys in a job file. The rest of such a key is an option of the source, of the new table, of sink and
-table, of the storage or of the catalog; or a column, for `types.`; or the name of an expectation, for `expect.`.
+"""Prefixes of keys in a job file. After the prefix comes an option of the source, of the new table, of sink and table,
+of the storage or of the catalog. After `types.` comes a column, and after `expect.` the name of an expectation.
 """
 
 
 def job_config(settings: Mapping[str, Setting]) -> JobConfig:
-    """The job that flat settings describe. The keys have been checked before.
+    """Returns the configuration of a job from its settings. The caller has checked the keys.
 
     Raises OptionError for an invalid value, and for a missing table, source format, checkpoint or schema.
     """
@@ -317,7 +325,11 @@ def _bad_records(texts: Mapping[str, str]) -> BadRecords:
     places = (BAD_RECORDS_PATH, BAD_RECORDS_TABLE, BAD_RECORDS_TOPIC)
     given = [option.key for option in places if option.find(texts) is not None]
     if len(given) > 1:
-        raise OptionError(f"{given[0]} and {given[1]} do not go together: bad records go to one of them", key=given[1])
+        raise OptionError(
+            f"{given[0]} and {given[1]} cannot be set together, because bad records go to one place; remove one of "
+            "them",
+            key=given[1],
+        )
     path, table, topic = (option.find(texts) for option in places)
     is_kafka = SOURCE_FORMAT.get(texts) == "kafka"
     if topic is not None and not is_kafka:

@@ -1,4 +1,4 @@
-"""Options of metrics: where a process shows what it measures. By default it shows its metrics nowhere."""
+"""Options that say where a process publishes its metrics. By default it does not publish them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ METRICS_OPTIONS: Mapping[str, Option[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class MetricsOptions:
-    """The checked settings of metrics; None means that this way of showing them is off."""
+    """The checked options of metrics. None means that metrics are not published in this way."""
 
     prometheus_port: int | None = None
     prometheus_address: str = "127.0.0.1"
@@ -54,13 +54,18 @@ class MetricsOptions:
 
 
 def metrics_options(options: Mapping[str, str]) -> MetricsOptions:
-    """The settings in `options`. Raises OptionError for an unknown `metrics.` key, and for an impossible port."""
+    """Returns the options of metrics that are set in `options`. Raises OptionError for an unknown `metrics.` key, and
+    for an impossible port.
+    """
     for key in options:
         if key.startswith(METRICS_PREFIX) and key not in METRICS_OPTIONS:
             raise OptionError(f"unknown option '{key}'{nearest_key(key, METRICS_OPTIONS)}", key=key)
     port = PROMETHEUS_PORT.find(options)
     if port is not None and not 1 <= port <= 65535:
-        raise OptionError(f"option '{PROMETHEUS_PORT.key}' = {port} is no port: 1 to 65535", key=PROMETHEUS_PORT.key)
+        raise OptionError(
+            f"option '{PROMETHEUS_PORT.key}' = {port} is no valid port; a port is a number from 1 to 65535",
+            key=PROMETHEUS_PORT.key,
+        )
     if PROMETHEUS_ADDRESS.is_set(options) and port is None:
         raise OptionError(
             f"option '{PROMETHEUS_ADDRESS.key}' needs '{PROMETHEUS_PORT.key}'", key=PROMETHEUS_ADDRESS.key

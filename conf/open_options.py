@@ -10,9 +10,10 @@ from bucketline.conf.table.read_options import check_open_options
 
 
 def open_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The read options, then the options of the sink.
+    """Splits the options with which a table is opened into options for reading and options of the sink, which apply to
+    writes.
 
-    Raises OptionError for other options, and for options that have a meaning only in a stream.
+    Raises OptionError for any other option, and for options that have a meaning only in a stream.
     """
     check_texts(options, "the options of opening a table")
     writing, reading = split_options(options)

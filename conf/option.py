@@ -1,6 +1,6 @@
-"""One option: its key, type, default and meaning, and how its text is read.
+"""Defines an option: its key, type, default and meaning, and how its text is parsed.
 
-Sizes and durations are written as in Paimon: `128 mb`, `10 s`. A number without a unit counts bytes, or milliseconds.
+Sizes and durations are written as in Paimon: `128 mb`, `10 s`. A number without a unit means bytes, or milliseconds.
 Source: Paimon 2.0 ConfigOption, MemorySize, TimeUtils, OptionsUtils.
 """
 
@@ -18,11 +18,13 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 
 UNLIMITED = 2**63 - 1
-"""The value of `unlimited` for sizes, durations and counts: Java's Long.MAX_VALUE."""
+"""The number that `unlimited` stands for in sizes, durations and counts: Java's Long.MAX_VALUE."""
 
 
 class StoredText(str):
-    """The text of an option that the file at `path` holds. An error about the option can then name the file."""
+    """The text of an option that was read from the file at `path`, so that an error about the option can name the
+    file.
+    """
 
     path: str
 
@@ -35,7 +37,9 @@ class StoredText(str):
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
-    """One option. If `default` is None there is no default. `fallback_keys` are older names, tried in order."""
+    """An option. If `default` is None, the option has no default. `fallback_keys` are older names of the option, which
+    are tried in this order.
+    """
 
     key: str
     parse: Callable[[str], T]
@@ -44,9 +48,9 @@ class Option(Generic[T]):
     fallback_keys: tuple[str, ...] = ()
 
     def find(self, options: Mapping[str, str]) -> T | None:
-        """The value set in `options`, or the default, which may be None.
+        """Returns the value that is set in `options`, or the default, which may be None.
 
-        Raises OptionError naming the key when the text cannot be read.
+        Raises OptionError, which names the option, if the text cannot be parsed.
         """
         for key in (self.key, *self.fallback_keys):
             text = options.get(key)
@@ -55,9 +59,9 @@ class Option(Generic[T]):
         return self.default
 
     def get(self, options: Mapping[str, str]) -> T:
-        """The value set in `options`, or the default; for options that always have a value.
+        """Returns the value that is set in `options`, or the default. It is for options that must have a value.
 
-        Raises OptionError when the option is not set and has no default, or its text cannot be read.
+        Raises OptionError if the option is not set and has no default, or if its text cannot be parsed.
         """
         value = self.find(options)
         if value is None:
@@ -65,11 +69,11 @@ class Option(Generic[T]):
         return value
 
     def shown(self) -> str:
-        """The text of the default; empty if the option has none."""
+        """Returns the default as text; an empty string if the option has no default."""
         return self.text_of(self.default)
 
     def text_of(self, value: T | None) -> str:
-        """The text of a value, in the largest unit that divides it; empty for None."""
+        """Returns a value as text, with the largest unit that divides it; an empty string for None."""
         return _text_of(value, self.parse)
 
     def is_set(self, options: Mapping[str, str]) -> bool:
@@ -86,7 +90,9 @@ class Option(Generic[T]):
 
 
 _MOST_SIGNS = 100
-"""The longest text of a number: more than the digits of 64 bits, with the zeros and blanks that people write."""
+"""The largest number of characters in the text of a number. It is more than 64 bits need, to allow for zeros and
+spaces.
+"""
 
 _NUMBER_AND_UNIT = re.compile(r"^\s*(\d+)\s*([a-zµ]*)\s*$")
 
@@ -110,25 +116,29 @@ _NANOS_OF_UNIT = {
 
 
 def parse_size(text: str) -> int:
-    """The bytes of a text like `128 mb`; units are powers of 1024, a bare number is bytes.
+    """Parses a size such as `128 mb`, and returns it in bytes. Units are powers of 1024, and a number without a unit
+    means bytes.
 
-    Raises OptionError for anything else.
+    Raises OptionError for any other text.
     """
-    return _scaled(text, _SIZE_UNITS, "a size like '128 mb' (units b, kb, mb, gb, tb)")
+    return _scaled(text, _SIZE_UNITS, "a size such as '128 mb' (units b, kb, mb, gb, tb)")
 
 
 def parse_duration(text: str) -> int:
-    """The milliseconds of a text like `10 s`, rounded down; a bare number is milliseconds.
+    """Parses a duration such as `10 s`, and returns it in milliseconds, rounded down. A number without a unit means
+    milliseconds.
 
-    This is how Paimon reads stored options; options from users are also checked by `durations`.
-    Raises OptionError for anything else.
+    Paimon reads stored options in this way. For options from users, `parse_given_duration` requires a unit. Raises
+    OptionError for any other text.
     """
-    nanos = _scaled(text, _NANOS_OF_UNIT, "a duration like '10 s' (units d, h, min, s, ms, us, ns)")
+    nanos = _scaled(text, _NANOS_OF_UNIT, "a duration such as '10 s' (units d, h, min, s, ms, us, ns)")
     return nanos if nanos == UNLIMITED else nanos // 1_000_000
 
 
 def parse_given_duration(text: str) -> int:
-    """The milliseconds of a text like `10 s`. Raises OptionError for anything else, also for a bare number."""
+    """Parses a duration such as `10 s`, and returns it in milliseconds. Raises OptionError for any other text, and for
+    a number without a unit.
+    """
     duration_ms = parse_duration(text)
     if text.strip().isdigit():
         raise OptionError(f"{text.strip()} has no unit; write {with_units(text)}", value=text)
@@ -136,7 +146,7 @@ def parse_given_duration(text: str) -> int:
 
 
 def with_units(text: str) -> str:
-    """Returns suggestions for a duration that was given without a unit."""
+    """Returns a text with suggestions for a duration that was given without a unit, for an error message."""
     number = text.strip()
     return f"'{number} ms', '{number} s', '{number} min', '{number} h' or '{number} d'"
 
@@ -164,7 +174,7 @@ _SHOWN_UNITS: Mapping[Callable[[str], object], tuple[tuple[str, int], ...]] = {
     parse_duration: _MILLISECONDS,
     parse_given_duration: _MILLISECONDS,
 }
-"""Units, the largest first, of bytes and of milliseconds."""
+"""The units of bytes and of milliseconds, each with the largest unit first."""
 
 
 def _scaled(text: str, units: Mapping[str, int], expected: str) -> int:
@@ -176,12 +186,12 @@ def _scaled(text: str, units: Mapping[str, int], expected: str) -> int:
         raise OptionError(f"not {expected}", value=text)
     amount = whole_number(match[1]) * units[match[2]]
     if amount // max(1, units[""]) > UNLIMITED:
-        raise OptionError("more than 64 bits can count; write 'unlimited' if that is meant", value=text)
+        raise OptionError("does not fit into 64 bits; write 'unlimited' if there should be no limit", value=text)
     return amount
 
 
 def parse_bool(text: str) -> bool:
-    """The truth value of `true` or `false`, in upper or lower case. Raises OptionError for any other text."""
+    """Parses `true` or `false`, in upper or lower case. Raises OptionError for any other text."""
     lowered = text.strip().lower()
     if lowered not in ("true", "false"):
         raise OptionError("must be 'true' or 'false'", value=text)
@@ -189,28 +199,28 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str) -> int:
-    """The whole number in a text, of at most 64 bits. Raises OptionError for any other text."""
+    """Parses a whole number of at most 64 bits. Raises OptionError for any other text."""
     stripped = text.strip()
     try:
         return whole_number(stripped)
     except ValueError as e:
-        raise OptionError("not a whole number", value=text) from e
+        raise OptionError("must be a whole number", value=text) from e
 
 
 def whole_number(digits: str) -> int:
-    """The number that digits, with or without a sign, stand for.
+    """Converts digits, with or without a sign, to a number.
 
-    Raises OptionError for a number beyond 64 bits, ValueError for a text that is no number. Python itself refuses to
-    read thousands of digits, with an error that does not name the option.
+    Raises OptionError for a number that does not fit into 64 bits, and ValueError for a text that is no number.
+    Python's own error for a number with thousands of digits would not name the option.
     """
     number = int(digits) if len(digits) <= _MOST_SIGNS else None
     if number is None or not -UNLIMITED - 1 <= number <= UNLIMITED:
-        raise OptionError(f"{shortened(digits)} is no number of 64 bits", value=shortened(digits))
+        raise OptionError(f"{shortened(digits)} does not fit into 64 bits", value=shortened(digits))
     return number
 
 
 def parse_count(text: str) -> int:
-    """The whole number in a text, not negative; `unlimited` is the largest number."""
+    """Parses a whole number that is not negative. `unlimited` means the largest number."""
     count = UNLIMITED if text.strip().lower() == "unlimited" else parse_int(text)
     if count < 0:
         raise OptionError("must not be negative", value=text)
@@ -218,7 +228,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_float(text: str) -> float:
-    """The finite number in a text. Raises OptionError for any other text."""
+    """Parses a finite number. Raises OptionError for any other text."""
     try:
         number = float(text.strip())
     except ValueError as e:
@@ -229,12 +239,12 @@ def parse_float(text: str) -> float:
 
 
 def parse_text(text: str) -> str:
-    """The text itself, without surrounding blanks."""
+    """Returns the text without spaces at its start and end."""
     return text.strip()
 
 
 def parse_given_text(text: str) -> str:
-    """The text itself, without surrounding blanks. Raises OptionError for an empty text."""
+    """Returns the text without spaces at its start and end. Raises OptionError for an empty text."""
     stripped = text.strip()
     if not stripped:
         raise OptionError("it is empty", value=text)
@@ -242,17 +252,21 @@ def parse_given_text(text: str) -> str:
 
 
 def parse_name_part(text: str) -> str:
-    """The text itself, which becomes part of the name of a file. Raises OptionError for a text that leads into another
-    folder.
+    """Returns the text, which becomes a part of a file name. Raises OptionError for a text that would make it a path to
+    another folder.
     """
     name = text.strip()
     if name in (".", "..") or "/" in name or "\0" in name:
-        raise OptionError("becomes part of a file's name: it cannot be '.' or '..', nor hold '/'", value=text)
+        raise OptionError(
+            "becomes part of a file's name, so it must not be '.' or '..' and must not contain '/'", value=text
+        )
     return name
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """The names in a comma-separated list, in order, without blanks around them. Raises OptionError for `a,,b`."""
+    """Returns the names in a comma-separated list, in order, without spaces around them. Raises OptionError for
+    `a,,b`.
+    """
     if not text.strip():
         return ()
     names = tuple(part.strip() for part in text.split(","))
@@ -262,15 +276,15 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_hour(text: str) -> int:
-    """The hour of the day in a text, 0 to 23; -1 stands for no hour. Raises OptionError for any other text."""
+    """Parses an hour of the day, 0 to 23. -1 means that no hour is set. Raises OptionError for any other text."""
     hour = parse_int(text)
     if not -1 <= hour <= 23:
-        raise OptionError("no hour of the day (0 to 23, -1 for off)", value=text)
+        raise OptionError("must be an hour of the day (0 to 23), or -1 for off", value=text)
     return hour
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """The pairs of `k1:v1,k2:v2`, the form in which Paimon writes maps. Raises OptionError for a part without a
+    """Parses `k1:v1,k2:v2`, the form in which Paimon writes maps, as a dict. Raises OptionError for a part without a
     colon.
     """
     pairs: dict[str, str] = {}
@@ -297,8 +311,8 @@ def parse_choice(*choices: str) -> Callable[[str], str]:
 
 
 def parse_enum(kind: type[E]) -> Callable[[str], E]:
-    """Makes a parser that returns the member of an enum whose value is the text; texts are compared as in
-    `parse_choice`.
+    """Returns a parser that returns the enum member whose value is the text. Upper and lower case are the same, and `_`
+    counts as `-`.
     """
     members = {str(member.value).lower().replace("_", "-"): member for member in kind}
     word = parse_choice(*members)
@@ -306,17 +320,15 @@ def parse_enum(kind: type[E]) -> Callable[[str], E]:
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known word that is most similar to the given word; None if no known word is similar. Of equally similar words
-    the first in sorted order is taken.
+    """Returns the known word that is most similar to the given word; None if no known word is similar. If several known
+    words are equally similar, the first in sorted order is returned. `cutoff` is the least similarity.
     """
     matches = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=cutoff)
     return matches[0] if matches else None
 
 
 def check_texts(options: Mapping[str, str], where: str) -> None:
-    """Checks that all values are texts, as options are stored. Raises OptionError that names the first key whose value
-    is no text.
-    """
+    """Raises OptionError, which names the option, if a value is no string. Options are stored as strings."""
     for key, value in options.items():
         if not isinstance(value, str):
             text = str(value).lower() if isinstance(value, bool) else value
@@ -325,25 +337,24 @@ def check_texts(options: Mapping[str, str], where: str) -> None:
 
 
 def check_names(names: object, argument: str) -> None:
-    """Checks that an argument that takes several names is not one text, whose letters would be taken for names.
-
-    Raises OptionError that names the argument.
+    """Raises OptionError, which names the argument, if an argument for several names is a single string. Its characters
+    would be taken for the names.
     """
     if isinstance(names, str):
         raise OptionError(f"{argument} takes several names, not one text; write ({names!r},)", key=argument)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a message, `; did you mean 'x'?`, with the nearest known word; an empty text if no known word is
-    similar.
+    """Returns the end of an error message, `; did you mean 'x'?`, with the most similar known word; an empty string if
+    no known word is similar.
     """
     near = nearest(word, known)
     return "" if near is None else f"; did you mean '{near}'?"
 
 
 def nearest_key(key: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown key: as `did_you_mean`; if no known key is similar, it names the nearest
-    known key.
+    """Returns the end of an error message about an unknown key, as `did_you_mean` does. If no known key is similar, it
+    names the nearest known key.
     """
     keys = set(known)
     similar = did_you_mean(key, keys)

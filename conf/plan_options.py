@@ -1,4 +1,4 @@
-"""Options of compaction plans and of the compactors that carry them out. A sink takes these options too."""
+"""Options of compaction plans and of the compactors that carry them out. A sink accepts these options too."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from bucketline.conf.table import compaction_options
 
 
 class Strategy(Enum):
-    """Which buckets a plan takes, and in which order."""
+    """Which buckets a compaction plan takes, and in which order."""
 
     MINOR = "minor"
     FULL = "full"
@@ -29,7 +29,7 @@ class Strategy(Enum):
 
 
 class PlanTrigger(Enum):
-    """When a writer makes a plan."""
+    """When a writer makes a compaction plan."""
 
     COMMITS = "commits"
     TIME = "time"
@@ -65,13 +65,14 @@ PLAN_MAX_BYTES = Option(
     "compaction-plan.max-bytes",
     parse_size,
     None,
-    "most bytes of input files in one plan; the first item of a plan may be larger; default: no limit",
+    "largest number of bytes of input files in one plan; the first item of a plan may be larger; default: no limit",
 )
 PLAN_MIN_RUNS = Option(
     "compaction-plan.min-runs",
     parse_int,
     None,
-    "level-0 and read-amplification: a bucket is taken from this number of runs on; default: the table's "
+    "level-0 and read-amplification: a bucket is taken if it has at least this number of sorted runs; default: the "
+    "table's "
     "num-sorted-run.compaction-trigger",
 )
 PLAN_MIN_AMPLIFICATION = Option(
@@ -91,31 +92,31 @@ PLAN_FULL_AFTER = Option(
     "compaction-plan.full-after",
     parse_given_duration,
     None,
-    "a bucket without a full compaction for this time gets one, whatever the strategy; default: never",
+    "a bucket without a full compaction for this time gets one, under any strategy; default: never",
 )
 COMPACTOR_LEASE = Option(
     "compactor.lease",
     parse_duration,
     60_000,
-    "how long an item stays reserved for a compactor that shows no sign of life",
+    "how long an item stays reserved for a compactor that no longer renews its heartbeat",
 )
-COMPACTOR_POLL = Option("compactor.poll", parse_duration, 5_000, "time between two looks for work by a compactor")
+COMPACTOR_POLL = Option("compactor.poll", parse_duration, 5_000, "time after which a compactor looks for work again")
 
 PLAN_OPTIONS: Mapping[str, Option[object]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""Every option above by its key, in the order of this file."""
+"""A mapping of all options above by key, in the order of this file."""
 
 PLAN_PREFIX = "compaction-plan."
 OPTIONS_OF_PLANS: Mapping[str, Option[object]] = {k: o for k, o in PLAN_OPTIONS.items() if k.startswith(PLAN_PREFIX)}
-"""The options of plans that a job may have in addition to the options of the sink."""
+"""The options of compaction plans that a job may have in addition to the options of the sink."""
 
 SHORTEST_LEASE_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """The checked settings of plans. Times are in ms; None means no limit."""
+    """The checked options of compaction plans. Times are in milliseconds, and None means no limit."""
 
     strategy: Strategy
     trigger: PlanTrigger
@@ -129,10 +130,11 @@ class PlanOptions:
 
 
 def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> PlanOptions:
-    """The settings of plans in `options`; the table's options among them give the defaults.
+    """Returns the options of compaction plans that are set in `options`. The table's options in `options` determine
+    some defaults.
 
-    With `each_commit`, a writer whose options do not say when to plan makes a plan with each of its commits. Raises
-    OptionError for an unknown `compaction-plan.` key and for values that cannot be read or make no sense.
+    If `each_commit` is true and no option says when to plan, a writer makes a plan with each of its commits. Raises
+    OptionError for an unknown `compaction-plan.` option, and for a value that is not valid.
     """
     for key in options:
         if key.startswith(PLAN_PREFIX) and key not in OPTIONS_OF_PLANS:
@@ -157,8 +159,8 @@ def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> Pl
 
 
 def lease_and_others(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:
-    """The lease of a compactor in ms, and the options without the lease. Raises OptionError for a lease that is too
-    short.
+    """Returns how long an item stays reserved for a compactor, in milliseconds, and the other options. Raises
+    OptionError if the time is too short.
     """
     lease_ms = COMPACTOR_LEASE.get(options)
     if lease_ms < SHORTEST_LEASE_MS:

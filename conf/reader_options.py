@@ -1,6 +1,6 @@
 """The options of the Spark reader: `spark.read.format("bucketline")` and `spark.readStream.format("bucketline")`.
 
-Spark passes the names of options in lower case, so their case does not matter.
+Spark converts the names of options to lower case, so upper and lower case are the same.
 Source: Paimon 2.0 CoreOptions.StartupMode, SparkConnectorOptions; Spark's CaseInsensitiveStringMap.
 """
 
@@ -49,7 +49,7 @@ class ScanMode(Enum):
 
 
 class ChangeColumns(Enum):
-    """Whether rows of changes have the columns that say how each row changed."""
+    """The values of the option that decides whether changes are returned with columns that say how each row changed."""
 
     AUTO = "auto"
     TRUE = "true"
@@ -57,14 +57,14 @@ class ChangeColumns(Enum):
 
 
 def parse_version(text: str) -> int | str:
-    """A snapshot's id if the text is a number, else the name of a tag."""
+    """Returns a snapshot id if the text is a number, and otherwise the text, which is the name of a tag."""
     version = parse_given_text(text)
     return whole_number(version) if version.isascii() and version.isdigit() else version
 
 
 def parse_time_ms(text: str) -> int:
-    """Returns the time as milliseconds since the epoch, from a number or from an ISO text. A text without an offset is
-    in UTC.
+    """Parses a number of milliseconds since 1970, or an ISO time, and returns it in milliseconds since 1970. An ISO
+    time without an offset is in UTC.
     """
     stripped = parse_given_text(text)
     if re.fullmatch(r"-?\d+", stripped):
@@ -72,7 +72,9 @@ def parse_time_ms(text: str) -> int:
     try:
         at = datetime.fromisoformat(stripped)
     except ValueError as e:
-        raise OptionError("neither epoch milliseconds nor a time as '2026-01-31 12:30:00+01:00'", value=text) from e
+        raise OptionError(
+            "must be milliseconds since 1970, or a time such as '2026-01-31 12:30:00+01:00'", value=text
+        ) from e
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     return int(at.timestamp() * 1000)
 
@@ -93,7 +95,7 @@ TIMESTAMP = Option(
     parse_time_ms,
     None,
     "read the newest snapshot committed at this time or before; for streams start with the first snapshot committed "
-    "from then on; epoch ms, or a time as `2026-01-31 12:30:00`, in UTC unless it has an offset",
+    "from then on; milliseconds since 1970, or a time such as `2026-01-31 12:30:00`, in UTC unless it has an offset",
 )
 READ_OPTIMIZED = Option("read-optimized", parse_bool, False, "only files of the last level are read, without merging")
 CHANGES_SINCE: Option[int | str] = Option(
@@ -119,7 +121,7 @@ SCAN_MODE = Option(
     "latest, from-snapshot, from-timestamp: only changes. default: latest-full",
 )
 MAX_FILES: Option[int] = Option(
-    "read.stream.maxFilesPerTrigger", parse_int, None, "most files of a micro-batch; default: no limit"
+    "read.stream.maxFilesPerTrigger", parse_int, None, "largest number of files in a micro-batch; default: no limit"
 )
 MAX_BYTES: Option[int] = Option(
     "read.stream.maxBytesPerTrigger", parse_size, None, "a micro-batch takes no further file after this number of bytes"
@@ -134,7 +136,8 @@ CONSUMER_ID: Option[str] = Option(
     "consumer-id",
     parse_name_part,
     None,
-    "name under which a stream stores its progress in the table, so that expiry keeps the snapshots it has not read",
+    "name under which a stream stores its progress in the table, so that expiry keeps the snapshots that the stream "
+    "has not read",
 )
 CONSUMER_IGNORE_PROGRESS = Option(
     "consumer.ignore-progress",
@@ -142,7 +145,9 @@ CONSUMER_IGNORE_PROGRESS = Option(
     False,
     "a new stream starts as `scan.mode` says, even if its consumer has progress in the table",
 )
-SPLIT_TARGET_SIZE = Option("source.split.target-size", parse_size, 128 * MB, "most bytes of files that a task reads")
+SPLIT_TARGET_SIZE = Option(
+    "source.split.target-size", parse_size, 128 * MB, "largest number of bytes of files that a task reads"
+)
 SPLIT_OPEN_COST = Option(
     "source.split.open-file-cost",
     parse_size,
@@ -155,7 +160,7 @@ READER_OPTIONS: Mapping[str, Option[Any]] = {
     for option in tuple(globals().values())
     if isinstance(option, Option) and option not in GIVEN_WHEN_OPENED
 }
-"""Every option above by its key, in the order of this file."""
+"""A mapping of all options above by key, in the order of this file."""
 
 _ONLY_BATCH = (READ_OPTIMIZED, CHANGES_SINCE, CHANGES_UNTIL)
 _ONLY_STREAM = (SCAN_MODE, MAX_FILES, MAX_BYTES, MAX_ROWS, CONSUMER_ID, CONSUMER_IGNORE_PROGRESS)
@@ -168,7 +173,8 @@ _STORAGE["fs.s3.securitytoken"] = "fs.s3.securityToken"
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """The options of one reader. Sizes are in bytes, times in epoch milliseconds; None means not given.
+    """The options of a reader. Sizes are in bytes, and times in milliseconds since 1970. None means that an option is
+    not set.
 
     There is one attribute for each option of the reader.
     """
@@ -185,36 +191,37 @@ class ReaderOptions:
     change_columns: ChangeColumns
     scan_mode: ScanMode
     limits: tuple[int | None, int | None, int | None]
-    """The most files, bytes and rows of a micro-batch."""
+    """The largest number of files, bytes and rows in a micro-batch."""
     consumer_id: str | None
     ignores_progress: bool
     split_sizes: Mapping[str, str]
-    """The options of splits that were given."""
+    """The options for the size of splits that the user has set."""
     opening: Mapping[str, str]
-    """The options for `open_table`, under Paimon's names."""
+    """The options for `open_table`, with Paimon's names."""
     given: tuple[str, ...]
-    """The keys of all options that were given."""
+    """The names of all options that the user has set."""
     storage: Mapping[str, str] = field(repr=False)
 
     @property
     def version(self) -> int | str | None:
-        """The snapshot or tag to read."""
+        """Returns the snapshot or tag to read."""
         return self.tag if self.snapshot is None else self.snapshot
 
     @property
     def asks_for_changes(self) -> bool:
-        """Whether the reader returns changes, in a batch or a stream, with the columns of changes."""
+        """Returns True if the reader returns changes with the columns that describe them, in a batch or a stream."""
         return self.change_columns is ChangeColumns.TRUE or any(n in CHANGE_COLUMNS for n in self.columns or ())
 
     @property
     def is_stream(self) -> bool:
-        """Whether an option is set that only streams have."""
+        """Returns True if an option is set that only streams may have."""
         return any(option.key in self.given for option in _ONLY_STREAM)
 
     def split_bytes(self, table_options: Mapping[str, str]) -> tuple[int, int]:
-        """The target size of a split, and the least size of a file in planning, in bytes.
+        """Returns the target size of a split, and the size that a smaller file counts as when splits are planned, both
+        in bytes.
 
-        Options of the reader come before options of the table.
+        Options of the reader override options of the table.
         """
         options = {**table_options, **self.split_sizes}
         return SPLIT_TARGET_SIZE.get(options), SPLIT_OPEN_COST.get(options)
@@ -225,9 +232,10 @@ CHANGE_COLUMNS = ("_row_kind", "_change_type", "_commit_version", "_commit_times
 
 
 def reader_options(options: Mapping[str, str]) -> ReaderOptions:
-    """The options of a reader.
+    """Returns the options of a reader.
 
-    Raises OptionError for an unknown one, naming the nearest, and for values that do not fit or exclude each other.
+    Raises OptionError for an unknown option (the message names the most similar one), and for values that are not valid
+    or exclude each other.
     """
     own: dict[str, str] = {}
     opening: dict[str, str] = {}
@@ -244,7 +252,7 @@ def reader_options(options: Mapping[str, str]) -> ReaderOptions:
             known = (*READER_OPTIONS, *_OPENING.values())
             raise OptionError(
                 f"'{key}' is not an option of the reader{did_you_mean(key, known)}; its options are "
-                f"{', '.join(known)}, and storage options as 's3.endpoint'",
+                f"{', '.join(known)}, and storage options such as 's3.endpoint'",
                 key=key,
             )
     for option in (SPLIT_TARGET_SIZE, SPLIT_OPEN_COST):
@@ -277,7 +285,7 @@ def reader_options(options: Mapping[str, str]) -> ReaderOptions:
 
 
 def check_batch(options: ReaderOptions) -> None:
-    """Checks a batch read: raises OptionError for an option that only streams have."""
+    """Raises OptionError if a batch read has an option that only streams may have."""
     _refuse(options, _ONLY_STREAM, "is an option of streams: spark.readStream")
     if options.asks_for_changes and options.changes_since is None:
         raise OptionError(
@@ -288,7 +296,7 @@ def check_batch(options: ReaderOptions) -> None:
 
 
 def check_stream(options: ReaderOptions) -> None:
-    """Checks a stream: raises OptionError for an option of batch reads, and for a start that does not fit
+    """Raises OptionError if a stream has an option of batch reads, or an option for its start that does not fit
     `scan.mode`.
     """
     _refuse(options, _ONLY_BATCH, "is an option of batch reads: spark.read")

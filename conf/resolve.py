@@ -1,7 +1,7 @@
-"""The settings of a job. The command line comes before the job file, the job file before the table, the table before
-the default.
+"""Determines the settings of a job. The command line overrides the job file, the job file overrides the table, and the
+table overrides the defaults.
 
-An unknown key is an error that names the nearest known key; secrets are masked wherever settings are shown.
+An unknown key is an error, which names the most similar known key. Secrets are masked wherever settings are shown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,28 +52,30 @@ from bucketline.conf.table.promised_options import unkept_by_reads, unkept_by_wr
 from bucketline.conf.table.table_options import HONOURED, KNOWN_KEYS
 
 _OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_TABLE.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
-"""Keys of a job file outside of `options` that set an option of the sink."""
+"""Keys of a job file that set an option of the sink, although they are not in the section `options`."""
 _MOST_BYTES = 1 << 20
-"""The most bytes of a job file, and of its settings after YAML's aliases are expanded."""
+"""The largest size of a job file in bytes, and of its settings after YAML's aliases are expanded."""
 _MOST_DEPTH = 20
 _LISTS = (TABLES.rstrip("."), EXCLUDE.key)
-"""Keys whose lists are not joined by commas: routes, and patterns that may contain commas."""
+"""Keys whose lists are not joined with commas: routes, and patterns, which may contain commas."""
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
 
 
 def load_job(path: str, assignments: Sequence[str] = ()) -> JobConfig:
-    """The job of one table in a local .yaml, .yml, .json or .properties file, overridden by `key=value` texts.
+    """Reads the job of one table from a local .yaml, .yml, .json or .properties file. `assignments` are texts of the
+    form `key=value` that override settings of the file.
 
-    Raises OptionError when the file cannot be read, and as `look_up` and `resolve_job`.
+    Raises OptionError if the file cannot be read or a setting is not valid.
     """
     return resolve_job(look_up(read_settings_file(path), read_assignments(assignments)))
 
 
 def look_up(*layers: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The layers of settings as one map, with references replaced; later layers win.
+    """Combines several layers of settings into one, and replaces references in them. A later layer overrides an earlier
+    one.
 
-    Secret texts that replace a reference are masked in everything that this process shows. Raises OptionError as
-    `looked_up`, and for an unknown key.
+    Secret values that replace a reference are masked in everything that this process shows. Raises OptionError for a
+    reference that cannot be replaced, and for an unknown key.
     """
     settings: dict[str, Setting] = {}
     for key, setting in _merged(layers).items():
@@ -88,7 +90,9 @@ def look_up(*layers: Mapping[str, Setting]) -> dict[str, Setting]:
 
 
 def read_settings_file(path: str) -> dict[str, Setting]:
-    """The settings in a local .yaml, .yml, .json or .properties file. Raises OptionError when it cannot be read."""
+    """Returns the settings in a local .yaml, .yml, .json or .properties file. Raises OptionError if the file cannot be
+    read.
+    """
     try:
         with Path(path).open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
@@ -104,23 +108,27 @@ def read_settings_file(path: str) -> dict[str, Setting]:
 
 
 def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
-    """The job of one table that layers of settings describe; see `resolve_jobs`. Also raises OptionError for a job of
-    several tables.
+    """Returns the job of one table that several layers of settings describe. Raises the errors of `resolve_jobs`, and
+    OptionError for a job of several tables.
     """
     return of_one_table(resolve_jobs(*layers))
 
 
 def of_one_table(job: JobConfig | RoutedJob) -> JobConfig:
-    """The job itself, if it is a job of one table. Raises OptionError for a job of several tables."""
+    """Returns the job unchanged if it is a job of one table. Raises OptionError for a job of several tables."""
     if isinstance(job, RoutedJob):
-        raise OptionError("the job has several tables (tables), and one is expected here", key=TABLES.rstrip("."))
+        raise OptionError(
+            "the job has several tables (the key 'tables'), but a job of one table is needed here",
+            key=TABLES.rstrip("."),
+        )
     return job
 
 
 def resolve_jobs(*layers: Mapping[str, Setting]) -> JobConfig | RoutedJob:
-    """The job, of one table or of several, that layers of settings describe; later layers win.
+    """Returns the job, of one table or of several, that several layers of settings describe. A later layer overrides an
+    earlier one.
 
-    Raises OptionError for an unknown key (the message names the nearest), and for missing or invalid values.
+    Raises OptionError for an unknown key (the message names the most similar one), and for missing or invalid values.
     """
     settings = _merged(layers)
     if has_routes(settings):
@@ -139,9 +147,9 @@ def _merged(layers: Iterable[Mapping[str, Setting]]) -> dict[str, Setting]:
 
 
 def read_settings(text: str, *, name: str) -> dict[str, Setting]:
-    """The settings in the text of a job file, by flat key.
+    """Parses the text of a job file, and returns its settings by key; nested keys are joined with dots.
 
-    The ending of `name` decides the syntax; errors show `name`.
+    `name` is the name of the file. Its ending determines the syntax, and errors show it.
     """
     pairs = parse_properties(text) if name.endswith(".properties") else _yaml_pairs(text, name)
     settings: dict[str, Setting] = {}
@@ -153,7 +161,7 @@ def read_settings(text: str, *, name: str) -> dict[str, Setting]:
 
 
 def read_assignments(assignments: Iterable[str]) -> dict[str, Setting]:
-    """The settings of `key=value` texts; if a key occurs twice, the last text wins. Raises OptionError for a text
+    """Parses texts of the form `key=value`. If a key occurs twice, the last text counts. Raises OptionError for a text
     without `=`.
     """
     settings: dict[str, Setting] = {}
@@ -166,9 +174,9 @@ def read_assignments(assignments: Iterable[str]) -> dict[str, Setting]:
 
 
 def check_key(key: str, origin: str) -> None:
-    """Checks that a job may have the key; raises OptionError that names the nearest known key if not.
+    """Raises OptionError, which names the most similar known key, if a job cannot have the key.
 
-    Options of the source are free.
+    Options of the source are not checked.
     """
     if key.startswith((TABLES, f"{EXCLUDE.key}.")) or key == TABLES.rstrip("."):
         if origin == COMMAND_LINE or origin.endswith(".properties"):
@@ -199,8 +207,8 @@ def check_key(key: str, origin: str) -> None:
 
 
 def _nearest_of_job(key: str) -> str:
-    """A suggestion for an unknown key: the known key that ends with the unknown key, or the known key with the most
-    similar spelling.
+    """Returns the end of an error message with a suggestion for an unknown key: a known key that ends with it, or else
+    the known key with the most similar spelling.
     """
     options = {name: OPTIONS + name for name in (*HONOURED, *OUR_OPTIONS) if name not in FIXED_BY_TABLE}
     fixed = {name: CREATE_OPTIONS + name for name in HONOURED}
@@ -218,11 +226,11 @@ def _nearest_of_job(key: str) -> str:
 
 
 def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | None) -> dict[str, Setting]:
-    """Every option of sink and table that has a value, by key and sorted by key. Each value comes with its origin.
+    """Returns every option of sink and table that has a value, sorted by key. Each value comes with its origin.
 
-    The origin of an option that has no effect also says why it has none.
-    `job` are the settings of a JobConfig; `table` holds the table's options; None means that they are not known. Raises
-    OptionError when the job changes what only the table may decide, as far as the table's options are known.
+    If an option has no effect, its origin also says why. `job` are the settings of a JobConfig. `table` are the table's
+    options, or None if they are not known. Raises OptionError if the job changes an option that only the table may set,
+    as far as the table's options are known.
     """
     defaults = {
         option.key: Setting(option.shown(), DEFAULT)
@@ -258,8 +266,8 @@ def show_settings(settings: Mapping[str, Setting]) -> list[tuple[str, str, str]]
 
 
 def _shown(key: str, setting: Setting) -> str:
-    """The text of a setting as it is shown, with secrets masked. A setting that is only a reference holds no secret, so
-    it is not masked.
+    """Returns the text of a setting for display, with secrets masked. A setting that consists of a reference contains
+    no secret, so it is not masked.
     """
     is_open = setting.written is not None or has_reference(setting.text)
     return setting.shown if is_open and is_reference(setting.shown) else mask(key, setting.shown)
@@ -271,15 +279,15 @@ def _yaml_pairs(text: str, name: str) -> list[tuple[str, str]]:
     except RecursionError:
         raise _too_deep(name) from None
     except yaml.YAMLError as e:
-        # The parser's own message shows a line of the file, which may hold a secret.
+        # The parser's own message shows a line of the file, which may contain a secret.
         mark = getattr(e, "problem_mark", None)
         where = "" if mark is None else f", line {mark.line + 1}"
         why = getattr(e, "problem", None) or "it cannot be read"
-        raise OptionError(f"{name}{where} is not YAML: {why}", path=name) from None
+        raise OptionError(f"{name}{where} is no valid YAML: {why}", path=name) from None
     if root is None:
         return []
     if not isinstance(root, yaml.MappingNode):
-        raise OptionError(f"{name} has no keys at the top level", path=name)
+        raise OptionError(f"{name} must have keys at the top level", path=name)
     return list(_Flat(name).pairs(root, "", 0))
 
 
@@ -287,9 +295,9 @@ _NULL_TAG = "tag:yaml.org,2002:null"
 
 
 class _Flat:
-    """The settings below a node of YAML.
+    """Reads the settings below a node of a YAML file.
 
-    Settings are counted while they are read, because aliases of aliases can expand to more than memory holds.
+    Their size is counted while they are read, because aliases of aliases can expand to more than fits into memory.
     """
 
     def __init__(self, name: str) -> None:
@@ -297,8 +305,8 @@ class _Flat:
         self._left_signs = _MOST_BYTES
 
     def pairs(self, node: yaml.Node, key: str, depth: int) -> Iterator[tuple[str, str]]:
-        """The settings as they are written, so that numbers and dates keep their form. An empty value counts as not
-        set.
+        """Yields pairs of key and text. Texts are those in the file, so that numbers and dates keep their form. A
+        setting with an empty value is left out.
         """
         if depth > _MOST_DEPTH:
             raise _too_deep(self._name)
@@ -307,14 +315,14 @@ class _Flat:
             for key_node, value in node.value:
                 if not isinstance(key_node, yaml.ScalarNode):
                     line = key_node.start_mark.line + 1
-                    raise OptionError(f"{self._name}, line {line}: a key must be a text", path=self._name)
+                    raise OptionError(f"{self._name}, line {line}: a key must be a string", path=self._name)
                 yield from self.pairs(value, f"{key}.{key_node.value}" if key else key_node.value, depth + 1)
         elif isinstance(node, yaml.SequenceNode) and key in _LISTS:
             for number, part in enumerate(node.value):
                 yield from self.pairs(part, f"{key}.{number}", depth + 1)
         elif isinstance(node, yaml.SequenceNode):
             if not all(isinstance(part, yaml.ScalarNode) for part in node.value):
-                raise OptionError(f"{self._name}: '{key}' must be a list of texts", key=key)
+                raise OptionError(f"{self._name}: '{key}' must be a list of strings", key=key)
             self._count(sum(len(part.value) + 1 for part in node.value))
             yield key, ",".join(part.value for part in node.value)
         elif node.tag != _NULL_TAG or (key == INFINITY.key and node.value == Infinity.NULL.value):

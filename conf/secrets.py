@@ -1,7 +1,7 @@
-"""Which settings are secret, and how texts are shown without secrets.
+"""Decides which settings are secret, and masks secrets in texts.
 
-A setting is secret by its key. In a text, secrets are found by their form (user and password in an address, a secret
-key with its value) and, if the job is known, by their values.
+The key of a setting tells whether it is secret. In a text, secrets are recognised by their form (user and password in
+an address, a secret key with its value) and, if the job is known, by their values.
 Source: Kafka's configurations of type PASSWORD, Spark's spark.redaction.regex, the options of Paimon's file systems and
 catalogs.
 """
@@ -23,7 +23,7 @@ _OPEN_KEY = re.compile(
     r"|dlf\.(?:region|endpoint)|source\.token-provider)$",
     re.IGNORECASE,
 )
-"""Keys that look secret, but whose values are protocol words or locations."""
+"""Matches keys that look secret, but have names of protocols or locations as values."""
 
 _ADDRESS = re.compile(r"([A-Za-z][\w+.-]*)://([^\s'\"<>]*:(?!\d+(?:[/,\s]|$))[^\s'\"<>]*|[^\s/@'\"<>]+)@")
 _CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
@@ -40,42 +40,44 @@ _ASSIGNED = re.compile(rf"(?<![\w/.-])([\w.-]*(?:{_WORDS})[\w.-]*)(\\?['\"`]?\s*
 _TOLD = re.compile(rf"(?<![\w/.-])([\w.-]*(?:{_WORDS})[\w.-]*)(\\?['\"]\s*:\s*|:(?=[^\s/:])){_VALUE}", re.IGNORECASE)
 _QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'")
 _SIGNS = re.compile(r"[=@]|['\"]\s*:|:[^\s/:]")
-"""Matches what every text with a secret contains. A text without a match holds no secret."""
+"""Matches something that every text with a secret contains. A text without a match contains no secret."""
 _HINT = re.compile(_WORDS, re.IGNORECASE)
 
 _SHORTEST_KNOWN = 4
-"""The least length of a known secret that is searched for in texts. Shorter ones are parts of ordinary words."""
+"""The smallest length of a known secret that is searched for in texts. Shorter secrets may be parts of ordinary
+words.
+"""
 _NO_SECRETS = frozenset({"true", "false", "none", "null", MASK})
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether the values of a setting must not be shown."""
+    """Returns True if the value of the setting with this key must not be shown."""
     return _SECRET_KEY.search(key) is not None and _OPEN_KEY.search(key) is None
 
 
 def mask(key: str, value: str) -> str:
-    """The value of a setting as it is shown: `***` if its key is secret; else the value in which each secret is
-    masked.
+    """Returns the value of a setting for display: `***` if its key is secret, and otherwise the value with secrets in
+    it masked.
     """
     return MASK if is_secret_key(key) and value else mask_text(value)
 
 
 _looked_up: set[str] = set()
-"""The texts that replaced references of job files in this process."""
+"""The secret values that replaced references of job files in this process."""
 
 
 def keep_looked_up(value: str) -> None:
-    """Masks the text that has replaced a reference, and each of its lines, in every text that this process shows from
-    now on.
+    """Remembers a value that replaced a reference. From now on, the value and each of its lines are masked in every
+    text that this process shows.
     """
     parts = (value, value.strip(), *(line.strip() for line in value.splitlines()))
     _looked_up.update(p for p in parts if len(p) >= _SHORTEST_KNOWN and p.lower() not in _NO_SECRETS)
 
 
 def mask_text(text: str, known: Iterable[str] = ()) -> str:
-    """The text with its secrets masked.
+    """Returns the text with its secrets masked.
 
-    `known` holds secret values that must not appear, in addition to the values that replaced references.
+    `known` has secret values to mask, in addition to the values that replaced references in job files.
     """
     for secret in known:
         text = text.replace(secret, MASK)
@@ -94,7 +96,9 @@ def mask_text(text: str, known: Iterable[str] = ()) -> str:
 
 
 def secret_values(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """The secrets among settings, for `mask_text`: whole values, and lines and quoted parts of them; longest first."""
+    """Returns the secret values among settings, to be passed to `mask_text`: whole values, and their lines and quoted
+    parts, longest first.
+    """
     secrets: set[str] = set()
     for key, value in settings.items():
         if is_secret_key(key):
@@ -107,14 +111,14 @@ def secret_values(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def mask_fields(fields: Mapping[str, object]) -> dict[str, object]:
-    """The details of an error as they are shown: `value` is masked if `key` is a secret setting."""
+    """Returns the details of an error for display: `value` is masked if `key` is a secret setting."""
     about = fields.get("key")
     is_secret = isinstance(about, str) and is_secret_key(about)
     return {name: _masked_field(name, value, is_secret) for name, value in fields.items()}
 
 
 class MaskedOptions(dict[str, str]):
-    """Settings by key; printing them does not show secrets."""
+    """A mapping of settings by key. Printing it does not show secrets."""
 
     def __repr__(self) -> str:
         return repr({key: mask(key, value) for key, value in self.items()})
@@ -123,7 +127,7 @@ class MaskedOptions(dict[str, str]):
 
 
 class MaskingFilter(logging.Filter):
-    """A filter for log handlers that masks the `known` secrets and texts that look like secrets."""
+    """A filter for log handlers. In log messages, it masks the `known` secrets and texts that look like secrets."""
 
     def __init__(self, known: Iterable[str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The options of a sink: who compacts, how much memory is used, which local folder is used.
+"""The options of a sink (the part of a job that writes): who compacts, how much memory and which local folder are used.
 
 They are set next to Paimon's table options (`options:` of a job file, `TableSink(options=...)`) and never stored in a
 table. Only `compaction` may be stored in a table as well.
@@ -32,8 +32,8 @@ from bucketline.conf.table.table_options import KNOWN_KEYS
 
 
 class KeyOrder(Enum):
-    """What happens if rows with the same key came from two partitions of a topic, and nothing says which row is
-    newer.
+    """What happens if rows with the same key came from two partitions of a Kafka topic, so that it is not known which
+    row is newer.
     """
 
     FAIL = "fail"
@@ -41,7 +41,7 @@ class KeyOrder(Enum):
 
 
 class FrameReader(Enum):
-    """Who reads the frame that is given to a sink, if the frame consists only of columns of Parquet files."""
+    """Who reads the DataFrame that is passed to a sink, if the DataFrame consists only of columns of Parquet files."""
 
     AUTO = "auto"
     SPARK = "spark"
@@ -73,7 +73,7 @@ ROUTE_MEMORY = Option(
     64 * MB,
     "bytes that a map task buffers before it seals its sorted runs; default: the table's write-buffer-size if set",
 )
-RUN_SIZE = Option("run-size", parse_size, 8 * MB, "most bytes of one sealed run in Spark's shuffle")
+RUN_SIZE = Option("run-size", parse_size, 8 * MB, "largest size in bytes of one sealed run in Spark's shuffle")
 MERGE_MEMORY = Option("merge-memory", parse_size, 256 * MB, "bytes that a write task holds while it merges sorted runs")
 COMPACT_MEMORY = Option("compact-memory", parse_size, 256 * MB, "bytes that a task holds while it compacts one bucket")
 LOCAL_DIRECTORY = Option(
@@ -124,12 +124,14 @@ BAD_RECORDS_TABLE = Option(
         "with `catalog` the table's name"
     ),
 )
-BAD_RECORDS_MAX = Option("bad-records.max", parse_count, 0, "most bad records in one batch; more stop the job")
+BAD_RECORDS_MAX = Option(
+    "bad-records.max", parse_count, 0, "largest number of bad records in one batch; if there are more, the job stops"
+)
 
 SINK_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""Every option above by its key, in the order of this file."""
+"""A mapping of all options above by key, in the order of this file."""
 
 OUR_OPTIONS: Mapping[str, Option[Any]] = {**SINK_OPTIONS, **OPTIONS_OF_PLANS, **ASYNC_OPTIONS, **METRICS_OPTIONS}
 """All options of bucketline itself that a job may have."""
@@ -140,7 +142,7 @@ _LONGEST_VISIBILITY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The checked options of one sink. Memory is in bytes; None means that the default is decided later.
+    """The checked options of a sink. Memory is in bytes. None means that the default is determined later.
 
     There is one attribute for each option, or group of options, of the sink.
     """
@@ -168,8 +170,8 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The sink's options among `options`; table options matter only if a default depends on them. Raises OptionError
-    for invalid or unsupported values.
+    """Returns the options of the sink that are set in `options`. Table options in `options` are used only if a default
+    depends on them. Raises OptionError for invalid or unsupported values.
     """
     compaction = COMPACTION.get(options)
     for count in (WRITE_PARALLELISM, ASSIGNER_PARALLELISM, POSTPONE_COMPACT_BATCHES):
@@ -182,7 +184,10 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     if VISIBILITY_TIMEOUT.get(options) > _LONGEST_VISIBILITY_MS:
         _refuse(VISIBILITY_TIMEOUT, "must not be above 1 d, so that every write ends")
     if BAD_RECORDS_PATH.is_set(options) and BAD_RECORDS_TABLE.is_set(options):
-        _refuse(BAD_RECORDS_TABLE, f"does not go with '{BAD_RECORDS_PATH.key}': bad records go to one of them")
+        _refuse(
+            BAD_RECORDS_TABLE,
+            f"cannot be set together with '{BAD_RECORDS_PATH.key}', because bad records go to one place; remove one",
+        )
     if RUN_SIZE.get(options) > _LARGEST_RUN_BYTES:
         _refuse(RUN_SIZE, "must not be above 1 gb: one value in a Spark row is limited to 2 gb")
     return SinkOptions(
@@ -210,8 +215,8 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def route_memory(options: Mapping[str, str]) -> int:
-    """Returns the number of bytes that a map task buffers: the sink's option, else the table's write buffer, else the
-    default.
+    """Returns the number of bytes that a map task buffers: the value of the sink's option, or else the table's write
+    buffer, or else the default.
     """
     buffer = memory_options.WRITE_BUFFER_SIZE.find(options)
     if buffer is None or ROUTE_MEMORY.is_set(options):
@@ -220,9 +225,7 @@ def route_memory(options: Mapping[str, str]) -> int:
 
 
 def refuse_unknown_options(options: Mapping[str, str]) -> None:
-    """Checks that each option is an option of the sink or of tables; raises OptionError that names the nearest if
-    not.
-    """
+    """Raises OptionError, which names the most similar option, for an option that neither sinks nor tables have."""
     known = KNOWN_KEYS | OUR_OPTIONS.keys()
     for key in options:
         if key not in known and not key.startswith((PLAN_PREFIX, *HARMLESS_PREFIXES)):
@@ -230,7 +233,7 @@ def refuse_unknown_options(options: Mapping[str, str]) -> None:
 
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of the sink, then all other options, which are Paimon's."""
+    """Splits options into those of the sink and all others, which are Paimon's table options."""
     ours = {key: text for key, text in options.items() if key in OUR_OPTIONS or key.startswith(PLAN_PREFIX)}
     return ours, {key: text for key, text in options.items() if key not in ours}
 

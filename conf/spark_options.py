@@ -1,4 +1,4 @@
-"""Spark settings that matter to the sink: settings that are refused and settings that cause a warning, each with the
+"""Spark settings that affect the sink: settings that are refused, and settings that cause a warning, each with the
 reason.
 """
 
@@ -19,13 +19,13 @@ ADVISED: Mapping[str, str] = {
 @dataclass(frozen=True, slots=True)
 class _Rule:
     key: str
-    values: tuple[str, ...] | None  # texts in lower case to which the rule applies; None: any text
+    values: tuple[str, ...] | None  # The values, in lower case, to which the rule applies; None means any value.
     why: str
 
 
 _REFUSED = (
-    _Rule("spark.remote", None, "Spark Connect runs foreachBatch away from the driver; start a classic session"),
-    _Rule("spark.api.mode", ("connect",), "Spark Connect runs foreachBatch away from the driver; use 'classic'"),
+    _Rule("spark.remote", None, "Spark Connect does not run foreachBatch on the driver; start a classic session"),
+    _Rule("spark.api.mode", ("connect",), "Spark Connect does not run foreachBatch on the driver; use 'classic'"),
 )
 _UNWISE = (
     _Rule(
@@ -35,7 +35,7 @@ _UNWISE = (
     _Rule(
         "spark.sql.execution.arrow.maxRecordsPerBatch",
         ("0", "-1"),
-        "unlimited record batches take a whole partition into memory",
+        "without a limit, a record batch loads a whole partition into memory",
     ),
 )
 

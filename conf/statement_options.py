@@ -1,4 +1,6 @@
-"""Removes from the options of an SQL statement those that are not options of the table or catalog that it creates."""
+"""Removes from the options of an SQL statement those that are no options of the table or catalog that the statement
+creates.
+"""
 
 from collections.abc import Mapping
 
@@ -11,8 +13,8 @@ _TYPES = ("paimon", "paimon-generic")
 
 
 def split_comment(properties: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """Returns the options of a table without its comment, and the comment. Spark's statements put the comment among the
-    options.
+    """Returns the options of a table without its comment, and the comment. Spark passes the comment of a table as one
+    of its options.
 
     Flink's `connector` is removed too, and must name Paimon. Raises OptionError if it does not.
     """
@@ -32,10 +34,10 @@ def without_type(properties: Mapping[str, str]) -> dict[str, str]:
     options = dict(properties)
     kind = options.pop(_TYPE, _TYPES[0])
     if kind not in _TYPES:
-        raise OptionError(f"CREATE CATALOG: 'type' = '{kind}' is not supported; 'paimon' is", key=_TYPE, value=kind)
+        raise OptionError(f"CREATE CATALOG: 'type' = '{kind}' is not supported; use 'paimon'", key=_TYPE, value=kind)
     return options
 
 
 def names_place(options: Mapping[str, str]) -> bool:
-    """Whether the options of a new table set its path, which only the catalog may choose."""
+    """Returns True if the options of a new table set the table's path. Only the catalog may choose the path."""
     return "path" in options

@@ -1,7 +1,7 @@
 """Storage options: endpoints, keys and regions, under the names that Paimon's file systems use.
 
-They are given when a table is opened and never stored in the table, so that readers do not learn the keys of writers.
-Options of several storages may be given together; each applies to its own scheme.
+They are set when a table is opened, and never stored in the table, so that readers do not learn the keys of writers.
+Options of several storages may be set together; each applies to the URIs of its own scheme.
 Source: Paimon 2.0 S3Loader (`s3.`, `s3a.` and `fs.s3a.` are the same), OSSFileIO, AzureFileIO, GSFileIO, HadoopUtils
 (`hadoop.`), SecurityConfiguration (`security.kerberos.`);
 pypaimon's S3Options (`fs.s3.`).
@@ -18,7 +18,9 @@ from bucketline.conf.secrets import MaskedOptions
 
 
 class GcsAuth(Enum):
-    """Where the credentials of Google's storage come from: the environment, nowhere, or a file."""
+    """Where the credentials for Google Cloud Storage come from: the environment, a file, or nowhere (anonymous
+    access).
+    """
 
     APPLICATION_DEFAULT = "application-default"
     UNAUTHENTICATED = "unauthenticated"
@@ -73,12 +75,16 @@ KERBEROS_CACHE = Option(
 )
 HADOOP = "hadoop."
 CATALOG_LINK = "catalog."
-"""The prefix of storage options that a catalog adds for its tables (`catalog_link`)."""
+"""The prefix of the storage options that a catalog adds for its tables. They link a table to its catalog
+(`catalog_link.py`).
+"""
 
 STORAGE_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""The options above by key. The families `fs.azure...` and `hadoop.` may hold any name."""
+"""The options above by key. Options that begin with `fs.azure` or `hadoop.` are not listed, because they may have any
+name.
+"""
 
 _FAMILIES = (AZURE_ACCOUNT_KEY, AZURE_SAS_TOKEN, HADOOP)
 _ACCEPTED = (*_FAMILIES, CATALOG_LINK)
@@ -90,7 +96,9 @@ _OTHER_PREFIXES = {
     "hadoop.fs.gs.": "fs.gs.",
     "hadoop.fs.oss.": "fs.oss.",
 }
-"""Other spellings of Paimon for these storages. The rest of the key is checked as under the main spelling."""
+"""Other prefixes that Paimon accepts for these storages. The rest of the key is checked in the same way as after the
+main prefix.
+"""
 _HDFS_READS = (
     "dfs.client.block.write.replace-datanode-on-failure.",
     "dfs.client.failover.",
@@ -106,7 +114,7 @@ _HDFS_READS = (
     "hadoop.security.authentication",
     "hadoop.security.key.provider.path",
 )
-"""Beginnings of the settings of Hadoop that hdfs-native 0.14 reads."""
+"""Prefixes of the Hadoop settings that hdfs-native 0.14 reads."""
 _S3_SPELLINGS = {
     "access.key": "access-key",
     "secret.key": "secret-key",
@@ -153,7 +161,7 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class S3Settings:
-    """The settings of S3; None means: from the environment.
+    """The settings of S3. A setting that is None comes from the environment.
 
     There is one attribute for each option of S3.
     """
@@ -172,12 +180,16 @@ class S3Settings:
 
 
 def is_storage_key(key: str) -> bool:
-    """Whether the name of an option has the form of a storage option, even if bucketline does not know the option."""
+    """Returns True if the name of an option has the form of a storage option, even if bucketline does not know the
+    option.
+    """
     return key.startswith(_STORAGE_PREFIXES)
 
 
 def refuse_storage_keys(options: Mapping[str, str], where: str) -> None:
-    """Raises OptionError if there is a storage option among options that are stored or shown."""
+    """Raises OptionError if there is a storage option among options that are stored or shown. `where` says in the
+    message where the options are.
+    """
     for key in options:
         if is_storage_key(key):
             raise OptionError(
@@ -186,10 +198,11 @@ def refuse_storage_keys(options: Mapping[str, str], where: str) -> None:
 
 
 def check_storage_options(storage_options: Mapping[str, str] | None) -> MaskedOptions:
-    """The options under their main names, which `STORAGE_OPTIONS` lists; printing them shows no secrets.
+    """Checks storage options, and returns them with their main names, which `STORAGE_OPTIONS` lists. Printing the
+    result does not show secrets.
 
-    Raises OptionError for an unknown name (the message names the nearest), a name that is given twice, and a value that
-    cannot be read.
+    Raises OptionError for an unknown option (the message names the most similar one), an option that is set twice, and
+    a value that cannot be parsed.
     """
     options: dict[str, str] = {}
     for key, text in (storage_options or {}).items():
@@ -228,8 +241,9 @@ def check_storage_options(storage_options: Mapping[str, str] | None) -> MaskedOp
 
 
 def _check_scheme(options: Mapping[str, str]) -> None:
-    """Raises OptionError where `s3.connection.ssl.enabled` contradicts the endpoint's scheme, or is false without an
-    endpoint."""
+    """Raises OptionError if `s3.connection.ssl.enabled` contradicts the endpoint's scheme, or is false although no
+    endpoint is set.
+    """
     https, endpoint = S3_SSL.find(options), S3_ENDPOINT.find(options)
     if endpoint is None and https is False:
         raise OptionError(f"'{S3_SSL.key}' = false needs '{S3_ENDPOINT.key}', which is not set", key=S3_SSL.key)
@@ -241,9 +255,10 @@ def _check_scheme(options: Mapping[str, str]) -> None:
 
 
 def known_storage_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The storage options that bucketline knows among the given options, under their main names.
+    """Returns those of the options that are storage options of bucketline, with their main names.
 
-    A server sends other options too, also Hadoop settings for other clients; they are left out.
+    Other options are left out. The server of a REST catalog also sends options for other clients, for example Hadoop
+    settings.
     """
     by_name = {_named(key): text for key, text in options.items()}
     return {
@@ -254,7 +269,7 @@ def known_storage_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def s3_settings(options: Mapping[str, str]) -> S3Settings:
-    """The settings of S3 that checked storage options describe."""
+    """Returns the settings of S3 from checked storage options."""
     endpoint = S3_ENDPOINT.find(options)
     return S3Settings(
         endpoint=endpoint,
@@ -272,9 +287,9 @@ def s3_settings(options: Mapping[str, str]) -> S3Settings:
 
 
 def oss_settings(options: Mapping[str, str]) -> S3Settings:
-    """The settings of OSS, which speaks the protocol of S3, that checked storage options describe.
+    """Returns the settings of Alibaba's OSS from checked storage options. OSS uses the protocol of S3.
 
-    Its region is the first part of its endpoint's host. Raises OptionError where the endpoint or the keys are missing.
+    The region is the first part of the endpoint's host. Raises OptionError if the endpoint or the keys are missing.
     """
     for needed in (OSS_ENDPOINT, OSS_ACCESS_KEY):
         if needed.key not in options:
@@ -297,7 +312,7 @@ def oss_settings(options: Mapping[str, str]) -> S3Settings:
 
 @dataclass(frozen=True, slots=True)
 class GcsSettings:
-    """The settings of Google's storage; a setting that is None comes from the environment."""
+    """The settings of Google Cloud Storage. A setting that is None comes from the environment."""
 
     endpoint: str | None
     keyfile: str | None
@@ -305,13 +320,15 @@ class GcsSettings:
 
 
 def gcs_settings(options: Mapping[str, str]) -> GcsSettings:
-    """The settings of Google's storage that checked storage options describe."""
+    """Returns the settings of Google Cloud Storage from checked storage options."""
     anonymous = GCS_AUTH.get(options) is GcsAuth.UNAUTHENTICATED
     return GcsSettings(GCS_ENDPOINT.find(options), GCS_KEYFILE.find(options), anonymous)
 
 
 def azure_secret(options: Mapping[str, str], family: str, account: str) -> str | None:
-    """The key or token of an Azure account. The option may name any service of the account."""
+    """Returns the key or token of an Azure account; None if it is not set. The option may name any service of the
+    account. `family` is the kind of secret.
+    """
     for key, text in options.items():
         name = key.removeprefix(family) if key.startswith(family) else ""
         if name.partition(".")[0] == account:
@@ -321,8 +338,8 @@ def azure_secret(options: Mapping[str, str], family: str, account: str) -> str |
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HdfsSettings:
-    """The settings of HDFS: Hadoop's own settings, the folder with its files, and who logs in. None: from the
-    environment.
+    """The settings of HDFS: Hadoop's own settings, the folder with Hadoop's configuration files, and who logs in. A
+    setting that is None comes from the environment.
     """
 
     hadoop: tuple[tuple[str, str], ...]
@@ -332,15 +349,15 @@ class HdfsSettings:
 
 
 def hdfs_settings(options: Mapping[str, str]) -> HdfsSettings:
-    """The settings of HDFS that checked storage options describe; `hadoop.NAME` is a setting of Hadoop.
+    """Returns the settings of HDFS from checked storage options. An option `hadoop.NAME` sets Hadoop's setting NAME.
 
-    Raises OptionError for a setting that has no effect on the client.
+    Raises OptionError for a Hadoop setting that has no effect on the client.
     """
     hadoop = sorted((key.removeprefix(HADOOP), text) for key, text in options.items() if key.startswith(HADOOP))
     for name, _ in hadoop:
         key = HADOOP + name
         if _is_for_others(key):
-            twice = f"write '{HADOOP}{key}', as the first '{HADOOP}' is not a part of the name, or "
+            twice = f"write '{HADOOP}{key}', because the first '{HADOOP}' is no part of the name, or "
             raise OptionError(
                 f"'{key}' has no effect: the client of HDFS reads no '{name}', only settings that begin with "
                 f"{', '.join(_HDFS_READS)}; {'' if _is_for_others(HADOOP + key) else twice}remove it",
@@ -352,12 +369,12 @@ def hdfs_settings(options: Mapping[str, str]) -> HdfsSettings:
 
 
 def _is_for_others(key: str) -> bool:
-    """Whether a key is a setting of Hadoop that only other clients than HDFS's read."""
+    """Returns True if a key is a Hadoop setting that only other clients read, and not the HDFS client."""
     return key.startswith(HADOOP) and not key.removeprefix(HADOOP).startswith(_HDFS_READS)
 
 
 def _named(key: str) -> str:
-    """The main name of an option, given under any of its names."""
+    """Returns the main name of an option. `key` may be any of the option's names."""
     if key in _S3_SPELLINGS:
         return _S3_SPELLINGS[key]
     for prefix in _S3_PREFIXES:

@@ -1,19 +1,21 @@
-"""How numbers are written in sentences."""
+"""Formats numbers, durations and long texts for messages."""
 
 
 def counted(count: int, word: str, plural: str | None = None) -> str:
-    """A number with its noun: `1 row`, `2,000 rows`. `plural` is given if it is not the noun with an `s`."""
+    """Returns a number with its noun: `1 row`, `2,000 rows`. `plural` is needed if the plural is not the noun with an
+    `s`.
+    """
     return f"{count:,} {word if count == 1 else plural or word + 's'}"
 
 
 def span(first: int, last: int, word: str) -> str:
-    """A range by its first and last number: `snapshot 3`, `snapshots 3 to 7`."""
+    """Returns a range of numbers as text: `snapshot 3`, `snapshots 3 to 7`."""
     return f"{word} {first}" if first == last else f"{word}s {first} to {last}"
 
 
 def age_text(seconds: int) -> str:
-    """The text of a duration in whole units: days, hours or minutes if the duration has at least two of them, else
-    seconds.
+    """Returns a duration as text in whole units. The unit is the largest of days, hours and minutes of which the
+    duration has at least two, and otherwise seconds.
     """
     for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= 2 * length:
@@ -22,5 +24,5 @@ def age_text(seconds: int) -> str:
 
 
 def shortened(text: str, most: int = 100) -> str:
-    """The text, or its beginning where it is longer than a message needs."""
+    """Returns the text, or only its beginning if it has more than `most` characters."""
     return text if len(text) <= most else f"{text[:most]}…"

@@ -1,4 +1,6 @@
-"""Package `bucketline.state`; the folder is mounted under `bucketline`, never imported by its own name."""
+"""Package `bucketline.state`: Paimon tables on storage. The package `bucketline` contains a link to this folder. Never
+import the folder by its own name, `state`.
+"""
 
 if __name__ == "state":
     raise ImportError("import bucketline.state")

@@ -1,7 +1,8 @@
-"""The only sources of time, of names and of random numbers: protocols, and the sources that processes use outside of
-tests.
+"""The only sources of time, unique names and random numbers: the protocols, and the implementations that are used
+outside of tests.
 
-Everything that needs the time or a fresh name takes one of these, so that a test can replay a run byte for byte.
+Code that needs the time or a new name gets it from one of these objects. So a test can replace them and repeat a
+program run byte for byte.
 """
 
 import random
@@ -14,48 +15,50 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is, in milliseconds."""
+    """Tells the time in milliseconds."""
 
     def now_ms(self) -> int:
-        """Returns the time in milliseconds since the epoch."""
+        """Returns the number of milliseconds since 1970-01-01 UTC."""
         ...
 
     def local_ms(self) -> int:
-        """Returns the local wall-clock time, read as if it were UTC: Paimon stores the creation time of a file in this
-        form.
+        """Returns the local time, converted to milliseconds since 1970 as if it were UTC. Paimon stores the creation
+        times of files in this form.
         """
         ...
 
 
 class IdSource(Protocol):
-    """A source of names that no other process has."""
+    """A source of unique names."""
 
     def new_uuid(self) -> str:
-        """A canonical lower-case UUID."""
+        """Returns a new UUID in its usual form, in lower case."""
         ...
 
 
 class Random(Protocol):
-    """Chance, for waits that must not fall in step with those of others."""
+    """A source of random numbers. It is needed for waiting times that must differ between processes."""
 
     def fraction(self) -> float:
-        """A number in [0, 1)."""
+        """Returns a random number from 0 (included) to 1 (not included)."""
         ...
 
 
 class Pause(Protocol):
-    """How waiting is done."""
+    """A way to wait."""
 
     def wait_ms(self, duration_ms: int) -> None:
-        """Waits that many milliseconds."""
+        """Waits for the given number of milliseconds."""
         ...
 
 
 class Stopwatch(Protocol):
-    """Time that only moves on, whatever becomes of the machine's clock; its zero means nothing."""
+    """A monotonic clock: its time never goes back, even if the machine's clock is set. Only differences of its values
+    have a meaning.
+    """
 
     def elapsed_ms(self) -> int:
-        """Returns the milliseconds since some fixed moment of this process."""
+        """Returns the milliseconds since an arbitrary moment, which is the same for all calls in a process."""
         ...
 
 
@@ -67,14 +70,14 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def local_ms(self) -> int:
-        naive = datetime.now()  # the zone-less local time is meant; see Clock.local_ms
+        naive = datetime.now()  # The local time without its zone is needed here, as Clock.local_ms describes.
         since = naive.replace(tzinfo=UTC) - datetime.fromtimestamp(0, UTC)
         return (since.days * 86400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
 @dataclass(frozen=True, slots=True)
 class LaterClock:
-    """A clock whose local time is always after `since_ms`, however the machine's clock is set."""
+    """A clock whose local time is always after `since_ms`, even if the machine's clock is set back."""
 
     clock: Clock
     since_ms: int
@@ -96,7 +99,7 @@ class SystemStopwatch:
 
 @dataclass(frozen=True, slots=True)
 class SystemIds:
-    """Random UUIDs."""
+    """Returns random UUIDs."""
 
     def new_uuid(self) -> str:
         return str(uuid.uuid4())
@@ -104,8 +107,9 @@ class SystemIds:
 
 @dataclass(slots=True)
 class NumberedIds:
-    """UUIDs of one part of some work: they follow from its `seed`, whatever other parts do at the same time. Threads
-    that share one never get the same."""
+    """Computes UUIDs from a `seed` and a counter. Two parts of a job with different seeds get UUIDs that do not depend
+    on each other. Threads that share an object never get the same UUID.
+    """
 
     seed: str
     _count: int = 0
@@ -123,7 +127,7 @@ class NumberedIds:
 
 @dataclass(frozen=True, slots=True)
 class SystemRandom:
-    """The interpreter's generator, seeded by the machine."""
+    """Python's own random generator, seeded by the operating system."""
 
     def fraction(self) -> float:
         return random.random()
@@ -131,7 +135,7 @@ class SystemRandom:
 
 @dataclass(frozen=True, slots=True)
 class SystemPause:
-    """Sleeps."""
+    """Waits by sleeping."""
 
     def wait_ms(self, duration_ms: int) -> None:
         time.sleep(duration_ms / 1000)
@@ -146,8 +150,9 @@ SYSTEM_PAUSE: Pause = SystemPause()
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The sources of time, names and random numbers, and the way to wait: everything that a run takes from outside in
-    addition to its input."""
+    """The sources of time, names and random numbers, and the way to wait. Apart from its input, a program run depends
+    on nothing else from outside.
+    """
 
     clock: Clock = SYSTEM_CLOCK
     ids: IdSource = SYSTEM_IDS

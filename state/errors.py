@@ -1,4 +1,4 @@
-"""Errors about tables, files and commits: one class per thing the caller does next."""
+"""Errors about tables, files and commits. There is one class for each way in which the caller should react."""
 
 from enum import Enum
 
@@ -6,7 +6,9 @@ from bucketline.conf.errors import BucketlineError, OptionError, given
 
 
 class UnsupportedTableError(BucketlineError):
-    """The table uses a feature that is not supported. Nothing has been written. `column` is the column that uses it."""
+    """The table uses a feature that is not supported. Nothing has been written. If a column is the reason, `column` is
+    its name.
+    """
 
     code = "UNSUPPORTED_TABLE"
 
@@ -34,13 +36,13 @@ class BranchNotFoundError(UnsupportedTableError):
 
 
 class VersionNotFoundError(OptionError):
-    """The table has no snapshot, tag or branch of this name; the caller uses one that the message names."""
+    """The table has no snapshot, tag or branch of this name; the caller uses one of those that the message lists."""
 
     code = "VERSION_NOT_FOUND"
 
 
 class UserNotFoundError(UnsupportedTableError):
-    """The table has no snapshot of this commit user; the caller uses another."""
+    """The table has no snapshot of this commit user; the caller uses another commit user."""
 
     code = "USER_NOT_FOUND"
 
@@ -77,9 +79,9 @@ class CommitOutcomeUnknownError(BucketlineError):
 
 
 class CommittedNotVisibleError(BucketlineError):
-    """The rows are committed, and readers do not see them yet; the caller must not write them again.
+    """The rows are committed, but readers do not see them yet; the caller must not write them again.
 
-    `snapshot_id` is the snapshot that holds them.
+    `snapshot_id` is the id of the snapshot with these rows.
     """
 
     code = "COMMITTED_NOT_VISIBLE"
@@ -92,15 +94,18 @@ class CommittedNotVisibleError(BucketlineError):
 
 
 class CompactionFailedError(BucketlineError):
-    """A compaction beside the batches of a stream failed: the batch is not written, and no row is lost."""
+    """A compaction that ran at the same time as the batches of a stream has failed. The current batch is not written,
+    and no row is lost.
+    """
 
     code = "COMPACTION_FAILED"
 
 
 class CorruptFileError(BucketlineError):
-    """A file does not hold what its format demands; the caller stops and keeps all files.
+    """The content of a file does not follow its format; the caller stops and keeps all files.
 
-    `offset` is where in the file, `version` a version of the format that is not known.
+    `offset` is the position of the problem in the file. `version` is the version of the format, if this release does
+    not know it.
     """
 
     code = "CORRUPT_FILE"
@@ -119,15 +124,16 @@ class CorruptFileError(BucketlineError):
 
 
 class MissingSnapshotError(CorruptFileError):
-    """A snapshot was committed and its file is gone; the caller restores the file, or rolls the table back."""
+    """A snapshot was committed, but its file is missing; the caller restores the file, or rolls the table back."""
 
     code = "MISSING_SNAPSHOT"
 
 
 class SnapshotExpiredError(BucketlineError):
-    """What a read or a stream of changes still needs has expired; the caller starts again at a newer snapshot.
+    """A snapshot that a read or a stream of changes still needs has expired; the caller starts again at a newer
+    snapshot.
 
-    `snapshot` is the snapshot that is gone.
+    `snapshot` is the id of the expired snapshot.
     """
 
     code = "SNAPSHOT_EXPIRED"
@@ -138,7 +144,7 @@ class SnapshotExpiredError(BucketlineError):
 
 
 class IndexFault(Enum):
-    """Why the local key index cannot be used."""
+    """The reasons why the local key index cannot be used."""
 
     MISSING = "missing"
     LOCKED = "locked"
@@ -148,15 +154,15 @@ class IndexFault(Enum):
 
 
 class RemovalUnderWayError(BucketlineError):
-    """What would be referred to is being removed by another process; nothing has been changed. The caller tries again,
-    or finishes a removal that died by expiring snapshots.
+    """Another process is removing the snapshot that this operation needs. Nothing has been changed. The caller tries
+    again. If the other process has died, an expiry of snapshots finishes its removal.
     """
 
     code = "REMOVAL_UNDER_WAY"
 
 
 class IndexStateError(BucketlineError):
-    """The local key index cannot be trusted, for this `fault`; the caller builds it again from the table."""
+    """The local key index cannot be used; `fault` is the reason. The caller builds it again from the table."""
 
     code = "INDEX_STATE"
 
@@ -175,8 +181,8 @@ class IndexStateError(BucketlineError):
 class StorageError(BucketlineError):
     """The storage failed.
 
-    `retryable` says whether trying again may help, `missing` that a file is not there. `published` is False where what
-    was to be published was not, and will not be; None where nobody knows.
+    `retryable` is true if trying again may help, and `missing` is true if a file does not exist. `published` is False
+    if the file that should be published was certainly not published, and None if this is not known.
     """
 
     code = "STORAGE"

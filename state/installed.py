@@ -1,6 +1,7 @@
 """Checks that the installed packages are new enough: an older package would fail later, or give wrong values.
 
-The names of their folders say it, which takes less than a millisecond; importing them would take a thousand times that.
+The versions are read from the names of the packages' folders, which takes less than a millisecond. Importing the
+packages would take a thousand times as long.
 """
 
 import os
@@ -30,7 +31,7 @@ OLDEST = {
     "prometheus-client": "0.20",
     "psycopg": "3.1.18",
 }
-"""The oldest release of each package, as pyproject.toml states it; also of those that need not be installed."""
+"""The oldest supported release of each package, as in pyproject.toml. Optional packages are included."""
 
 _FOLDER = re.compile(r"(?P<name>[A-Za-z0-9._]+)-(?P<version>[0-9]+(?:\.[0-9]+)*)[^-]*\.dist-info")
 _SEPARATORS = re.compile(r"[-_.]+")
@@ -38,14 +39,15 @@ _SEPARATORS = re.compile(r"[-_.]+")
 
 @lru_cache(1)
 def check_installed() -> None:
-    """Checks, once in a process, that no installed package is too old. Raises OptionError naming the package."""
+    """Raises OptionError, which names the package, if an installed package is too old. The check is made once in each
+    process.
+    """
     check_releases(sys.path)
 
 
 def check_releases(folders: Sequence[str]) -> None:
-    """Checks that no package in these folders is too old. If several folders have a package, the first one counts.
-
-    Raises OptionError naming the package.
+    """Raises OptionError, which names the package, if a package in these folders is too old. If several folders have a
+    package, the first folder counts.
     """
     seen: set[str] = set()
     for folder in folders:
@@ -63,7 +65,9 @@ def check_releases(folders: Sequence[str]) -> None:
 
 
 def _releases(folder: str) -> dict[str, str]:
-    """Returns the installed release of each package in `OLDEST`, by name; of several, the newest."""
+    """Returns the installed release of each package in `OLDEST`, by name. If a folder has several releases of a
+    package, the newest is returned.
+    """
     try:
         names = os.listdir(folder)
     except OSError:
@@ -78,7 +82,9 @@ def _releases(folder: str) -> dict[str, str]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Returns a release as numbers that can be compared: 1.10 is newer than 1.9, and 1.9.0 equals 1.9."""
+    """Returns a release as a tuple of numbers, so that releases can be compared: 1.10 is newer than 1.9, and 1.9.0
+    equals 1.9.
+    """
     numbers = [int(part) for part in version.split(".")]
     while numbers and not numbers[-1]:
         numbers.pop()

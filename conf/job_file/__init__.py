@@ -1,1 +1,3 @@
-"""Reading a job file: Java's properties syntax, and references to texts outside of the file."""
+"""Reads job files: Java's properties syntax, and references to values outside the file (environment variables and other
+files).
+"""

@@ -1,4 +1,4 @@
-"""Java's .properties syntax.
+"""Parses files with the syntax of Java's .properties files.
 
 Source: java.util.Properties.load: comments `#` and `!`, separators `=`, `:` or blanks, continuation and escapes by
 backslash.
@@ -14,7 +14,9 @@ _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> list[tuple[str, str]]:
-    """The pairs in the text, in order, keys possibly repeated; blanks at the end of a value are dropped."""
+    """Returns pairs of key and value, in the order of the text. A key may occur more than once. White space at the end
+    of a value is removed.
+    """
     pairs = []
     for line in _logical_lines(text):
         key = _KEY.match(line)

@@ -1,6 +1,7 @@
-"""References in the texts of a job file: `${env:NAME}` and `${file:PATH}` stand for a text that is not in the file.
+"""Replaces references in a job file: `${env:NAME}` stands for the value of an environment variable, and `${file:PATH}`
+for the content of a file.
 
-`${file:PATH:KEY}` is the value of a key in a file of properties. Write `$${` for a literal `${`.
+`${file:PATH:KEY}` stands for the value of a key in a properties file. Write `$${` for a literal `${`.
 Source: Kafka 4.1 EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider.
 """
 
@@ -20,7 +21,7 @@ _OF_ROUTE = re.compile(r"^tables\.\d+\.")
 _STORED = ("create", "create.")
 _SHOWN_BY_SPARK = ("select", "where", "expect.")
 _OF_SECRETS = ("source.options.", "source.registry.", "storage.", "catalog.")
-"""Families of settings whose values are kept secret if they contain a reference."""
+"""Prefixes of settings whose values are kept secret if they contain a reference."""
 _PLACES = frozenset(
     {
         "source.options.kafka.bootstrap.servers",
@@ -37,35 +38,35 @@ _PLACES = frozenset(
         "storage.s3.region",
     }
 )
-"""Settings that name a location, in lower case. Logs, snapshots and checkpoints show their values."""
+"""Settings that name a location, in lower case. Their values appear in logs, snapshots and checkpoints."""
 
 
 def has_reference(text: str) -> bool:
-    """Whether a text contains a reference."""
+    """Returns True if a text contains a reference."""
     return any(match["kind"] is not None for match in _REFERENCE.finditer(text))
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text is one reference and nothing else."""
+    """Returns True if a text is one reference and nothing else."""
     match = _REFERENCE.fullmatch(text)
     return match is not None and match["kind"] is not None
 
 
 def references_in(text: str) -> list[str]:
-    """The references in a text, as they are written."""
+    """Returns the references in a text, as they are written."""
     return [match[0] for match in _REFERENCE.finditer(text) if match["kind"] is not None]
 
 
 def hides(key: str) -> bool:
-    """Whether the text that replaces a reference in this setting must be kept secret."""
+    """Returns True if the text that replaces a reference in this setting must be kept secret."""
     return key.startswith(_OF_SECRETS) and key.lower() not in _PLACES
 
 
 def looked_up(key: str, text: str, variables: Mapping[str, str] = os.environ) -> str:
-    """The text of a setting with its references replaced.
+    """Returns the text of a setting with its references replaced. `variables` are the environment variables.
 
-    Raises OptionError for a variable that is not set, a file that cannot be read or lacks the key, and for a reference
-    in a setting that is stored in the table or shown by Spark.
+    Raises OptionError for a variable that is not set, for a file that cannot be read or lacks the key, and for a
+    reference in a setting that is stored in the table or shown by Spark.
     """
     if not has_reference(text):
         return _REFERENCE.sub(lambda match: match["escaped"], text)
@@ -91,7 +92,9 @@ def _variable(key: str, name: str, variables: Mapping[str, str]) -> str:
 
 
 def _file(key: str, name: str) -> str:
-    """The text of the file without the line feed at its end; for `PATH:KEY` the value of that key in the file."""
+    """Returns the content of the file `name` without the line feed at its end. If `name` has the form `PATH:KEY`,
+    returns the value of the key in the file.
+    """
     path, separator, inner = name.rpartition(":")
     if not separator or Path(name).exists():
         return _read(key, name).removesuffix("\n").removesuffix("\r")

@@ -1,1 +1,1 @@
-"""Jobs of several tables: which table a record goes to, and the settings of each table."""
+"""Jobs of several tables: to which table each record goes, and the settings of each table."""

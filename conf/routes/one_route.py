@@ -15,14 +15,15 @@ _EVERY = f"{PATTERN}.*"
 
 
 def as_routed(job: JobConfig) -> RoutedJob:
-    """The job as a job of several tables with one route. The route takes the same records as the job. Records of other
-    tables of the source are skipped where the job names its own.
+    """Returns the job as a job of several tables with one route, which takes the same records. If the job names its
+    source table, records of other source tables are skipped.
 
-    Raises OptionError for a job whose rows are no records: a job with 'tables' cannot take them apart.
+    Raises OptionError for a job that does not decode records (`source.decode` is none), because a job with 'tables'
+    needs records to sort.
     """
     if job.source.decode is RecordFormat.NONE:
         raise OptionError(
-            f"{job.checkpoint} is the checkpoint of a job with 'tables', which reads records, and "
+            f"{job.checkpoint} is the checkpoint of a job with 'tables', which decodes records, but "
             f"{SOURCE_DECODE.key} is none: give this job a checkpoint of its own",
             key=CHECKPOINT.key,
         )

@@ -1,4 +1,4 @@
-"""A route: which records it takes, and the table that they go to."""
+"""A route of a job of several tables: which records it takes, and the table to which they go."""
 
 import re
 from collections.abc import Mapping
@@ -27,8 +27,9 @@ class SourceName:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The spellings that a route may use for the name: `schema.table` or `database.table` first, then the name with
-        all of its parts."""
+        """Returns the spellings of the name that a route may use: first `schema.table` or `database.table`, and then
+        the name with all its parts.
+        """
         outer = self.schema or self.database
         short = f"{outer}.{self.table}" if outer else self.table
         full = ".".join(part for part in (self.database, self.schema, self.table) if part)
@@ -50,9 +51,9 @@ class Names:
         return re.compile(self.text.removeprefix(PATTERN)).groups if self.is_pattern else 0
 
     def groups(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        """The groups of the pattern in the first name that matches; None if no name matches.
+        """Returns the groups of the pattern for the first name that matches; None if no name matches.
 
-        A group that took no part in the match is "".
+        A group that does not take part in the match is an empty string.
         """
         if not self.is_pattern:
             return () if self.text in names else None
@@ -65,10 +66,10 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A rule for the records of some source tables, or of a topic: the table that they go to.
+    """A rule that says to which table the records of some source tables or of a topic go.
 
-    `number` counts the routes of a job from 0. `target` is the path or name of a table; it may contain `{database}`,
-    `{schema}`, `{table}` and groups of the pattern, as `{1}`.
+    `number` is the number of the route in its job, from 0. `target` is the path or name of a table. It may contain
+    `{database}`, `{schema}`, `{table}`, and groups of the pattern such as `{1}`.
     """
 
     number: int
@@ -78,12 +79,12 @@ class Route:
 
     @property
     def asks_names(self) -> bool:
-        """Whether the source table that a record names matters for this route."""
+        """Returns True if the route depends on the source table that a record names."""
         return not self.of_topic or any(part in _PARTS for part in placeholders(self.target))
 
     def takes(self, name: SourceName | None, topic: str | None) -> tuple[str, ...] | None:
-        """The groups of the route's pattern if the route takes the records of a source table (`name`) from a topic;
-        None if it does not take them.
+        """Returns the groups of the route's pattern if the route takes the records of a source table (`name`) from a
+        topic. Returns None if it does not take them.
         """
         if self.of_topic:
             if topic is None or (name is None and self.asks_names):
@@ -92,9 +93,10 @@ class Route:
         return None if name is None else self.names.groups(name.texts)
 
     def table_of(self, name: SourceName | None, groups: tuple[str, ...]) -> str:
-        """The table for records with that name.
+        """Returns the path or name of the table for records of a source table. `groups` are the groups of the route's
+        pattern.
 
-        Raises OptionError if a part of the name is missing, or must not be part of a table's name.
+        Raises OptionError if a part of the source name is missing, or has characters that a table's name must not have.
         """
         parts = {str(number): text for number, text in enumerate(groups, 1)}
         if name is not None:
@@ -106,7 +108,7 @@ class Route:
     def _check(self, placeholder: str, text: str, name: SourceName | None) -> None:
         source = "a record" if name is None else f"table {name.texts[-1]!r} of the source"
         if not text:
-            self._refuse(f"{source} has no text for {{{placeholder}}}")
+            self._refuse(f"{source} has no value for {{{placeholder}}}")
         if _NOT_IN_NAMES.search(text):
             self._refuse(
                 f"{source} gives {text!r} for {{{placeholder}}}, but a table's name must not get '/' or '.' from a "
@@ -123,12 +125,12 @@ class Route:
 
 
 def placeholders(target: str) -> tuple[str, ...]:
-    """The names in braces in a target."""
+    """Returns the names in braces in the target of a route."""
     return tuple(_PLACEHOLDER.findall(target))
 
 
 def check_target(target: str, names: Names, key: str) -> None:
-    """Checks that every name in braces can be replaced by a text. Raises OptionError if one cannot."""
+    """Raises OptionError if a name in braces in the target of a route has no value."""
     known = (*_PARTS, *(str(n) for n in range(1, names.group_count + 1)))
     for placeholder in placeholders(target):
         if placeholder not in known:
@@ -137,13 +139,13 @@ def check_target(target: str, names: Names, key: str) -> None:
                 f"{key}: {{{placeholder}}} is none of {', '.join(f'{{{one}}}' for one in known)}{more}", key=key
             )
     if "{" in _PLACEHOLDER.sub("", target) or "}" in _PLACEHOLDER.sub("", target):
-        raise OptionError(f"{key}: {target!r} has an opening or closing brace without its partner", key=key)
+        raise OptionError(f"{key}: {target!r} has an opening brace without a closing brace, or the reverse", key=key)
 
 
 def case_variant(tables: Mapping[str, object] | set[str], table: str) -> str | None:
-    """The known table whose name differs from this one only in upper and lower case; None if there is none.
+    """Returns a known table whose name differs from `table` only in upper and lower case; None if there is none.
 
-    Some storages and catalogs do not distinguish the two.
+    Some storages and catalogs do not distinguish two such names.
     """
     folded = table.casefold()
     return next((known for known in sorted(tables) if known != table and known.casefold() == folded), None)

@@ -27,12 +27,12 @@ class OnTableFailure(Enum):
 def _parse_parallelism(text: str) -> int:
     digits = parse_given_text(text)
     if not digits.isdigit() or not 1 <= int(digits) <= MOST_COMMITS:
-        raise OptionError(f"not a whole number from 1 to {MOST_COMMITS}", value=text)
+        raise OptionError(f"must be a whole number from 1 to {MOST_COMMITS}", value=text)
     return int(digits)
 
 
 TABLES = "tables."
-"""The beginning of the keys of routes: `tables.0.source-table` belongs to the first route."""
+"""The prefix of the settings of routes: `tables.0.source-table` belongs to the first route."""
 TOPIC = Option(
     "topic", parse_source_table, None, "the route takes records of this Kafka topic; `regex:` begins a pattern"
 )
@@ -62,6 +62,6 @@ COMMIT_PARALLELISM = Option(
     f"how many tables a batch commits at the same time, 1 to {MOST_COMMITS}",
 )
 MANY_OPTIONS = (EXCLUDE, UNMATCHED, ON_TABLE_FAILURE, COMMIT_PARALLELISM)
-"""The settings of a job of several tables that stand at the top of its file, next to `tables`."""
+"""The settings of a job of several tables that are at the top level of its file, next to `tables`."""
 PATTERNS = (SOURCE_TABLE, TOPIC)
 """The settings of a route that say which records it takes."""

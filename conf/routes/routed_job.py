@@ -1,8 +1,8 @@
 """A job of several tables: its routes, and the settings of each table.
 
-The settings at the top of the file are the defaults of every route. A setting of a route replaces the default. If it is
-a map, such as `options`, the entries of the route and of the default are put together, and an entry of the route wins
-over an entry of the default.
+The settings at the top level of the file are the defaults of every route. A setting of a route replaces the default. If
+the setting is a map, such as `options`, the entries of the route are added to those of the default, and replace entries
+with the same key.
 """
 
 from collections.abc import Iterator, Mapping
@@ -60,13 +60,13 @@ _ROUTE_KEYS = (
     *(option.key for option in (CREATE, CREATE_SCHEMA, CREATE_PRIMARY_KEY, CREATE_PARTITION_BY, CREATE_COMMENT)),
 )
 _ROUTE_FAMILIES = (CREATE_OPTIONS, OPTIONS, TYPES, EXPECT)
-"""Prefixes of settings that a route may have. All other settings stand once, at the top of the file."""
+"""Prefixes of settings that a route may have. All other settings belong at the top level of the file."""
 _NOT_OF_TABLES = (SOURCE_TABLE.key, TOPIC.key)
-"""The settings that only say which records a table gets."""
+"""The settings of a route that only say which records it takes."""
 
 
 class Left(Enum):
-    """Why a record goes to no table."""
+    """The reasons why a record goes to no table."""
 
     EXCLUDED = "excluded"
     UNMATCHED = "unmatched"
@@ -74,7 +74,7 @@ class Left(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The table that a record goes to, and the number of the route that took the record."""
+    """The table to which a record goes, and the number of the route that took the record."""
 
     route: int
     table: str
@@ -84,9 +84,9 @@ class Resolved:
 class RoutedJob:
     """A job of several tables.
 
-    `common` has the settings of all tables, as a job without a table. The first of `routes` that takes a record
-    decides. `exclude` holds names of source tables whose records are left out. `settings` says where each text comes
-    from.
+    `common` has the settings that all tables share, as a job without a table. The first route in `routes` that takes a
+    record decides its table. `exclude` has the names of source tables whose records are left out. `settings` says where
+    each setting comes from.
     """
 
     common: JobConfig
@@ -99,17 +99,18 @@ class RoutedJob:
 
     @property
     def decode(self) -> RecordFormat:
-        """The message format, which is the same for all tables."""
+        """Returns the message format, which is the same for all tables."""
         return self.common.source.decode
 
     @property
     def asks_names(self) -> bool:
-        """Whether the routes depend on the source tables that records name, and not only on topics."""
+        """Returns True if the routes depend on the source tables that records name, and not only on topics."""
         return bool(self.exclude) or any(route.asks_names for route in self.routes)
 
     def resolve(self, name: SourceName | None, topic: str | None) -> Resolved | Left:
-        """The table that records with this name and topic go to, or why they go to none. Raises OptionError where the
-        name may not be a part of a table's name."""
+        """Returns the table to which records of this source table and topic go, or the reason why they go to none.
+        Raises OptionError if the name of the source table cannot be a part of a table's name.
+        """
         if name is not None and any(names.groups(name.texts) is not None for names in self.exclude):
             return Left.EXCLUDED
         for route in self.routes:
@@ -119,15 +120,15 @@ class RoutedJob:
         return Left.UNMATCHED
 
     def settings_of(self, route: int) -> dict[str, Setting]:
-        """The settings for the tables of a route, without the name of the table."""
+        """Returns the settings for the tables of a route, without the name of the table."""
         of_route = dict(_settings_of_route(self.settings, route))
         merged = _merged(_common(self.settings), of_route)
         return {key: setting for key, setting in merged.items() if key not in (*_NOT_OF_TABLES, TABLE.key)}
 
     def config_of(self, to: Resolved) -> JobConfig:
-        """The settings of one table, as a job of that table alone.
+        """Returns the settings of one table in the form of a job that has only this table.
 
-        Raises OptionError for settings that do not go together.
+        Raises OptionError for settings that contradict each other.
         """
         origin = f"tables[{to.route}]"
         try:
@@ -136,19 +137,19 @@ class RoutedJob:
             raise e.reworded(f"{origin}: {e.message}") from e
 
     def differing(self, one: int, other: int) -> str | None:
-        """The key of a setting in which two routes differ; None if they treat their tables alike."""
+        """Returns the key of a setting of the table in which two routes differ; None if there is none."""
         texts = [{k: s.text for k, s in self.settings_of(number).items()} for number in (one, other)]
         return next((k for k in sorted({*texts[0], *texts[1]}) if texts[0].get(k) != texts[1].get(k)), None)
 
 
 def has_routes(settings: Mapping[str, Setting]) -> bool:
-    """Whether settings belong to a job of several tables."""
+    """Returns True if the settings describe a job of several tables."""
     return any(key.startswith(TABLES) for key in settings)
 
 
 def check_route_key(key: str, origin: str) -> str:
-    """The key of a setting inside of a route: `key` of `tables.0.key`. Raises OptionError for a key that routes do not
-    have.
+    """Returns the key inside a route, for example `table` for `tables.0.table`. Raises OptionError for a key that
+    routes cannot have.
     """
     number, _, name = key.removeprefix(TABLES).partition(".")
     if not number.isdigit() or not name:
@@ -159,21 +160,23 @@ def check_route_key(key: str, origin: str) -> str:
         return name
     raise OptionError(
         f"unknown key '{name}' in tables[{number}] of {origin}{nearest_key(name, _ROUTE_KEYS)}; a route has "
-        f"{', '.join(_ROUTE_KEYS[:3])} and options of its table; all other settings stand once, at the top of the file",
+        f"{', '.join(_ROUTE_KEYS[:3])} and options of its table; all other settings belong at the top level of the "
+        "file",
         key=name,
     )
 
 
 def routed_job(settings: Mapping[str, Setting]) -> RoutedJob:
-    """The job of several tables from flat settings, whose keys have been checked.
+    """Returns the job of several tables that the settings describe. The caller has checked their keys.
 
-    Raises OptionError for an invalid value, and for settings that do not go together.
+    Raises OptionError for a value that is not valid, and for settings that contradict each other.
     """
     texts = {key: setting.text for key, setting in _common(settings).items()}
     for option in (TABLE, SOURCE_TABLE):
         if option.key in texts:
             raise OptionError(
-                f"a job with 'tables' cannot have '{option.key}' at the top: write it into a route", key=option.key
+                f"a job with 'tables' cannot have '{option.key}' at the top level: write it into a route",
+                key=option.key,
             )
     common = job_config({**_common(settings), TABLE.key: Setting("tables", "tables")})
     job = RoutedJob(
@@ -191,14 +194,13 @@ def routed_job(settings: Mapping[str, Setting]) -> RoutedJob:
 
 
 def refuse_alone(settings: Mapping[str, Setting]) -> None:
-    """Checks that a job of one table has no setting that is only for jobs of several tables. Raises OptionError if it
-    has one.
-    """
+    """Raises OptionError if a job of one table has a setting that is only for jobs of several tables."""
     for option in MANY_OPTIONS:
         key = next((k for k in settings if k == option.key or k.startswith(f"{option.key}.")), None)
         if key is not None:
             raise OptionError(
-                f"'{option.key}' has an effect only in jobs with 'tables', and this job has one table", key=option.key
+                f"'{option.key}' has an effect only in jobs with 'tables', but this job has one table; remove it",
+                key=option.key,
             )
 
 
@@ -225,13 +227,15 @@ def _settings_of_route(settings: Mapping[str, Setting], number: int) -> Iterator
 
 
 def _common(settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The settings at the top of the file, without `exclude` and the settings of the routes."""
+    """Returns the settings at the top level of the file, without `exclude` and the settings of the routes."""
     kept = (f"{EXCLUDE.key}.", TABLES)
     return {key: setting for key, setting in settings.items() if not key.startswith(kept)}
 
 
 def _merged(defaults: Mapping[str, Setting], own: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The settings of a route with the defaults added. A text replaces a map, and a map replaces a text."""
+    """Adds the defaults to the settings of a route. If one of the two is a text and the other is a map, the setting of
+    the route replaces the default.
+    """
     replaced = {key for key in defaults if any(_is_inside(key, k) or _is_inside(k, key) for k in own)}
     return {key: setting for key, setting in defaults.items() if key not in replaced} | dict(own)
 
@@ -276,8 +280,8 @@ def _check_source(job: RoutedJob) -> None:
 
 
 def _check_routes(job: RoutedJob) -> None:
-    """Checks the routes: raises OptionError if settings of a route do not go together, or two routes to one table
-    differ.
+    """Raises OptionError if settings of a route contradict each other, or if two routes to the same table have
+    different settings.
     """
     fixed: dict[str, int] = {}
     for route in job.routes:
@@ -289,11 +293,11 @@ def _check_routes(job: RoutedJob) -> None:
 
 
 def refuse_differing(job: RoutedJob, one: int, other: int, table: str) -> None:
-    """Checks that two routes to one table have the same settings for the table. Raises OptionError if not."""
+    """Raises OptionError if two routes to the same table have different settings for the table."""
     key = job.differing(one, other)
     if key is not None:
         raise OptionError(
-            f"tables[{one}] and tables[{other}] both go to {table!r}, which is written once a batch, but set {key!r} "
-            "differently; set the same value in both",
+            f"tables[{one}] and tables[{other}] both go to {table!r}, but have different values of {key!r}; "
+            "set the same value in both",
             key=key,
         )

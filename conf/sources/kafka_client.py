@@ -1,9 +1,9 @@
-"""The settings with which librdkafka reads Kafka as Kafka's Java client does, made from a source's `kafka.` options.
+"""Converts the `kafka.` options of a source, which are meant for Kafka's Java client, to settings of librdkafka.
 
 Some options have the same name in both clients but another meaning, and some defaults differ. So only listed options
-are taken over. Any other option is an obstacle, and so is a value that librdkafka reads in another way. Source: Kafka
-4.1 ConsumerConfig, SaslConfigs, SslConfigs; Spark 4.0 KafkaSourceProvider.kafkaParamsForExecutors; librdkafka 2.16
-CONFIGURATION.md.
+are converted. For any other option, or for a value that librdkafka reads in another way, the source cannot be read with
+librdkafka. Source: Kafka 4.1 ConsumerConfig, SaslConfigs, SslConfigs; Spark 4.0
+KafkaSourceProvider.kafkaParamsForExecutors; librdkafka 2.16 CONFIGURATION.md.
 """
 
 import re
@@ -51,24 +51,24 @@ _AS_SPARK: Mapping[str, str] = {
     "enable.auto.offset.store": "false",
     "check.crcs": "true",
 }
-"""Settings of Spark's reader, and those defaults of the Java client that decide which records are read."""
+"""The settings that Spark's own reader uses, and the defaults of the Java client that decide which records are read."""
 
 _OF_OURS: Mapping[str, str] = {
-    "enable.partition.eof": "true",  # librdkafka then reports the position after records that are not delivered
-    "fetch.wait.max.ms": "10",  # a request at a partition's end delays the next one by at most 10 ms
-    "max.partition.fetch.bytes": "4194304",  # large answers: each answer costs the broker as much as many records
-    "queued.max.messages.kbytes": "32768",  # memory for records that wait
-    "queued.min.messages": "5000",  # records fetched ahead: few stay in the processor's cache until they are taken
-    "fetch.queue.backoff.ms": "5",  # a full queue is looked at again soon, and not after a second
-    "receive.message.max.bytes": "1000000000",  # one record may be larger than the intended size of an answer
+    "enable.partition.eof": "true",  # Then librdkafka reports the position after records that it does not deliver.
+    "fetch.wait.max.ms": "10",  # A request at the end of a partition delays the next request by at most 10 ms.
+    "max.partition.fetch.bytes": "4194304",  # Large answers, because each one costs the broker as much as many records.
+    "queued.max.messages.kbytes": "32768",  # The memory for records that wait to be taken.
+    "queued.min.messages": "5000",  # Records fetched in advance. A few of them fit into the processor's cache.
+    "fetch.queue.backoff.ms": "5",  # A full queue is checked again soon, and not only after a second.
+    "receive.message.max.bytes": "1000000000",  # A single record may be larger than the intended size of an answer.
     "max.poll.interval.ms": "86400000",
     "connections.max.idle.ms": "540000",  # as in the Java client
-    "log_level": "2",  # only serious messages are logged; what matters comes as an error
+    "log_level": "2",  # Only serious messages are logged. Problems that matter are reported as errors.
 }
 
 _MOST_DIGITS = 20
 _LEAST_FETCH_MAX_BYTES = 1_000_000
-"""The value of librdkafka's `message.max.bytes`; librdkafka refuses a smaller `fetch.max.bytes`."""
+"""The value of librdkafka's `message.max.bytes`. librdkafka refuses a `fetch.max.bytes` that is smaller."""
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -94,16 +94,20 @@ _OAUTH_OPTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaClient:
-    """The settings of librdkafka, without a group id. `obstacles` says what cannot be taken over, and why."""
+    """The settings of librdkafka, without a group id. `obstacles` has a sentence for each option that cannot be
+    converted.
+    """
 
     settings: Mapping[str, str]
     obstacles: tuple[str, ...] = ()
 
 
 def kafka_client(options: Mapping[str, str], token_provider: str | None = None) -> KafkaClient:
-    """The settings with which librdkafka reads as Spark's Kafka source does with these options.
+    """Returns the settings with which librdkafka reads the same records as Spark's Kafka source does with these
+    options.
 
-    `token_provider` is the function that returns tokens, for sources whose Spark client gets tokens from a Java class.
+    `token_provider` is the name of the Python function that returns login tokens. It is for sources whose Spark client
+    gets tokens from a Java class.
     """
     kafka_options = {
         key[len(OF_KAFKA) :]: text.strip() for key, text in options.items() if key.lower().startswith(OF_KAFKA)
@@ -126,9 +130,9 @@ def kafka_client(options: Mapping[str, str], token_provider: str | None = None) 
 
 
 def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], obstacles: list[str]) -> None:
-    """Takes over the certificates.
+    """Converts the options for encryption and certificates.
 
-    Trusted certificates must be PEM; the client's own may be in PEM or in a PKCS12 key store.
+    Trusted certificates must be in PEM. The client's own certificate may be in PEM or in a PKCS12 key store.
     """
     check = kafka_options.get(_ENDPOINT_CHECK)
     if check is not None:
@@ -136,7 +140,7 @@ def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], 
     stores = {key: text for key, text in kafka_options.items() if key.startswith(("ssl.truststore.", "ssl.keystore."))}
     if not _is_encrypted(kafka_options):
         if stores:
-            obstacles.append(f"{OF_KAFKA}ssl.* without a security.protocol that encrypts")
+            obstacles.append(f"{OF_KAFKA}ssl.* is set, but security.protocol is not one that encrypts")
         return
     trust, key_type = stores.get("ssl.truststore.type", "JKS"), stores.get("ssl.keystore.type", "JKS")
     moved = {"ssl.truststore.type", "ssl.keystore.type"}
@@ -166,7 +170,7 @@ def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], 
             },
         )
     if not {"ssl.ca.pem", "ssl.ca.location"} & settings.keys():
-        obstacles.append(f"the trusted certificates are no PEM ({OF_KAFKA}ssl.truststore.type is {trust})")
+        obstacles.append(f"the trusted certificates are not in PEM ({OF_KAFKA}ssl.truststore.type is {trust})")
     obstacles += [f"{OF_KAFKA}{key} has no counterpart" for key in stores if key not in moved]
 
 
@@ -182,14 +186,18 @@ def _take_login(
     kafka_options: Mapping[str, str], settings: dict[str, str], obstacles: list[str], token_provider: str | None
 ) -> None:
     if not kafka_options.get("security.protocol", "PLAINTEXT").upper().startswith("SASL_"):
-        obstacles += [f"{OF_KAFKA}{key} without a login" for key in kafka_options if key.startswith("sasl.")]
+        obstacles += [
+            f"{OF_KAFKA}{key} is set, but security.protocol is not one with a login"
+            for key in kafka_options
+            if key.startswith("sasl.")
+        ]
         return
     mechanism, login = kafka_options.get("sasl.mechanism", "GSSAPI"), kafka_options.get("sasl.jaas.config")
     if mechanism == "OAUTHBEARER" and token_provider is not None:
         settings |= {"sasl.mechanism": mechanism, TOKEN_PROVIDER: token_provider}
         return
     if login is None:
-        obstacles.append(f"the login is not given by {OF_KAFKA}sasl.jaas.config")
+        obstacles.append(f"the login is not set by {OF_KAFKA}sasl.jaas.config")
         return
     match = _JAAS.fullmatch(login)
     module, texts = (None, "") if match is None else (match[1], match[2])

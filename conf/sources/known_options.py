@@ -1,8 +1,8 @@
-"""The names of options that a source may have. With these names mistyped options are found.
+"""The names of options that a source may have, to find mistyped options.
 
-Spark ignores an option that it does not know, and says nothing about it. Kafka's client logs an unknown option, and
-then ignores it. Source: Spark 3.5 to 4.2 KafkaSourceProvider, FileStreamOptions; Kafka 3.4 to 4.1 ConsumerConfig,
-ProducerConfig, AdminClientConfig.
+Spark silently ignores an option that it does not know. Kafka's client logs an unknown option and ignores it. Source:
+Spark 3.5 to 4.2 KafkaSourceProvider, FileStreamOptions; Kafka 3.4 to 4.1 ConsumerConfig, ProducerConfig,
+AdminClientConfig.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,14 +28,14 @@ LISTING_OPTIONS: Final = (
     *("latestFirst", "maxFileAge", "fileNameOnly", "cleanSource", "sourceArchiveDir", "pathGlobFilter"),
     "recursiveFileLookup",
 )
-"""Spark's options of a source of files that select the files of a batch, whatever the format of the files is."""
+"""Spark's options of a file source that select the files of a batch. They exist for every file format."""
 
 _OF_CLIENT = "kafka."
 _NEAR = 0.9
-"""How similar a name must be to a known one to be taken for a slip, as `difflib` measures it.
+"""An unknown option counts as mistyped if its name is at least so similar to a known name, as `difflib` measures it.
 
-Options of formats and of classes that Kafka's client loads have names that are not known here; nearly all of those
-are less similar.
+File formats and classes that Kafka's client loads have options that are not listed here; nearly all of their names are
+less similar.
 """
 
 _PLUGINS: Final = (
@@ -43,8 +43,8 @@ _PLUGINS: Final = (
     *("sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.jwt.validator.class", "ssl.engine.factory.class"),
 )
 _PLUGINS_OF_ANY: Final = ("security.providers", "interceptor.classes", "metric.reporters")
-"""Options of Kafka's client that name classes of the user. Such a class gets all options of the client, so it may have
-options of its own. Those of the first kind have options that begin with the same word, `sasl` or `ssl`.
+"""Options of Kafka's client that name a class of the user. Such a class gets all options of the client, so it may have
+its own options.
 """
 _KAFKAS_OWN = "org.apache.kafka."
 
@@ -103,10 +103,10 @@ def refuse_mistyped_kafka(options: Mapping[str, str]) -> tuple[str, ...]:
     """Returns one sentence of advice for each option that Spark's Kafka source or Kafka's client does not know and
     ignores.
 
-    Raises OptionError for an option whose name is nearly the name of an option of Spark or of Kafka's client: it is
-    probably mistyped. If the options name a class of the user that may read the option, the option passes, with advice.
-    Capital letters make no difference, because Spark does not distinguish them, and passes the names of Kafka's client
-    on in small letters.
+    Raises OptionError for an option that is probably mistyped, because its name is similar to an option of Spark or of
+    Kafka's client. If the options name a class of the user that may read the option, the option is accepted, with
+    advice. Upper and lower case are the same, because Spark does not distinguish them and passes options to Kafka's
+    client in lower case.
     """
     spark_names = {name.lower(): name for name in KAFKA_OPTIONS}
     advice = []
@@ -126,10 +126,10 @@ def refuse_mistyped_kafka(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def refuse_mistyped_listing(options: Mapping[str, str], others: Iterable[str] = ()) -> None:
-    """Raises OptionError for an option of a source of files whose name is nearly the name of an option that selects
-    files.
+    """Raises OptionError for an option of a file source that is probably mistyped, because its name is similar to an
+    option that selects files.
 
-    `others` are the names of further options that are known. Options of the files' format are not checked.
+    `others` are the names of more known options. Options of the file format are not checked.
     """
     known = {name.lower(): name for name in (*LISTING_OPTIONS, *others)}
     for key in options:

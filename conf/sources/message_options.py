@@ -1,4 +1,4 @@
-"""Job options for the messages of a source: facts that the messages themselves do not state."""
+"""Job options for the messages of a source: facts about the source that the messages do not contain."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,8 +27,8 @@ class BytesForm(Enum):
 
 
 class SourceKind(Enum):
-    """The type of a column in the source, or the way the source writes its values, for messages that do not state
-    it.
+    """The type of a column in the source, or the form in which the source writes its values. It is needed for messages
+    that do not contain the type.
     """
 
     DECIMAL = "DECIMAL(p, s)"
@@ -55,7 +55,7 @@ class SourceType:
 
 
 class Truncate(Enum):
-    """What happens when the source's table is truncated."""
+    """What happens in the table when the source's table is truncated."""
 
     REJECT = "reject"
     SKIP = "skip"
@@ -76,18 +76,18 @@ class TypeMapping(Enum):
 
 TypeMappings = frozenset[TypeMapping]
 SAME_TYPES: TypeMappings = frozenset()
-"""The rule that new columns have the types that the messages state."""
+"""No rules: new columns get the types that the messages contain."""
 
 
 class Unavailable(Enum):
-    """What happens to an update whose record leaves out a large value that the update did not change."""
+    """What happens to an update if its record does not contain a large value, because the update did not change it."""
 
     REJECT = "reject"
     KEEP = "keep"
 
 
 class Infinity(Enum):
-    """What happens to a date or time that Postgres calls infinite; no calendar has such a date."""
+    """What happens to the date or time `infinity` of Postgres, which has no counterpart in other systems."""
 
     REJECT = "reject"
     NULL = "null"
@@ -95,50 +95,56 @@ class Infinity(Enum):
 
 
 class Shards(Enum):
-    """What the job states about several source tables whose rows go into one table."""
+    """What the job guarantees about several source tables whose rows go into one table."""
 
     DISTINCT_KEYS = "distinct-keys"
 
 
 def parse_source_table(text: str) -> str:
-    """The text, if it is a name or a valid pattern. Raises OptionError for an invalid pattern."""
+    """Returns the text unchanged if it is a name or a valid pattern. Raises OptionError for a pattern that is not
+    valid.
+    """
     name = parse_given_text(text)
     if name.startswith(_PATTERN):
         try:
             re.compile(name.removeprefix(_PATTERN))
         except re.error as e:
-            raise OptionError(f"the pattern cannot be read: {e}", value=text) from e
+            raise OptionError(f"the pattern is no valid regular expression: {e}", value=text) from e
     return name
 
 
 def parse_placeholder(text: str) -> str:
-    """The text of the placeholder. Bytes may be given as hexadecimal digits after `hex:`, as in Debezium's option."""
+    """Returns the text of Debezium's placeholder for values that an update did not change. It may be given in
+    hexadecimal digits after `hex:`, as in Debezium's own option.
+    """
     given = parse_given_text(text)
     if not given.startswith(_HEX):
         return given
     try:
         return bytes.fromhex(given.removeprefix(_HEX)).decode()
     except ValueError as e:
-        raise OptionError(f"not UTF-8 text in hexadecimal digits: {e}", value=text) from e
+        raise OptionError(f"after 'hex:' there must be UTF-8 text in hexadecimal digits: {e}", value=text) from e
 
 
 def parse_source_type(text: str) -> SourceType:
-    """The source type that `DECIMAL(12, 2)` or another name stands for. Raises OptionError for anything else."""
+    """Parses the name of a source type, for example `DECIMAL(12, 2)`. Raises OptionError for any other text."""
     name = " ".join(parse_given_text(text).split())
     decimal = _DECIMAL.fullmatch(name)
     if decimal is not None:
         precision, scale = int(decimal[1]), int(decimal[2] or 0)
         if not 0 < precision <= _MOST_DIGITS or scale > precision:
-            raise OptionError(f"DECIMAL has 1 to {_MOST_DIGITS} digits, and not more behind the point", value=text)
+            raise OptionError(
+                f"DECIMAL must have 1 to {_MOST_DIGITS} digits, and at most as many after the point", value=text
+            )
         return SourceType(SourceKind.DECIMAL, precision, scale)
     for kind in SourceKind:
         if kind is not SourceKind.DECIMAL and kind.value.lower() == name.lower():
             return SourceType(kind)
-    raise OptionError(f"none of {', '.join(kind.value for kind in SourceKind)}", value=text)
+    raise OptionError(f"must be one of {', '.join(kind.value for kind in SourceKind)}", value=text)
 
 
 def parse_type_mapping(text: str) -> TypeMappings:
-    """The type mappings in a comma-separated text. Raises OptionError for an unknown one."""
+    """Returns the type mappings in a comma-separated text. Raises OptionError for an unknown type mapping."""
     parse = parse_enum(TypeMapping)
     return frozenset(parse(part) for part in parse_given_text(text).split(","))
 
@@ -220,8 +226,8 @@ MESSAGE_OPTIONS = (
 class MessageOptions:
     """How the messages of a source are read.
 
-    `source_table` is a name or a pattern; None allows any table, but only one unless `shards` is set. `bytes_form` and
-    `types` (by column) state what messages without a schema do not.
+    `source_table` is a name or a pattern. If it is None, any source table is read, but only a single one unless
+    `shards` is set. `bytes_form` and `types` (by column) are needed for messages without a schema.
     """
 
     source_table: str | None = None
@@ -235,7 +241,9 @@ class MessageOptions:
     type_mapping: TypeMappings = SAME_TYPES
 
     def reads_table(self, *names: str) -> bool:
-        """Whether the job reads the records of a source table, given by its short and its full name."""
+        """Returns True if the job reads the records of a source table. The arguments are its short and its full
+        name.
+        """
         wanted = self.source_table
         if wanted is None:
             return True
@@ -245,11 +253,11 @@ class MessageOptions:
 
 
 NO_MESSAGE_OPTIONS = MessageOptions()
-"""The options of a job that sets none of them."""
+"""The values of these options in a job that sets none of them."""
 
 
 def message_options(texts: Mapping[str, str]) -> MessageOptions:
-    """The options among the settings of a job. Raises OptionError for an invalid value."""
+    """Returns the options for messages that the settings of a job contain. Raises OptionError for an invalid value."""
     return MessageOptions(
         source_table=SOURCE_TABLE.find(texts),
         shards=SHARDS.find(texts),

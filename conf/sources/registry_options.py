@@ -1,4 +1,4 @@
-"""Options of the schema registry that holds the schemas of Avro records: `source.registry` of a job."""
+"""Options of the schema registry that has the schemas of Avro records: `source.registry` of a job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,8 @@ REGISTRY_OPTIONS: Mapping[str, Option[str] | Option[int]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RegistryOptions:
-    """How to reach a schema registry. Durations are in milliseconds. The value holds secrets and is never shown.
+    """How to reach a schema registry. Durations are in milliseconds. The object contains secrets, and its values are
+    never shown.
 
     There is one attribute for each option of the registry.
     """
@@ -51,9 +52,9 @@ class RegistryOptions:
 
 
 def registry_options(texts: Mapping[str, str]) -> RegistryOptions | None:
-    """The options among the settings of a job; None if the job sets no option of a registry.
+    """Returns the options of the schema registry that the settings of a job contain; None if the job sets none of them.
 
-    Raises OptionError for an unknown option, a value that cannot be read, and options that do not go together.
+    Raises OptionError for an unknown option, a value that cannot be parsed, and options that contradict each other.
     """
     given = [key for key in texts if key.startswith(REGISTRY)]
     if not given:
@@ -72,7 +73,8 @@ def registry_options(texts: Mapping[str, str]) -> RegistryOptions | None:
     _check_pair(texts, CERTIFICATE, KEY)
     if ":" in (USERNAME.find(texts) or ""):
         raise OptionError(
-            f"'{USERNAME.key}' must not have a colon, which ends the name when it is sent", key=USERNAME.key
+            f"'{USERNAME.key}' must not have a colon, because a colon ends the user name when it is sent",
+            key=USERNAME.key,
         )
     if TOKEN.is_set(texts) and USERNAME.is_set(texts):
         raise OptionError(
@@ -97,4 +99,4 @@ def registry_options(texts: Mapping[str, str]) -> RegistryOptions | None:
 def _check_pair(texts: Mapping[str, str], one: Option[str], other: Option[str]) -> None:
     for given, missing in ((one, other), (other, one)):
         if given.is_set(texts) and not missing.is_set(texts):
-            raise OptionError(f"'{given.key}' needs '{missing.key}' as well", key=missing.key)
+            raise OptionError(f"'{given.key}' needs '{missing.key}', which is not set", key=missing.key)

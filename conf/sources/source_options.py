@@ -1,4 +1,6 @@
-"""The options that Spark gets for a job's source. Defaults differ where Spark's would lose records or read too many."""
+"""The options that Spark gets for the source of a job. Some defaults differ from Spark's, because Spark's defaults
+would lose records or read too many.
+"""
 
 import json
 import re
@@ -24,41 +26,45 @@ MAX_OFFSETS = "maxOffsetsPerTrigger"
 STARTING_OFFSETS = "startingOffsets"
 INCLUDE_HEADERS = "includeHeaders"
 SCHEMA = "schema"
-"""An option of bucketline, not of Spark: the columns of files, as Spark's DDL; by default the columns of the table."""
+"""An option of bucketline, not of Spark: the columns of files in Spark's DDL. The default is the columns of the
+table.
+"""
 
 _ASSIGN = "assign"
 TOPIC_OPTIONS = ("subscribe", "subscribePattern", _ASSIGN)
 
 MAX_OFFSETS_DEFAULT = "1000000"
-"""The most records of one batch. Without a limit, the first batch of a job would read the whole topic."""
+"""The default of the largest number of records in a batch. Without a limit, the first batch of a job would read the
+whole topic.
+"""
 
 _MODE = "mode"
 _FAIL_FAST = "FAILFAST"
 _STARTS = (STARTING_OFFSETS, "startingTimestamp", "startingOffsetsByTimestamp")
 _STREAM_ONLY = frozenset(("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "endingoffsets"))
-"""Options of a Kafka source, in lower case, that a read of a fixed range of records must not have."""
+"""Options of a Kafka source, in lower case, that only streams may have, and not a read of a fixed range of records."""
 EARLIEST, LATEST = "earliest", "latest"
 _LATEST_IN_JSON = "-1"
 PARSED_FORMATS = ("json", "csv", PARQUET, "orc", "xml", "avro")
-"""Formats that Spark reads into columns, with a given schema."""
+"""Source formats that Spark itself reads into columns. They need a schema."""
 
 _MAY_BE_MALFORMED = ("json", "csv", "xml")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options that Spark's source gets, and advice about them, one sentence each."""
+    """The options that Spark's source gets, and advice about some of them, in one sentence for each."""
 
     options: Mapping[str, str]
     advice: tuple[str, ...] = ()
 
 
 def source_options(source: SourceConfig) -> SourceOptions:
-    """The options of a source, with defaults. Raises OptionError for missing or invalid options."""
+    """Returns the options of a source, with defaults. Raises OptionError for missing or invalid options."""
     if source.decode is not RecordFormat.NONE and source.format in PARSED_FORMATS:
         raise OptionError(
             f"source.decode = {source.decode.value} reads a column 'value', but Spark reads format {source.format!r} "
-            "into columns itself; drop source.decode, or use format text",
+            "into columns itself; remove source.decode, or use format text",
             key="source.decode",
         )
     if source.format == KAFKA:
@@ -71,20 +77,22 @@ def source_options(source: SourceConfig) -> SourceOptions:
 
 
 def find_option(options: Mapping[str, str], name: str) -> str | None:
-    """The text of one of Spark's options; None if it is not set. The case of names does not matter."""
+    """Returns the text of one of Spark's options; None if it is not set. The case of names does not matter."""
     return next((text for key, text in options.items() if key.lower() == name.lower()), None)
 
 
 def most_records(options: Mapping[str, str]) -> int | None:
-    """The most records that a batch of a Kafka source takes; None for no limit, and for a text that Spark will
-    refuse.
+    """Returns the largest number of records in a batch of a Kafka source; None if there is no limit, or if Spark will
+    refuse the text.
     """
     text = (find_option(options, MAX_OFFSETS) or "").strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def source_identity(source: SourceConfig) -> str | None:
-    """The name of the source in the job's snapshots; None for sources without a name. It contains no secrets."""
+    """Returns the name by which the job's snapshots identify the source; None for sources without such a name. The name
+    contains no secrets.
+    """
     servers = find_option(source.options, SERVERS) if source.format == KAFKA else None
     if servers is None:
         return None
@@ -105,7 +113,7 @@ class KafkaSource:
     topics_text: str | None
 
     def reads(self, topic: str) -> bool:
-        """Whether the source reads a topic. With a pattern, Spark reads each topic whose name contains a match.
+        """Returns True if the source reads a topic. With a pattern, Spark reads each topic whose name contains a match.
 
         Source: Spark 3.5 to 4.2 SubscribePatternStrategy.assignedTopicPartitions.
         """
@@ -116,12 +124,12 @@ class KafkaSource:
         return topic in self.assigned
 
     def reads_partition(self, topic: str, partition: int) -> bool:
-        """Whether the source reads a partition of a topic."""
+        """Returns True if the source reads a partition of a topic."""
         return self.reads(topic) and (topic not in self.assigned or partition in self.assigned[topic])
 
 
 def kafka_source(options: Mapping[str, str]) -> KafkaSource:
-    """The servers and topics that a Kafka source with these options reads."""
+    """Returns the servers and topics that a Kafka source with these options reads."""
     names, pattern, assigned = (find_option(options, name) for name in TOPIC_OPTIONS)
     return KafkaSource(
         servers=find_option(options, SERVERS),
@@ -133,7 +141,7 @@ def kafka_source(options: Mapping[str, str]) -> KafkaSource:
 
 
 def with_headers(options: Mapping[str, str]) -> dict[str, str]:
-    """The options, with the headers of records included unless the options exclude them."""
+    """Returns the options, with the headers of records included unless the options exclude them."""
     extended = dict(options)
     if find_option(options, INCLUDE_HEADERS) is None:
         extended[INCLUDE_HEADERS] = "true"
@@ -141,29 +149,31 @@ def with_headers(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def gives_headers(options: Mapping[str, str]) -> bool:
-    """Whether a Kafka source with these options reads headers."""
+    """Returns True if a Kafka source with these options reads headers."""
     return (find_option(options, INCLUDE_HEADERS) or "false").lower() == "true"
 
 
 def start_at(options: Mapping[str, str], offsets: str) -> dict[str, str]:
-    """The options with another start, given in Spark's JSON of topic, partition and offset."""
+    """Returns the options with another start position. `offsets` has the offset of each topic partition in Spark's JSON
+    format.
+    """
     others = {key: text for key, text in options.items() if key.lower() not in [s.lower() for s in _STARTS]}
     return {**others, STARTING_OFFSETS: offsets}
 
 
 def begins_at_latest(options: Mapping[str, str]) -> bool:
-    """Whether a new query with these options begins after the newest record, as Spark does by default.
+    """Returns True if a new query with these options begins after the newest record, as Spark does by default.
 
-    If both a time and `latest` are given, Spark takes the time.
+    If both a time and `latest` are set, Spark uses the time.
     """
     starts = [text for text in (find_option(options, name) for name in _STARTS) if text is not None]
     return all(text.strip().lower() == LATEST for text in starts)
 
 
 def starts_at(options: Mapping[str, str]) -> object:
-    """Where a new query begins: `earliest`, `latest`, or Spark's JSON of topic, partition and offset.
+    """Returns where a new query begins: `earliest`, `latest`, or Spark's JSON of topic, partition and offset.
 
-    None if the options name a time.
+    Returns None if the options set a start time.
     """
     if begins_at_latest(options):
         return LATEST
@@ -174,9 +184,9 @@ def starts_at(options: Mapping[str, str]) -> object:
 
 
 def first_records(source_format: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The options with which Spark reads the first records of a source once, without a stream.
+    """Returns the options with which Spark reads the first records of a source once, without a stream.
 
-    If a stream would begin after the newest record of Kafka, the older records are read.
+    If a stream would begin after the newest record in Kafka, the options read the older records.
     """
     if source_format != KAFKA:
         return dict(options)
@@ -188,7 +198,7 @@ def first_records(source_format: str, options: Mapping[str, str]) -> dict[str, s
 
 
 def fails_on_data_loss(options: Mapping[str, str]) -> bool:
-    """Whether a query stops when records were deleted before it read them. This is the default."""
+    """Returns True if a query stops when Kafka has deleted records before the query read them. This is the default."""
     text = find_option(options, FAIL_ON_DATA_LOSS)
     return text is None or _read_bool(FAIL_ON_DATA_LOSS, text)
 
@@ -196,7 +206,7 @@ def fails_on_data_loss(options: Mapping[str, str]) -> bool:
 def _kafka(options: Mapping[str, str]) -> SourceOptions:
     if find_option(options, SERVERS) is None:
         raise OptionError(
-            f"source.options.{SERVERS} is required and not set: the brokers, as host:port,host:port"
+            f"source.options.{SERVERS} is required and not set: set it to the brokers, as host:port,host:port"
             f"{_mistyped(options, (SERVERS,))}",
             key=SERVERS,
         )
@@ -223,9 +233,8 @@ def _kafka(options: Mapping[str, str]) -> SourceOptions:
 
 
 def _mistyped(options: Mapping[str, str], missing: Sequence[str]) -> str:
-    """Returns the end of a message about missing options. It names a given option that is spelled like one of the
-    missing options, and the missing option that was probably meant. Returns an empty text if no given option is spelled
-    so.
+    """Returns the end of an error message about missing options: it names an unknown option that is spelled like a
+    missing option, and suggests the missing option. Returns an empty string if there is no such option.
     """
     names = {name.lower(): name for name in missing}
     known = {name.lower() for name in KAFKA_OPTIONS}

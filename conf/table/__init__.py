@@ -1,1 +1,1 @@
-"""The options of tables: their meaning, and their values with types."""
+"""The options of tables: their definitions, the rules for combining them, and their parsed values."""

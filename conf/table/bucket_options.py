@@ -12,15 +12,25 @@ GB = 1 << 30
 
 # Dynamic buckets and cross-partition upsert
 TARGET_ROW_NUM = Option(
-    "dynamic-bucket.target-row-num", parse_int, 2_000_000, "keys that a bucket takes before a new one is opened"
+    "dynamic-bucket.target-row-num",
+    parse_int,
+    2_000_000,
+    "number of keys in a bucket after which a new bucket is created",
 )
-INITIAL_BUCKETS = Option("dynamic-bucket.initial-buckets", parse_int, None, "buckets that a new partition starts with")
-MAX_BUCKETS = Option("dynamic-bucket.max-buckets", parse_int, -1, "most buckets of a partition; -1 for no limit")
+INITIAL_BUCKETS = Option(
+    "dynamic-bucket.initial-buckets", parse_int, None, "number of buckets with which a new partition starts"
+)
+MAX_BUCKETS = Option(
+    "dynamic-bucket.max-buckets", parse_int, -1, "largest number of buckets in a partition; -1 for no limit"
+)
 ASSIGNER_PARALLELISM = Option(
     "dynamic-bucket.assigner-parallelism", parse_int, None, "number of assigners: tasks that decide the buckets of keys"
 )
 INDEX_TTL = Option(
-    "cross-partition-upsert.index-ttl", parse_duration, None, "ms after which a key may be removed from the key index"
+    "cross-partition-upsert.index-ttl",
+    parse_duration,
+    None,
+    "milliseconds after which a key may be removed from the key index",
 )
 BOOTSTRAP_PARALLELISM = Option(
     "cross-partition-upsert.bootstrap-parallelism", parse_int, 10, "files read in parallel while the key index is built"
@@ -28,25 +38,34 @@ BOOTSTRAP_PARALLELISM = Option(
 
 # Postpone bucket
 BATCH_WRITE_FIXED_BUCKET = Option(
-    "postpone.batch-write-fixed-bucket", parse_bool, True, "batch writes go to real buckets, not to the postpone bucket"
+    "postpone.batch-write-fixed-bucket",
+    parse_bool,
+    True,
+    "batch writes write to real buckets, not to the postpone bucket",
 )
 FIXED_BUCKET_MAX_PARALLELISM = Option(
-    "postpone.batch-write-fixed-bucket.max-parallelism", parse_int, 2048, "most buckets a batch write may choose"
+    "postpone.batch-write-fixed-bucket.max-parallelism",
+    parse_int,
+    2048,
+    "largest number of buckets that a batch write may choose",
 )
 DEFAULT_BUCKET_NUM = Option(
-    "postpone.default-bucket-num", parse_int, 1, "buckets of a partition that has no real bucket yet"
+    "postpone.default-bucket-num", parse_int, 1, "number of buckets for a partition that has no real bucket yet"
 )
 TARGET_ROWS_PER_BUCKET = Option(
-    "postpone.target-row-num-per-bucket", parse_int, None, "postponed rows for each bucket of a new partition"
+    "postpone.target-row-num-per-bucket", parse_int, None, "number of postponed rows for each bucket of a new partition"
 )
 TARGET_SIZE_PER_BUCKET = Option(
-    "postpone.target-size-per-bucket", parse_size, GB, "bytes of a batch write for each bucket of a new partition"
+    "postpone.target-size-per-bucket",
+    parse_size,
+    GB,
+    "number of bytes of a batch write for each bucket of a new partition",
 )
 
 BUCKET_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""Every option above by its key, in the order of this file."""
+"""A mapping of all options above by key, in the order of this file."""
 
 POSITIVE = (
     TARGET_ROW_NUM,
@@ -58,10 +77,12 @@ POSITIVE = (
     TARGET_ROWS_PER_BUCKET,
     TARGET_SIZE_PER_BUCKET,
 )
-"""Options whose number must be at least one."""
+"""Options whose value must be at least 1."""
 
 
 def bucket_limit(options: Mapping[str, str]) -> int | None:
-    """How many buckets a partition of a dynamic table may have; None if only the format limits the number."""
+    """Returns the largest number of buckets in a partition of a dynamic table; None if only Paimon's format limits the
+    number.
+    """
     limit = MAX_BUCKETS.get(options)
     return None if limit == -1 else limit

@@ -27,12 +27,13 @@ from bucketline.conf.table.stats_mode import StatsMode, parse_stats_mode
 
 
 class ChangelogProducer(Enum):
-    """Where changelog files come from. Other code reads the properties below, and does not compare members.
+    """Where changelog files come from. Code outside this module uses the properties below, and does not compare
+    members.
 
     NONE: there are no changelog files; the new data files of a write are its changes.
-    INPUT: a write logs its rows as they come.
+    INPUT: a write logs all its rows unchanged.
     FULL_COMPACTION: a full compaction logs what it changes on the last level.
-    LOOKUP: a compaction logs what it changes when it moves rows up from level 0.
+    LOOKUP: a compaction that moves rows from level 0 to higher levels logs what it changes.
     """
 
     NONE = "none"
@@ -42,56 +43,67 @@ class ChangelogProducer(Enum):
 
     @property
     def writes_files(self) -> bool:
-        """Whether there are changelog files."""
+        """Returns True if the table has changelog files."""
         return self is not ChangelogProducer.NONE
 
     @property
     def logs_input(self) -> bool:
-        """Whether a write logs its rows as they come. Then it may not merge rows before it logs them, and an update
-        must also give the old row.
+        """Returns True if a write logs all its rows unchanged. Then it must not merge rows before it logs them, and an
+        update must also contain the old row.
         """
         return self is ChangelogProducer.INPUT
 
     @property
     def logs_full_compactions(self) -> bool:
-        """Whether full compactions log how they change the rows of the last level."""
+        """Returns True if full compactions log how they change the rows of the last level."""
         return self is ChangelogProducer.FULL_COMPACTION
 
     @property
     def logs_lookups(self) -> bool:
-        """Whether a compaction looks up the older rows of the rows on level 0, and logs how these change them."""
+        """Returns True if a compaction looks up the older rows for the rows on level 0, and logs how the older rows
+        change.
+        """
         return self is ChangelogProducer.LOOKUP
 
     @property
     def logs_compactions(self) -> bool:
-        """Whether changes are logged by compactions, and not by the write that makes them."""
+        """Returns True if compactions log changes, and not the writes that make them."""
         return self.logs_full_compactions or self.logs_lookups
 
 
 CHANGELOG_PRODUCER = Option(
-    "changelog-producer", parse_enum(ChangelogProducer), ChangelogProducer.NONE, "what produces changelog files"
+    "changelog-producer",
+    parse_enum(ChangelogProducer),
+    ChangelogProducer.NONE,
+    "which operation writes changelog files",
 )
 ROW_DEDUPLICATE = Option(
     "changelog-producer.row-deduplicate", parse_bool, False, "updates that change nothing are not logged"
 )
 ROW_DEDUPLICATE_IGNORE_FIELDS: Option[tuple[str, ...]] = Option(
-    "changelog-producer.row-deduplicate-ignore-fields", parse_names, (), "columns that do not count as a change"
+    "changelog-producer.row-deduplicate-ignore-fields", parse_names, (), "columns whose changes are not logged"
 )
 CHANGELOG_FILE_PREFIX = Option("changelog-file.prefix", parse_name_part, "changelog-", "prefix of changelog file names")
 CHANGELOG_FILE_FORMAT: Option[FileFormat] = Option(
-    "changelog-file.format", parse_enum(FileFormat), None, "format of changelog files; that of data files unless set"
+    "changelog-file.format",
+    parse_enum(FileFormat),
+    None,
+    "format of changelog files; default: the format of data files",
 )
 CHANGELOG_FILE_COMPRESSION: Option[str] = Option(
-    "changelog-file.compression", parse_text, None, "codec of changelog files; that of data files unless set"
+    "changelog-file.compression", parse_text, None, "codec of changelog files; default: the codec of data files"
 )
 CHANGELOG_FILE_STATS_MODE: Option[StatsMode] = Option(
-    "changelog-file.stats-mode", parse_stats_mode, None, "stats of changelog files; those of data files unless set"
+    "changelog-file.stats-mode",
+    parse_stats_mode,
+    None,
+    "statistics mode of changelog files; default: the mode of data files",
 )
 DELETION_VECTORS = Option(
     "deletion-vectors.enabled", parse_bool, False, "deletion vectors mark rows that were replaced"
 )
 DELETION_VECTORS_BITMAP64 = Option(
-    "deletion-vectors.bitmap64", parse_bool, False, "deletion vectors with positions of 64 bits"
+    "deletion-vectors.bitmap64", parse_bool, False, "deletion vectors have positions of 64 bits"
 )
 DELETION_VECTORS_MODIFIABLE = Option(
     "deletion-vectors.modifiable", parse_bool, False, "deletion-vectors.enabled may be changed in a table that has rows"
@@ -100,7 +112,7 @@ DELETION_VECTOR_INDEX_TARGET = Option(
     "deletion-vector.index-file.target-size",
     parse_size,
     2 << 20,
-    "most bytes of deletion vectors in one index file of an append table without buckets",
+    "largest size in bytes of the deletion vectors in one index file of an append table without buckets",
 )
 FORCE_LOOKUP = Option(
     "force-lookup", parse_bool, False, "compactions look up older values even if the changelog does not need it"
@@ -112,11 +124,13 @@ STREAMING_READ_OVERWRITE = Option(
 CHANGELOG_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""Every option above by its key, in the order of this file."""
+"""A mapping of all options above by key, in the order of this file."""
 
 
 def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a table's changelog files, under the keys of data files. Changelog files have no file indexes."""
+    """Returns the options with which a table's changelog files are written. They have the same keys as the options of
+    data files. Changelog files have no file indexes.
+    """
     of_changelog = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
     of_changelog[DATA_FILE_PREFIX.key] = CHANGELOG_FILE_PREFIX.get(options)
     _take_over(of_changelog, CHANGELOG_FILE_FORMAT, FILE_FORMAT, FILE_FORMAT_PER_LEVEL)
@@ -126,7 +140,9 @@ def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _take_over(options: dict[str, str], changelog: Option[Any], own: Option[Any], per_level: Option[Any]) -> None:
-    """Replaces an option of data files by its counterpart for changelog files, if that is set."""
+    """Replaces the value of an option of data files (`own`) by that of its counterpart for changelog files
+    (`changelog`), if the counterpart is set.
+    """
     value = changelog.find(options)
     if value is not None:
         options[own.key] = changelog.text_of(value)
@@ -136,10 +152,10 @@ def _take_over(options: dict[str, str], changelog: Option[Any], own: Option[Any]
 def check_changelog_options(
     options: Mapping[str, str], primary_key: Sequence[str], columns: Sequence[str] | None = None
 ) -> None:
-    """Checks that these options can be used together. `columns` are the table's columns, if known.
+    """Raises OptionError, which names one of the options, if the options for changelogs contradict each other.
+    `columns` are the table's columns, if they are known.
 
-    Raises OptionError that names one of the options.
-    Source: Paimon 2.0 SchemaValidation, FlinkSink; messages that Paimon's users know are kept word for word.
+    Source: Paimon 2.0 SchemaValidation, FlinkSink. Messages that Paimon's users know are the same as Paimon's.
     """
     clash = _clash(options, primary_key)
     if clash is not None:
@@ -158,8 +174,8 @@ def check_changelog_options(
 
 
 def _clash(options: Mapping[str, str], primary_key: Sequence[str]) -> tuple[str, str] | None:
-    """The first contradiction between options: the key of an option and the reason; None if the options fit
-    together.
+    """Returns the first contradiction between the options: the key of an option and the reason. Returns None if there
+    is no contradiction.
     """
     producer = CHANGELOG_PRODUCER.get(options)
     engine = MERGE_ENGINE.get(options)
@@ -183,8 +199,9 @@ def _clash(options: Mapping[str, str], primary_key: Sequence[str]) -> tuple[str,
         )
     if producer.logs_lookups and FULL_COMPACTION_DELTA_COMMITS.is_set(options):
         return FULL_COMPACTION_DELTA_COMMITS.key, (
-            "'full-compaction.delta-commits' cannot be used with 'changelog-producer' = 'lookup': what a batch changes "
-            "is logged with it; remove one of the two"
+            "'full-compaction.delta-commits' cannot be used with 'changelog-producer' = 'lookup', which logs the "
+            "changes "
+            "of a batch at once; remove one of the two"
         )
     if not primary_key and STREAMING_READ_OVERWRITE.get(options):
         return STREAMING_READ_OVERWRITE.key, (

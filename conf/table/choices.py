@@ -1,4 +1,4 @@
-"""The words that options can be set to, each list as an enum. The values are Paimon's words."""
+"""Enums of the values that options can have. The values are spelled as in Paimon."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -13,7 +13,7 @@ class BucketFunction(Enum):
 
 
 class FileFormat(Enum):
-    """The format of data files; the value is also the ending of their names."""
+    """The format of data files. The value is also the ending of the files' names."""
 
     PARQUET = "parquet"
     AVRO = "avro"
@@ -25,7 +25,7 @@ CODECS: Mapping[FileFormat, Mapping[str, str]] = {
     FileFormat.AVRO: {"none": "null", "null": "null", "deflate": "deflate", "snappy": "snappy", "zstd": "zstandard"},
     FileFormat.ORC: {"none": "uncompressed", "zlib": "zlib", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"},
 }
-"""For each format: Paimon's name of a codec -> its name in the library that writes the format."""
+"""Maps for each file format Paimon's name of a codec to its name in the library that writes the format."""
 
 
 class SortOrder(Enum):
@@ -36,14 +36,14 @@ class SortOrder(Enum):
 
 
 class LookupCompact(Enum):
-    """When a compaction that looks up older values empties level 0: each time, or only now and then."""
+    """Whether each compaction that looks up older values empties level 0, or only some of them do."""
 
     RADICAL = "radical"
     GENTLE = "gentle"
 
 
 class NullKeys(Enum):
-    """What `nested_update` does with rows whose nested key holds a null."""
+    """What the aggregate function `nested_update` does with nested rows that have null in their key."""
 
     MERGE = "merge"
     IGNORE = "ignore"
@@ -51,7 +51,9 @@ class NullKeys(Enum):
 
 
 class ChangeFiles(Enum):
-    """Which files a read of changes reads. AUTO: changelog files if the table has them, else new data files."""
+    """Which files a read of changes uses. AUTO means changelog files if the table has them, and otherwise new data
+    files.
+    """
 
     AUTO = "auto"
     DELTA = "delta"
@@ -59,7 +61,7 @@ class ChangeFiles(Enum):
 
 
 class ManifestCodec(Enum):
-    """The codec of manifests; the values are Paimon's words."""
+    """The compression codec of manifests. The values are spelled as in Paimon."""
 
     ZSTD = "zstd"
     ZSTANDARD = "zstandard"
@@ -70,7 +72,7 @@ class ManifestCodec(Enum):
 
 
 class EvolutionPolicy(Enum):
-    """What happens when the input has columns that the table lacks, or wider ones."""
+    """What happens if the input has columns that the table lacks, or columns with wider types."""
 
     EVOLVE = "evolve"
     IGNORE = "ignore"
@@ -78,14 +80,14 @@ class EvolutionPolicy(Enum):
 
 
 class PartitionTime(Enum):
-    """How the age of a partition is found: from the time in its values, or from its newest file."""
+    """How the age of a partition is determined: by the time in its values, or by its newest file."""
 
     VALUES = "values-time"
     UPDATE = "update-time"
 
 
 class DoneAction(Enum):
-    """What marks a partition as done."""
+    """The ways in which a partition is marked as done."""
 
     SUCCESS_FILE = "success-file"
     DONE_PARTITION = "done-partition"
@@ -95,15 +97,15 @@ class DoneAction(Enum):
 
 
 class DoneTime(Enum):
-    """The clock by which a partition counts as idle."""
+    """The clock that decides whether a partition has been without new rows for long enough."""
 
     PROCESS_TIME = "process-time"
     WATERMARK = "watermark"
 
 
 class TagCreation(Enum):
-    """Who creates tags: nobody; streaming writers, by the time of snapshots or of watermarks; batch writes, one tag a
-    day.
+    """Who creates tags automatically: nobody; streaming writers, by the time of snapshots or by watermarks; or batch
+    writes, with one tag for each day.
     """
 
     NONE = "none"
@@ -113,7 +115,7 @@ class TagCreation(Enum):
 
 
 class TagPeriod(Enum):
-    """Time between two tags that writers create."""
+    """The time between two tags that writers create."""
 
     DAILY = "daily"
     HOURLY = "hourly"
@@ -121,7 +123,7 @@ class TagPeriod(Enum):
 
 
 class TagFormat(Enum):
-    """How the time of a tag that a writer creates is written."""
+    """How the time is written in the name of a tag that a writer creates."""
 
     WITH_DASHES = "with_dashes"
     WITHOUT_DASHES = "without_dashes"
@@ -129,7 +131,7 @@ class TagFormat(Enum):
 
 
 class ExternalPlace(Enum):
-    """How the external path of a new file is chosen."""
+    """How a new data file gets one of several folders outside the table."""
 
     NONE = "none"
     SPECIFIC_FS = "specific-fs"

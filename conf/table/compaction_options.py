@@ -1,4 +1,4 @@
-"""Paimon's options for compaction: when a compaction starts, which files it picks, and which files it rewrites.
+"""Paimon's options for compaction: when a compaction starts, which files it takes, and which of these it rewrites.
 
 Source: Paimon 2.0 CoreOptions, OffPeakHours, LookupStrategy.
 """
@@ -21,9 +21,11 @@ from bucketline.conf.table.choices import LookupCompact
 WRITE_ONLY = Option(
     "write-only", parse_bool, False, "a writer neither compacts nor expires", ("write.compaction-skip",)
 )
-COMPACTION_TRIGGER = Option("num-sorted-run.compaction-trigger", parse_int, 5, "sorted runs that start a compaction")
-STOP_TRIGGER = Option("num-sorted-run.stop-trigger", parse_int, None, "most sorted runs that a bucket may reach")
-NUM_LEVELS = Option("num-levels", parse_int, None, "levels, level 0 included")
+COMPACTION_TRIGGER = Option(
+    "num-sorted-run.compaction-trigger", parse_int, 5, "number of sorted runs in a bucket at which a compaction starts"
+)
+STOP_TRIGGER = Option("num-sorted-run.stop-trigger", parse_int, None, "largest number of sorted runs in a bucket")
+NUM_LEVELS = Option("num-levels", parse_int, None, "number of levels, including level 0")
 MAX_SIZE_AMPLIFICATION = Option(
     "compaction.max-size-amplification-percent",
     parse_int,
@@ -38,7 +40,9 @@ OFFPEAK_END_HOUR = Option(
     "compaction.offpeak.end.hour", parse_hour, -1, "first hour of the day that is peak again; -1 for none"
 )
 OFFPEAK_RATIO = Option("compaction.offpeak-ratio", parse_int, 0, "compaction.size-ratio off peak")
-OPTIMIZATION_INTERVAL = Option("compaction.optimization-interval", parse_duration, None, "ms between full compactions")
+OPTIMIZATION_INTERVAL = Option(
+    "compaction.optimization-interval", parse_duration, None, "milliseconds between two full compactions"
+)
 TOTAL_SIZE_THRESHOLD = Option(
     "compaction.total-size-threshold", parse_size, None, "a bucket smaller than this is always compacted fully"
 )
@@ -55,7 +59,7 @@ SMALL_FILE_RATIO = Option(
     "compaction.small-file-ratio",
     parse_float,
     0.7,
-    "a file is rewritten if it is smaller than this part of target-file-size",
+    "a file is rewritten if it is smaller than this share of target-file-size",
 )
 LOOKUP_COMPACT = Option(
     "lookup-compact",
@@ -82,18 +86,18 @@ FORCE_REWRITE_ALL_FILES = Option(
 )
 FORCE_COMPACT = Option("commit.force-compact", parse_bool, False, "a commit waits for its compaction")
 FULL_COMPACTION_DELTA_COMMITS = Option(
-    "full-compaction.delta-commits", parse_int, None, "commits between full compactions"
+    "full-compaction.delta-commits", parse_int, None, "number of commits between two full compactions"
 )
 
 COMPACTION_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""Every option above by its key, in the order of this file."""
+"""A mapping of all options above by key, in the order of this file."""
 
 
 def stop_trigger(options: Mapping[str, str]) -> int:
-    """The most sorted runs that a compacting writer leaves in a bucket: the compaction trigger + 3 unless set, never
-    less.
+    """Returns the most sorted runs that a compacting writer leaves in a bucket: the compaction trigger + 3 unless set,
+    never less.
 
     Paimon's writers wait at that number. Here a batch compacts until no bucket has more runs.
     """
@@ -102,6 +106,6 @@ def stop_trigger(options: Mapping[str, str]) -> int:
 
 
 def num_levels(options: Mapping[str, str]) -> int:
-    """The number of levels of a bucket, level 0 included: one more than the compaction trigger unless set."""
+    """Returns the number of levels of a bucket, level 0 included: one more than the compaction trigger unless set."""
     levels = NUM_LEVELS.find(options)
     return COMPACTION_TRIGGER.get(options) + 1 if levels is None else levels

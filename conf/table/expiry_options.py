@@ -38,7 +38,7 @@ def _time_pattern(text: str) -> str:
 
 
 PARTITION_EXPIRATION_TIME: Option[int] = Option(
-    "partition.expiration-time", parse_duration, None, "ms after which a partition is dropped"
+    "partition.expiration-time", parse_duration, None, "milliseconds after which a partition is dropped"
 )
 PARTITION_EXPIRATION_STRATEGY = Option(
     "partition.expiration-strategy",
@@ -50,13 +50,16 @@ PARTITION_EXPIRATION_CHECK_INTERVAL = Option(
     "partition.expiration-check-interval",
     parse_duration,
     3_600_000,
-    "ms between two checks of a writer for expired partitions; 0: always",
+    "milliseconds between two checks of a writer for expired partitions; 0: with each commit",
 )
 PARTITION_EXPIRATION_MAX_NUM = Option(
-    "partition.expiration-max-num", parse_count, 100, "most partitions that one check drops"
+    "partition.expiration-max-num", parse_count, 100, "largest number of partitions that one check drops"
 )
 PARTITION_EXPIRATION_BATCH_SIZE: Option[int] = Option(
-    "partition.expiration-batch-size", parse_int, None, "most partitions that one commit drops; no limit unless set"
+    "partition.expiration-batch-size",
+    parse_int,
+    None,
+    "largest number of partitions that one commit drops; default: no limit",
 )
 END_INPUT_CHECK_PARTITION_EXPIRE = Option(
     "end-input.check-partition-expire", parse_bool, False, "batch writes check for expired partitions too"
@@ -71,7 +74,7 @@ PARTITION_TIMESTAMP_PATTERN: Option[str] = Option(
     "partition.timestamp-pattern",
     parse_given_text,
     None,
-    "how the time of a partition is composed of its values, which are written $column",
+    "how the time of a partition is composed of its values, with $column for the value of a column",
 )
 
 PARTITION_TIMESTAMP_STRICT = Option(
@@ -79,7 +82,7 @@ PARTITION_TIMESTAMP_STRICT = Option(
 )
 
 RECORD_LEVEL_EXPIRE_TIME: Option[int] = Option(
-    "record-level.expire-time", parse_duration, None, "ms after which compactions drop a row"
+    "record-level.expire-time", parse_duration, None, "milliseconds after which compactions drop a row"
 )
 RECORD_LEVEL_TIME_FIELD: Option[str] = Option(
     "record-level.time-field", parse_given_text, None, "column with a row's time: seconds, milliseconds, or TIMESTAMP"
@@ -107,10 +110,13 @@ IDLE_TIME_TO_DONE: Option[int] = Option(
     "partition.idle-time-to-done",
     parse_duration,
     None,
-    "a stream marks a partition after this many ms without new rows",
+    "a stream marks a partition after this number of milliseconds without new rows",
 )
 PARTITION_TIME_INTERVAL: Option[int] = Option(
-    "partition.time-interval", parse_duration, None, "the span of time that a partition covers, as '1 d'"
+    "partition.time-interval",
+    parse_duration,
+    None,
+    "the length of the period that a partition covers, for example '1 d'",
 )
 END_INPUT_TO_DONE = Option(
     "partition.end-input-to-done",
@@ -122,17 +128,19 @@ MARK_DONE_MODE = Option(
     "partition.mark-done-action.mode",
     parse_enum(DoneTime),
     DoneTime.PROCESS_TIME,
-    "the clock by which a partition counts as idle",
+    "the clock that decides whether a partition has no new rows for long enough",
 )
 
 EXPIRY_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""Every option above by its key, in the order of this file."""
+"""A mapping of all options above by key, in the order of this file."""
 
 
 def check_expiry_options(options: Mapping[str, str], partition_keys: Sequence[str], *, has_primary_key: bool) -> None:
-    """Checks that these options can be used together. Raises OptionError that names one of them."""
+    """Raises OptionError, which names one of the options, if the options for expiry contradict each other or do not fit
+    the table.
+    """
     batch = PARTITION_EXPIRATION_BATCH_SIZE.find(options)
     if batch is not None and batch < 1:
         _refuse(PARTITION_EXPIRATION_BATCH_SIZE, "must be at least 1")
@@ -148,7 +156,7 @@ def check_expiry_options(options: Mapping[str, str], partition_keys: Sequence[st
         if not has_primary_key:
             _refuse(
                 RECORD_LEVEL_EXPIRE_TIME,
-                "rows of a table without a primary key do not expire, in Paimon either; remove it, or partition the "
+                "rows of a table without a primary key cannot expire, as in Paimon; remove it, or partition the "
                 f"table and use '{PARTITION_EXPIRATION_TIME.key}'",
             )
     _check_done(options, partition_keys)
@@ -166,7 +174,7 @@ def _check_done(options: Mapping[str, str], partition_keys: Sequence[str]) -> No
         _refuse(
             MARK_DONE_MODE,
             (
-                "cannot be 'watermark', because Spark tells the watermark of a batch only after the batch; set it to "
+                "cannot be 'watermark', because Spark reports the watermark of a batch only after the batch; set it to "
                 "'process-time'"
             ),
         )
@@ -175,7 +183,7 @@ def _check_done(options: Mapping[str, str], partition_keys: Sequence[str]) -> No
         others = [action.value for action in MARK_DONE_ACTION.get(options)]
         _refuse(
             MARK_DONE_ACTION,
-            "must contain 'success-file', the file by which a stream remembers marked partitions; set it to "
+            "must contain 'success-file', the file in which a stream records marked partitions; set it to "
             f"'{','.join([DoneAction.SUCCESS_FILE.value, *others])}'",
         )
 
@@ -185,7 +193,7 @@ IN_CATALOG = frozenset({DoneAction.DONE_PARTITION, DoneAction.MARK_EVENT})
 
 
 def check_done_actions(options: Mapping[str, str]) -> None:
-    """Checks that partitions can be marked as done in the way that the table asks for. Raises OptionError if not."""
+    """Raises OptionError if partitions cannot be marked as done in the way that the options ask for."""
     actions = MARK_DONE_ACTION.get(options)
     for action in actions:
         if action in IN_CATALOG and not PARTITIONED_IN_CATALOG.get(options):
@@ -209,11 +217,14 @@ def check_done_actions(options: Mapping[str, str]) -> None:
 
 
 def refuse_unregistered(options: Mapping[str, str], table: str) -> None:
-    """Checks that no catalog must be told of new partitions of the table. Raises OptionError if one must."""
+    """Raises OptionError if the options require that a catalog is informed of new partitions. `table` is the name of
+    the table in errors.
+    """
     if PARTITIONED_IN_CATALOG.get(options):
         _refuse(
             PARTITIONED_IN_CATALOG,
-            f"{table} was not opened through a REST catalog, and only such a catalog is told of new partitions; open "
+            f"{table} was not opened through a REST catalog, and only such a catalog can be informed of new "
+            "partitions; open "
             "the table by its name (bl.catalog), or set the option to 'false'",
         )
 

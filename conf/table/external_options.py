@@ -18,19 +18,21 @@ def _paths(text: str) -> tuple[str, ...]:
     paths = tuple(path.rstrip("/") for path in parse_names(text))
     for path in paths:
         if _SCHEME.match(path) is None:
-            raise OptionError(f"{path!r} has no scheme, as 'file:/data' or 's3://bucket/folder' have", value=text)
+            raise OptionError(
+                f"{path!r} has no scheme; write for example 'file:/data' or 's3://bucket/folder'", value=text
+            )
     return paths
 
 
 def _weights(text: str) -> tuple[int, ...]:
     names = parse_names(text)
     if not all(name.isascii() and name.isdigit() and whole_number(name) > 0 for name in names):
-        raise OptionError("weights are whole numbers above 0, as '10,5'", value=text)
+        raise OptionError("weights must be whole numbers above 0, for example '10,5'", value=text)
     return tuple(whole_number(name) for name in names)
 
 
 EXTERNAL_PATHS: Option[tuple[str, ...]] = Option(
-    "data-file.external-paths", _paths, (), "folders outside the table that new data files go to"
+    "data-file.external-paths", _paths, (), "folders outside the table for new data files"
 )
 EXTERNAL_STRATEGY = Option(
     "data-file.external-paths.strategy",
@@ -45,17 +47,19 @@ EXTERNAL_SPECIFIC_FS: Option[str] = Option(
     "specific-fs: the scheme of the external paths that are used",
 )
 EXTERNAL_WEIGHTS: Option[tuple[int, ...]] = Option(
-    "data-file.external-paths.weights", _weights, None, "weighted: the share of each path, as '10,5'"
+    "data-file.external-paths.weights", _weights, None, "weighted: the share of each path, for example '10,5'"
 )
 
 EXTERNAL_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""Every option above by its key, in the order of this file."""
+"""A mapping of all options above by key, in the order of this file."""
 
 
 def external_roots(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders that new files go to, without a slash at the end; empty if files go to the table's own folder."""
+    """Returns the folders for new files, without a slash at the end; empty if new files go to the table's own
+    folder.
+    """
     strategy, paths = EXTERNAL_STRATEGY.get(options), EXTERNAL_PATHS.get(options)
     if strategy is ExternalPlace.NONE:
         return ()
@@ -66,7 +70,7 @@ def external_roots(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check_external_options(options: Mapping[str, str]) -> None:
-    """Checks that these options can be used together. Raises OptionError that names one of them."""
+    """Raises OptionError, which names one of the options, if the options for external paths contradict each other."""
     paths, strategy = EXTERNAL_PATHS.get(options), EXTERNAL_STRATEGY.get(options)
     if not paths or strategy is ExternalPlace.NONE:
         return

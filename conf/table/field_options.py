@@ -1,5 +1,5 @@
-"""Options of single columns, `fields.<column>.<what>`: read, and checked against the table's columns. Source: Paimon
-2.0 CoreOptions (fields.*), SchemaValidation.
+"""Options of single columns, `fields.<column>.<what>`: parses them, and checks them with the table's columns. Source:
+Paimon 2.0 CoreOptions (fields.*), SchemaValidation.
 """
 
 import re
@@ -47,7 +47,7 @@ _STATS_MODE_KEY = re.compile(rf"{re.escape(PREFIX)}.+\.{STATS_MODE}")
 
 @dataclass(frozen=True, slots=True)
 class FieldOptions:
-    """The parameters of one column's aggregate function. Names are fields of the ROW type of that column."""
+    """The parameters of the aggregate function of one column. Field names are those of the column's ROW type."""
 
     ignores_retracts: bool = False
     delimiter: str = ","
@@ -61,7 +61,7 @@ class FieldOptions:
 
 @dataclass(frozen=True, slots=True)
 class SequenceGroupOption:
-    """One option `fields.<sequence>.sequence-group` and the columns that it names, as written."""
+    """An option `fields.<sequence>.sequence-group`, and the columns that its key and its value name."""
 
     key: str
     sequence: tuple[str, ...]
@@ -69,21 +69,23 @@ class SequenceGroupOption:
 
 
 class ColumnSettings:
-    """The `fields.*` options of a table. Each is read when it is first asked for."""
+    """The `fields.*` options of a table. Each option is parsed when it is first used."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
         self._parameters: dict[str, FieldOptions] = {}
 
     def parameters(self, column: str) -> FieldOptions:
-        """The parameters of a column's function. Raises OptionError naming the key that cannot be read."""
+        """Returns the parameters of a column's function. Raises OptionError, which names the option, for a value that
+        cannot be parsed.
+        """
         if column not in self._parameters:
             self._parameters[column] = _parameters(self._options, column)
         return self._parameters[column]
 
     def function_of(self, column: str) -> tuple[str, str] | None:
-        """The aggregate function of a column, and the key that sets it; the key may be the option that sets one
-        function for all columns.
+        """Returns the name of a column's aggregate function and the option that sets it; None if there is none. The
+        option may be the one that sets a function for all columns.
         """
         for key in (f"{PREFIX}{column}.{FUNCTION}", DEFAULT_FUNCTION):
             if key in self._options:
@@ -91,19 +93,19 @@ class ColumnSettings:
         return None
 
     def own_function_key(self, column: str) -> str | None:
-        """The key that sets an aggregate function for this column alone; None if there is none."""
+        """Returns the option that sets an aggregate function for this column only; None if it is not set."""
         key = f"{PREFIX}{column}.{FUNCTION}"
         return key if key in self._options else None
 
     def stats_mode(self, column: str) -> StatsMode | None:
-        """The stats mode of a column: which statistics of the column's values are kept. None if the column has no mode
-        of its own.
+        """Returns the stats mode of a column, which says which statistics of its values are stored; None if the column
+        has no own mode.
         """
         return _option(column, STATS_MODE, parse_stats_mode, None).find(self._options)
 
     @cached_property
     def sequence_groups(self) -> tuple[SequenceGroupOption, ...]:
-        """The sequence groups as written, in the order of their keys."""
+        """Returns the sequence group options, sorted by their keys."""
         return tuple(
             SequenceGroupOption(key, names, parse_names(self._options[key]))
             for key, names, suffix in sorted(_parsed(self._options))
@@ -111,12 +113,14 @@ class ColumnSettings:
         )
 
     def check(self, columns: Sequence[str]) -> None:
-        """Checks that every `fields.*` option names columns of the table. Raises the first of `problems`."""
+        """Raises the first error of `problems`, if a `fields.*` option names a column that the table does not have."""
         for problem in self.problems(columns):
             raise problem
 
     def problems(self, columns: Sequence[str]) -> Iterator[OptionError]:
-        """An error for each name in a `fields.*` option that is not a column of the table, with key and column."""
+        """Yields an error for each name in a `fields.*` option that is not a column of the table, with the option and
+        the name.
+        """
         for key, names, _ in _parsed(self._options):
             for name in names:
                 if name not in columns:
@@ -138,14 +142,16 @@ class ColumnSettings:
 
 
 def check_stats_modes(options: Mapping[str, str]) -> None:
-    """Checks that the stats modes of single columns can be read. Raises OptionError that names the key."""
+    """Raises OptionError, which names the option, if the stats mode of a column cannot be parsed."""
     for key in options:
         if _STATS_MODE_KEY.fullmatch(key):
             Option(key, parse_stats_mode, None, "").find(options)
 
 
 def rename_in_options(options: Mapping[str, str], old: str, new: str, *, naming: Collection[str]) -> dict[str, str]:
-    """The options after a column was renamed. `naming` holds the keys of options whose value is a list of columns."""
+    """Returns the options with a column renamed from `old` to `new`. `naming` are the options whose value is a list of
+    columns.
+    """
     renamed = {}
     for key, value in options.items():
         if key in naming and old in parse_names(value):
@@ -168,7 +174,7 @@ def _parameters(options: Mapping[str, str], column: str) -> FieldOptions:
 
     return FieldOptions(
         ignores_retracts=read(IGNORE_RETRACT, parse_bool, False),
-        # Blank text is a delimiter like any other, so nothing is trimmed.
+        # A delimiter may consist of spaces, so the text is not trimmed.
         delimiter=read(DELIMITER, str, ","),
         distinct=read(DISTINCT, parse_bool, False),
         nested_key=read(NESTED_KEY, parse_names, ()),
@@ -184,7 +190,7 @@ def _option(column: str, suffix: str, parse: Callable[[str], T], default: T | No
 
 
 def _parsed(options: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Key, columns and suffix of every `fields.*` option with a known suffix."""
+    """Yields the key, the columns and the suffix of each `fields.*` option that has a known suffix."""
     for key in options:
         suffix = next((s for s in SUFFIXES if key.endswith("." + s)), None)
         if suffix is not None and key.startswith(PREFIX):

@@ -1,7 +1,7 @@
-"""Paimon's options for data files: format, compression, names, and the statistics that are kept of them.
+"""Paimon's options for data files: format, compression, names, and which statistics are stored.
 
-The formats are `parquet`, `avro` and `orc`; each has codecs of its own.
-Source: Paimon 2.0 CoreOptions, FileFormat, StatsCollectorFactories; codecs as Paimon's writers take them.
+The formats are `parquet`, `avro` and `orc`; each has its own codecs. The codecs are those that Paimon's writers accept.
+Source: Paimon 2.0 CoreOptions, FileFormat, StatsCollectorFactories.
 """
 
 import re
@@ -32,13 +32,13 @@ _LEVEL = re.compile(r"\d+")
 
 
 def _by_level(parse: Callable[[str], T]) -> Callable[[str], Mapping[int, T]]:
-    """A parser for options of the form `level:value,level:value`."""
+    """Returns a parser for options of the form `level:value,level:value`. `parse` is the parser for a value."""
 
     def read(text: str) -> Mapping[int, T]:
         by_level: dict[int, T] = {}
         for level, value in parse_map(text).items():
             if _LEVEL.fullmatch(level) is None:
-                raise OptionError(f"{level!r} is no level", value=text)
+                raise OptionError(f"{level!r} is no level, which is a number from 0", value=text)
             try:
                 by_level[whole_number(level)] = parse(value)
             except OptionError as e:
@@ -57,7 +57,7 @@ FILE_COMPRESSION_PER_LEVEL: Option[Mapping[int, str]] = Option(
     "file.compression.per.level", _by_level(parse_text), {}, "level to codec"
 )
 ZSTD_LEVEL = Option("file.compression.zstd-level", parse_int, 1, "compression level of zstd in data files")
-FILE_BLOCK_SIZE = Option("file.block-size", parse_size, None, "bytes of a row group or stripe")
+FILE_BLOCK_SIZE = Option("file.block-size", parse_size, None, "size of a row group or stripe in bytes")
 ORC_LEGACY_LTZ = Option(
     "orc.timestamp-ltz.legacy.type",
     parse_bool,
@@ -75,7 +75,7 @@ METADATA_STATS_MODE = Option(
     "metadata.stats-mode",
     parse_stats_mode,
     StatsMode(StatsKind.TRUNCATE, 16),
-    "which statistics are kept: none, counts, truncate(n) or full",
+    "which statistics are stored: none, counts, truncate(n) or full",
 )
 METADATA_STATS_MODE_PER_LEVEL: Option[Mapping[int, StatsMode]] = Option(
     "metadata.stats-mode.per.level", _by_level(parse_stats_mode), {}, "statistics mode of each level"
@@ -90,16 +90,17 @@ STATS_KEEP_FIRST_N_COLUMNS = Option(
 FILE_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""Every option above by its key, in the order of this file."""
+"""A mapping of all options above by key, in the order of this file."""
 
 
 def file_format(options: Mapping[str, str], level: int) -> FileFormat:
-    """The format of files on a level. Raises OptionError for an unknown format."""
+    """Returns the format of files on a level. Raises OptionError for an unknown format."""
     return FILE_FORMAT_PER_LEVEL.get(options).get(level) or FILE_FORMAT.get(options)
 
 
 def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tuple[str, int | None]:
-    """The codec of files on a level, by its name in the library that writes the format, and the compression level.
+    """Returns the codec of files on a level, with its name in the library that writes the format, and the compression
+    level or None.
 
     Raises OptionError for a codec that the format does not have.
     """
@@ -115,13 +116,13 @@ def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tupl
             key=option.key,
             value=text,
         )
-    # pyarrow takes no level for ORC.
+    # pyarrow cannot set a compression level for ORC.
     return codec, ZSTD_LEVEL.get(options) if name == _ZSTD and form is not FileFormat.ORC else None
 
 
 def postponed_codec(options: Mapping[str, str]) -> tuple[str, int | None]:
-    """The codec and level of the Avro files of the postpone bucket. A codec that Avro does not have is replaced by
-    zstd.
+    """Returns the codec and level of the Avro files of the postpone bucket. A codec that Avro does not have is replaced
+    by zstd.
     """
     name = FILE_COMPRESSION.get(options).lower()
     known = _SAME.get(name, name) in CODECS[FileFormat.AVRO]
@@ -129,13 +130,11 @@ def postponed_codec(options: Mapping[str, str]) -> tuple[str, int | None]:
 
 
 def check_file_options(options: Mapping[str, str]) -> None:
-    """Checks that data files can be written with these options.
-
-    Raises OptionError that names the key for formats and codecs that cannot be written, levels that are not numbers,
-    and statistics that Paimon does not have.
+    """Raises OptionError, which names the option, if data files cannot be written with these options: for unknown
+    formats and codecs, levels that are no numbers, and statistics modes that Paimon does not have.
     """
     levels = {0, *FILE_FORMAT_PER_LEVEL.get(options), *FILE_COMPRESSION_PER_LEVEL.get(options)}
     METADATA_STATS_MODE_PER_LEVEL.get(options)
-    # All levels without an option of their own are alike, so one of them is checked.
+    # All levels without an own option have the same settings, so it is enough to check one of them.
     for level in sorted(levels | {max(levels) + 1}):
         file_codec(options, level, file_format(options, level))

@@ -1,6 +1,7 @@
-"""The options that only the table may set, and a job may not.
-Source: Paimon 2.0 CoreOptions.IMMUTABLE_OPTIONS; this list is longer, because Paimon lets a dynamic option change the
-order of rows.
+"""The options that only the table may set, and not a job.
+
+Source: Paimon 2.0 CoreOptions.IMMUTABLE_OPTIONS. The list in this module is longer, because in Paimon a dynamic option
+can change the order of rows.
 """
 
 from collections.abc import Mapping
@@ -84,28 +85,30 @@ NAMING_COLUMNS = frozenset(
         RECORD_LEVEL_TIME_FIELD.key,
     }
 )
-"""Options that name columns and follow a rename of a column, next to the `fields.<column>.` family."""
+"""Options that name columns, so that they change when a column is renamed. The `fields.<column>.` options change,
+too.
+"""
 
 _FIXED_FAMILY = "fields."
 
 
 def is_fixed_by_table(key: str) -> bool:
-    """Whether only the table may set the option. Options of merge engines for single columns are included."""
+    """Returns True if only the table may set the option. This includes options of merge engines for single columns."""
     return key in FIXED_BY_TABLE or key.startswith(_FIXED_FAMILY)
 
 
 def check_job_options(job: Mapping[str, str], table: Mapping[str, str], *, origin: str = "the job's options") -> None:
-    """Checks that a job may override the table's options in this way. Repeating the table's value is allowed.
+    """Checks that the options of a job may override the table's options. A job may repeat the table's value.
 
-    Raises OptionError that names both values if the job changes an option that only the table may set; also for an
-    invalid value, or a duration without a unit.
+    Raises OptionError, which names both values, if the job changes an option that only the table may set. Also raises
+    it for a value that is not valid, and for a duration without a unit.
     """
     check_given_durations(job, origin=origin)
     for key, text in job.items():
         if is_fixed_by_table(key) and not _says_the_same(key, job, table):
             stored = table.get(key)
             raise OptionError(
-                f"option '{key}' = {text!r} in {origin} cannot be chosen by a job: the table has "
+                f"option '{key}' = {text!r} in {origin} cannot be set by a job: the table has "
                 f"{_default(key) if stored is None else repr(stored)}; leave it out; set it for a new table "
                 f"(create.options.{key} in a job file)",
                 key=key,

@@ -1,7 +1,7 @@
-"""Paimon's options for indexes inside of data files, `file-index.*`: which columns have which index.
+"""Paimon's options for indexes of data files, `file-index.*`: which columns have which kind of index.
 
-bucketline writes and uses only bloom filters; readers can do without the other kinds. Paimon cannot write a table whose
-options name a column that does not exist.
+bucketline writes and uses only bloom filters. Readers do not need the other kinds of indexes. Paimon cannot write to a
+table if these options name a column that does not exist.
 Source: Paimon 2.0 FileIndexOptions, BloomFilterFileIndex.
 """
 
@@ -17,10 +17,12 @@ T = TypeVar("T")
 PREFIX = "file-index."
 _COLUMNS = ".columns"
 _PARTS = 3
-"""Matches `bloom-filter.a.items`: the index, the column and its parameter. Other keys set no parameter of a column."""
+"""Matches keys such as `bloom-filter.a.items`, which have an index, a column and a parameter. Other keys do not set a
+parameter of a column.
+"""
 
 BLOOM_FILTER = "bloom-filter"
-"""The name of the bloom filter, in options and in files."""
+"""The name of bloom filters, in options and in files."""
 
 IN_MANIFEST_THRESHOLD = Option(
     f"{PREFIX}in-manifest-threshold",
@@ -38,7 +40,9 @@ _WRONG_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class IndexedColumn:
-    """A column that the option `key` gives an index; for a map it may be the values under one map key."""
+    """A column for which the option `key` asks for an index. For a map column, the index may be for the values of a
+    single map key.
+    """
 
     key: str
     index: str
@@ -48,9 +52,9 @@ class IndexedColumn:
 
 @dataclass(frozen=True, slots=True)
 class BloomColumn:
-    """A column with bloom filters; for a map it may be the values under one map key.
+    """A column with bloom filters. For a map column, they may be for the values of a single map key.
 
-    A filter is made for at most `items` different values. `wrong_share` is the filter's share of false positives.
+    A filter is made for at most `items` different values. `wrong_share` is the share of false positives.
     """
 
     column: str
@@ -60,7 +64,9 @@ class BloomColumn:
 
 
 def bloom_columns(options: Mapping[str, str]) -> tuple[BloomColumn, ...]:
-    """The columns that have bloom filters, each once. Raises OptionError for a parameter that cannot be read."""
+    """Returns the columns that have bloom filters, each once. Raises OptionError for a parameter that cannot be
+    parsed.
+    """
     found: dict[tuple[str, str | None], BloomColumn] = {}
     for indexed in indexed_columns(options):
         if indexed.index != BLOOM_FILTER or not indexed.column:
@@ -80,8 +86,8 @@ def bloom_columns(options: Mapping[str, str]) -> tuple[BloomColumn, ...]:
 def _parameter(
     options: Mapping[str, str], names: list[str], parameter: str, parse: Callable[[str], T], default: T
 ) -> T:
-    """A parameter of a bloom filter. An option may give it under several names of the column: the first name that is
-    set counts; if no name is set, the default.
+    """Returns a parameter of a bloom filter. The option for it may have any of several names of the column in its key.
+    The first name that is set counts; if none is set, the default is returned.
     """
     for name in names:
         value = Option(f"{PREFIX}{BLOOM_FILTER}.{name}.{parameter}", parse, None, "").find(options)
@@ -100,12 +106,12 @@ def _item_count(text: str) -> int:
 def _share(text: str) -> float:
     share = parse_float(text)
     if not 0 < share < 1:
-        raise OptionError("the share of false positives must lie between 0 and 1, as 0.01", value=text)
+        raise OptionError("the share of false positives must be between 0 and 1, for example 0.01", value=text)
     return share
 
 
 def indexed_columns(options: Mapping[str, str]) -> Iterator[IndexedColumn]:
-    """The columns that the options name, in the order of the options. Blank names are kept as they are."""
+    """Yields the columns that the options name, in the order of the options. An empty name is yielded, too."""
     for key, value in options.items():
         if not _names_columns(key):
             continue
@@ -119,7 +125,7 @@ def indexed_columns(options: Mapping[str, str]) -> Iterator[IndexedColumn]:
 
 
 def parameter_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """An error for each option that sets a parameter of an index, if the column does not have that index."""
+    """Yields an error for each option that sets a parameter of an index which the column does not have."""
     known = {(c.index, name) for c in indexed_columns(options) for name in (c.column, f"{c.column}[{c.map_key}]")}
     for key in options:
         parts = key[len(PREFIX) :].split(".")
@@ -136,7 +142,9 @@ def parameter_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
 
 
 def rename_indexed(key: str, value: str, old: str, new: str) -> tuple[str, str]:
-    """The option after a column was renamed; unchanged if the option does not name the column."""
+    """Returns the key and value of an option with a column renamed from `old` to `new`. They are unchanged if the
+    option does not name the column.
+    """
     if not key.startswith(PREFIX):
         return key, value
     if _names_columns(key):

@@ -1,7 +1,7 @@
 """Paimon's options for the memory and the spilled files of its writers, and bucketline's options that replace them.
 
-A table may have such options for other writers, so they are accepted. When a table is opened for writing, a message
-names the option to set instead (`advise_write`); `--print-config` shows it too.
+A table may have Paimon's options for other writers, so they are accepted. When such a table is opened for writing, a
+message names the option of bucketline to set instead (`advise_write`). `--print-config` shows the message, too.
 Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions.
 """
 
@@ -16,7 +16,7 @@ WRITE_BUFFER_SIZE = Option(
 )
 
 MEMORY_OPTIONS: Mapping[str, Option[Any]] = {WRITE_BUFFER_SIZE.key: WRITE_BUFFER_SIZE}
-"""The options of this module that have an effect here."""
+"""The options of this module that have an effect in bucketline."""
 
 _MERGES = (
     "the memory of a merge, and so the number of runs it reads at once, is bounded by 'merge-memory' and "
@@ -30,8 +30,8 @@ _LOOKUPS = "the memory of lookups is bounded by 'compact-memory'; nothing is cac
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """An option of Paimon that has no effect in bucketline. `instead` says why. `fitting` holds the values that ask for
-    what bucketline does anyway.
+    """An option of Paimon that has no effect in bucketline. `instead` says why. `fitting` are the values of the option
+    that ask for what bucketline always does.
     """
 
     option: Option[Any]
@@ -76,14 +76,14 @@ BOUNDED: Mapping[str, Bounded] = _all(
     Bounded(Option("lookup.merge-buffer-size", parse_size, None, "bytes of rows of one key"), _LOOKUPS),
     Bounded(Option("lookup.merge-records-threshold", parse_count, None, "rows of one key in memory"), _LOOKUPS),
 )
-"""The options without effect by key, in the order of this file."""
+"""A mapping of the options without effect by key, in the order of this file."""
 
 
 def why_without_effect(key: str, options: Mapping[str, str]) -> str | None:
-    """Why an option has no effect in bucketline. None if the option has an effect, or if its value asks for what
-    bucketline does anyway.
+    """Returns why an option has no effect in bucketline. Returns None if the option has an effect, or if its value asks
+    for what bucketline always does.
 
-    Raises OptionError for a value that cannot be read.
+    Raises OptionError for a value that cannot be parsed.
     """
     bounded = BOUNDED.get(key)
     if bounded is None or bounded.option.find(options) in bounded.fitting:

@@ -11,7 +11,8 @@ from bucketline.conf.table.choices import SortOrder
 
 
 class MergeEngine(Enum):
-    """How rows with the same key are merged. Other code reads the properties below, and does not compare members.
+    """How rows with the same key are merged. Code outside this module uses the properties below, and does not compare
+    members.
 
     The merge itself is in `state/lsm/merge`.
     DEDUPLICATE: the newest row is kept.
@@ -27,23 +28,24 @@ class MergeEngine(Enum):
 
     @property
     def keeps_newest(self) -> bool:
-        """Whether the newest row of a key is kept unchanged, so that older rows are not needed."""
+        """Returns True if the newest row of a key is kept unchanged. Then older rows are not needed."""
         return self is MergeEngine.DEDUPLICATE
 
     @property
     def keeps_first(self) -> bool:
-        """Whether the first row of a key is kept unchanged.
+        """Returns True if the first row of a key is kept unchanged.
 
-        Then a compaction looks up each new key before it moves the row up from level 0, and readers skip level 0. Above
-        level 0 each key has one row, which is never retracted.
+        Then a compaction looks up each new key before it moves the row from level 0 to a higher level, and readers skip
+        level 0. Above level 0 each key has one row, which is never changed or removed.
         """
         return self is MergeEngine.FIRST_ROW
 
     @property
     def builds_rows(self) -> bool:
-        """Whether a row is made of several stored rows.
+        """Returns True if the row of a key is computed from several stored rows.
 
-        Then no stored row is complete, a sum may overflow its column, and an update must say what it retracts.
+        Then a stored row may be incomplete, a sum may overflow its column, and an update must contain the old row that
+        it takes back.
         """
         return not (self.keeps_newest or self.keeps_first)
 
@@ -82,4 +84,4 @@ AGGREGATION_REMOVE_RECORD_ON_DELETE = Option(
 MERGE_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""Every option above by its key, in the order of this file."""
+"""A mapping of all options above by key, in the order of this file."""

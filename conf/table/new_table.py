@@ -1,6 +1,6 @@
-"""Checks that a new table's columns, keys and options fit together.
+"""Checks that the columns, keys and options of a new table fit together.
 
-Messages that Paimon's users know are kept word for word.
+Messages that Paimon's users know are the same as Paimon's.
 Source: Paimon 2.0 SchemaValidation, Schema, TableSchema.
 """
 
@@ -35,8 +35,9 @@ def check_new_table(
 ) -> None:
     """Checks that Paimon would accept this new table and that bucketline can write it.
 
-    `nested` are the columns with nested types. Options that declare keys must have been removed before (`lift_keys`).
-    Raises OptionError as `check_write_options`, and for keys that are not columns, repeated, nested or empty.
+    `nested` are the columns with nested types. The caller must have removed the options that declare keys, with
+    `lift_keys`. Raises the errors of `check_write_options`, and OptionError for keys that are empty, repeated, nested
+    or not among the columns.
     """
     for check in _checks(options, columns, nested, primary_key, partition_keys):
         check()
@@ -50,7 +51,7 @@ def table_problems(
     primary_key: Sequence[str],
     partition_keys: Sequence[str],
 ) -> Iterator[OptionError]:
-    """The errors that `check_new_table` would raise, the first of each check."""
+    """Yields the errors that `check_new_table` would raise: the first error of each check."""
     for check in _checks(options, columns, nested, primary_key, partition_keys):
         try:
             check()
@@ -81,9 +82,10 @@ def _checks(
 def lift_keys(
     options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
-    """The options without `primary-key` and `partition`, then the primary key and the partition columns.
+    """Removes `primary-key` and `partition` from the options. Returns the other options, the primary key and the
+    partition columns.
 
-    Raises OptionError when a key is declared both by an option and by an argument.
+    Raises OptionError if a key is declared both by an option and by an argument.
     """
     rest = {k: v for k, v in options.items() if k not in (PRIMARY_KEY.key, PARTITION.key)}
     keys = _either(PRIMARY_KEY.key, "primary key", primary_key, PRIMARY_KEY.find(options))
@@ -159,7 +161,9 @@ def _check_bucket_key(
 
 
 def _check_row_tracking(options: Mapping[str, str], primary_key: Sequence[str]) -> None:
-    """Source: Paimon 2.0 SchemaValidation.validateRowTracking."""
+    """Raises OptionError if a table with row tracking has a primary key or buckets. Source: Paimon 2.0
+    SchemaValidation.validateRowTracking.
+    """
     if not ROW_TRACKING_ENABLED.get(options):
         return
     if BUCKET.get(options) != -1:

@@ -1,4 +1,4 @@
-"""Options that need a table with a primary key, or with partition columns.
+"""Checks options that need a table with a primary key or with partition columns.
 
 Source: Paimon 1.4 and 2.0 SchemaValidation (validateChangelogReadSequenceNumber, validateManifestSort).
 """
@@ -19,8 +19,8 @@ _SORTED_BY: Option[str] = Option(
 
 
 def sequence_number_problems(options: Mapping[str, str], primary_key: Sequence[str]) -> Iterator[OptionError]:
-    """An error if options let readers see sequence numbers of a table without a primary key: its rows have no sequence
-    numbers.
+    """Yields an error if the options show sequence numbers to readers although the table has no primary key, so that
+    its rows have no sequence numbers.
     """
     key = _SEQUENCE_NUMBERS.key
     if not primary_key and _SEQUENCE_NUMBERS.get(options):
@@ -30,7 +30,7 @@ def sequence_number_problems(options: Mapping[str, str], primary_key: Sequence[s
 
 
 def manifest_sort_problems(options: Mapping[str, str], partition_keys: Sequence[str]) -> Iterator[OptionError]:
-    """An error if options let manifests be sorted by a column that is not a partition column."""
+    """Yields an error if the options ask for manifests that are sorted by a column which is no partition column."""
     if not _SORTED.get(options):
         return
     column = _SORTED_BY.find(options)

@@ -1,8 +1,9 @@
-"""Paimon's table options that have no effect here: harmless options, and restricted options with the reason.
+"""Paimon's table options that have no effect in bucketline: harmless options, which are ignored, and restricted
+options, each with the reason.
 
-Harmless options tune an engine, a cache or a reader, or belong to a mode that another option refuses. A table with such
-options is written correctly. Options that bound memory are in `memory_options`. Restricted options change what a writer
-must do: only the listed values are accepted.
+Harmless options tune an engine, a cache or a reader, or belong to a mode that is refused because of another option. A
+table with such options is written correctly. Options that limit memory are in `memory_options`. Restricted options
+change what a writer must do, so only the listed values are accepted.
 Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions, SparkConnectorOptions; read 2026-11.
 """
 
@@ -27,7 +28,8 @@ _ROW_IDS = "the ids of the new rows of a partition always have no gap in one com
 _METADATA = "an optional service, or smaller metadata; metadata is complete without it"
 
 CATALOG_OF_TABLE = "bucketline.catalog"
-"""bucketline's own key: the kind of catalog that a table belongs to, if the catalog decides about the newest snapshot.
+"""bucketline's own option: the kind of catalog to which a table belongs, if this catalog decides which snapshot is the
+newest.
 """
 
 _HARMLESS_KEYS: Mapping[str, str] = {
@@ -116,7 +118,7 @@ _HARMLESS_KEYS: Mapping[str, str] = {
 }
 
 _WRITTEN_ABOUT = (BRANCH, DATA_FILE_DIRECTORY, INDEX_IN_DATA_DIRECTORY, ROW_TRACKING_ENABLED, DATA_EVOLUTION_ENABLED)
-"""Options of reading that also change what a writer must do."""
+"""Options for readers that also change what a writer must do."""
 
 _WITHOUT_EFFECT = {key: why for why, keys in _HARMLESS_KEYS.items() for key in keys.split()}
 
@@ -125,11 +127,11 @@ HARMLESS: Mapping[str, str] = {
     CATALOG_OF_TABLE: _ENGINE,
     **{option.key: _READER for option in READ_OPTIONS if option not in _WRITTEN_ABOUT},
 }
-"""The harmless options: key -> why the option may be ignored."""
+"""The harmless options, each with the reason why it may be ignored."""
 
 
 def has_no_effect(key: str) -> str | None:
-    """Why an option of Paimon has no effect anywhere; None if the option has an effect, or may have an effect."""
+    """Returns why an option of Paimon has no effect in bucketline; None if the option has or may have an effect."""
     return _WITHOUT_EFFECT.get(key)
 
 
@@ -149,12 +151,14 @@ HARMLESS_PREFIXES: Mapping[str, str] = {
     "oss.": "read by the file system",
     "hadoop.": "read by the file system",
 }
-"""Prefixes of harmless options, and why they may be ignored."""
+"""Prefixes of harmless options, each with the reason why such options may be ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """The accepted values of an option, in lower case, and why others are refused. `reason` completes "because"."""
+    """The accepted values of an option, in lower case, and why other values are refused. `reason` is a clause that
+    follows the colon in the error message.
+    """
 
     accepted: tuple[str, ...]
     reason: str
@@ -170,7 +174,7 @@ def _never(reason: str, remedy: str = "remove it") -> Restriction:
 
 
 _NOT_YET = "bucketline does not write it"
-_LOST = "bucketline would silently not do it"
+_LOST = "bucketline does not do what it asks for"
 _INDEX = "bucketline does not maintain such an index, and readers that trust the index would miss rows"
 _APPEND_FEATURE = "bucketline does not write what it needs in every file"
 

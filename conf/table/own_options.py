@@ -1,6 +1,6 @@
-"""bucketline's own option that a table may store: who compacts the table.
+"""The only option of bucketline itself that a table may store: `compaction`, which says who compacts the table.
 
-Paimon's tools ignore it. The options of a job override it.
+Paimon's tools ignore the option. The options of a job override it.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from bucketline.conf.option import Option, parse_enum
 
 
 class Compaction(Enum):
-    """Who compacts the table that the sink writes."""
+    """Who compacts the table to which the sink writes."""
 
     INLINE = "inline"
     ASYNC = "async"

@@ -1,9 +1,9 @@
-"""Paimon's options that ask for something that bucketline does not do. A table may have them for other writers and
-readers.
+"""Paimon's options that ask for something that bucketline does not do. A table may have such options for other writers
+and readers.
 
-Files and rows are correct without them, so the options are accepted. A message says so once when a table with such an
-option is opened; `--print-config` shows it too. Options that only tune an engine are in `other_options`, and need no
-message.
+Files and rows are correct without it, so the options are accepted. When a table with such an option is opened, a
+message says once that the option has no effect; `--print-config` shows the message, too. Options that only tune an
+engine need no message, and are in `other_options`.
 Source: Paimon 2.0 CoreOptions, SparkConnectorOptions.
 """
 
@@ -35,15 +35,15 @@ OF_WRITES: Mapping[str, str] = {
 
 
 def unkept_by_reads(key: str, options: Mapping[str, str]) -> str | None:
-    """Why bucketline does not follow an option for reads; None for an option that it follows, and for an option that is
-    off.
+    """Returns why bucketline does not follow an option for reads; Returns None for an option that bucketline follows,
+    and for an option that is off.
     """
     return None if _is_off(options.get(key, "")) else OF_READS.get(key)
 
 
 def unkept_by_writes(key: str, options: Mapping[str, str]) -> str | None:
-    """Why bucketline does not follow an option for writes; None for an option that it follows, and for an option that
-    is off.
+    """Returns why bucketline does not follow an option for writes; Returns None for an option that bucketline follows,
+    and for an option that is off.
     """
     if _is_off(options.get(key, "")):
         return None

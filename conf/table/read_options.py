@@ -1,7 +1,7 @@
-"""Paimon's options that say what a read sees: which snapshot, which branch, which changes.
+"""Paimon's options that decide what a read returns: which snapshot, which branch, which changes.
 
-They may be set on the table, or given when the table is opened. Options that change the rows in a way that is not
-supported are refused.
+They may be set in the table, or when the table is opened. Options that would change the rows in a way that bucketline
+does not support are refused.
 Source: Paimon 2.0 CoreOptions, TimeTravelUtil.
 """
 
@@ -22,7 +22,10 @@ BRANCH = Option("branch", parse_text, "main", "branch to read")
 SCAN_SNAPSHOT_ID: Option[int] = Option("scan.snapshot-id", parse_count, None, "id of the snapshot to read")
 SCAN_TAG_NAME: Option[str] = Option("scan.tag-name", parse_text, None, "tag to read")
 SCAN_TIMESTAMP_MILLIS: Option[int] = Option(
-    "scan.timestamp-millis", parse_int, None, "the newest snapshot committed at this time or before is read; epoch ms"
+    "scan.timestamp-millis",
+    parse_int,
+    None,
+    "the newest snapshot committed at this time or before is read; milliseconds since 1970",
 )
 SCAN_VERSION: Option[str] = Option("scan.version", parse_text, None, "tag or snapshot id to read; a tag comes first")
 INCREMENTAL_BETWEEN_SCAN_MODE = Option(
@@ -58,7 +61,7 @@ SCAN_PRIMARY_BRANCH: Option[str] = Option(
 
 DATA_FILE_DIRECTORY = Option("data-file.path-directory", _folder, "", "folder of the table that holds its data files")
 INDEX_IN_DATA_DIRECTORY = Option(
-    "index-file-in-data-file-dir", parse_bool, False, "index files lie in the folders of the buckets that they index"
+    "index-file-in-data-file-dir", parse_bool, False, "index files are stored in the folders of their buckets"
 )
 ROW_TRACKING_ENABLED = Option("row-tracking.enabled", parse_bool, False, "every row has an id that never changes")
 DATA_EVOLUTION_ENABLED = Option(
@@ -66,7 +69,7 @@ DATA_EVOLUTION_ENABLED = Option(
 )
 
 VERSIONS = (SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_TIMESTAMP_MILLIS, SCAN_VERSION)
-"""At most one of these may be set."""
+"""The options that choose the version to read. At most one of them may be set."""
 
 GIVEN_WHEN_OPENED = (
     BRANCH,
@@ -78,7 +81,7 @@ GIVEN_WHEN_OPENED = (
     SCAN_PRIMARY_BRANCH,
     READ_ENABLED,
 )
-"""Options that may be given when a table is opened."""
+"""Options that may be set when a table is opened."""
 
 READ_OPTIONS = (
     *GIVEN_WHEN_OPENED,
@@ -87,7 +90,7 @@ READ_OPTIONS = (
     ROW_TRACKING_ENABLED,
     DATA_EVOLUTION_ENABLED,
 )
-"""`GIVEN_WHEN_OPENED`, and the options that only the table itself may have."""
+"""All options for reads: those in `GIVEN_WHEN_OPENED`, and those that only the table itself may have."""
 
 _REFUSED: Mapping[str, tuple[str, ...]] = {
     "type": ("table", "materialized-table"),
@@ -108,7 +111,9 @@ _REFUSED: Mapping[str, tuple[str, ...]] = {
     "incremental-between-timestamp": (),
     "incremental-to-auto-tag": (),
 }
-"""Options that change the rows of a read, with the values (in lower case) that do not."""
+"""Options that can change the rows of a read. Each has the values, in lower case, that do not change them and are
+accepted.
+"""
 
 SCAN_MODE_KEY = "scan.mode"
 _PLAIN_SCAN_MODES = ("default", "full", "latest-full", "latest")
@@ -121,7 +126,7 @@ _OTHER_FOLDERS = frozenset(
 
 
 def check_data_folder(options: Mapping[str, str]) -> None:
-    """Checks that data files can lie in the folder that the option names. Raises OptionError if not."""
+    """Raises OptionError if the folder in the option `data-file.path-directory` cannot be used for data files."""
     folder = DATA_FILE_DIRECTORY.get(options)
     parts = folder.split("/") if folder else []
     if any(part in ("", ".", "..") or "=" in part or part.startswith("bucket-") for part in parts):
@@ -138,24 +143,26 @@ def check_data_folder(options: Mapping[str, str]) -> None:
 
 
 def is_read_option(key: str) -> bool:
-    """Whether the option says what a read sees, so that it may be given when a table is opened."""
+    """Returns True if the option decides what a read returns, so that it may be set when a table is opened."""
     return key in _REFUSED or any(option.key == key for option in GIVEN_WHEN_OPENED)
 
 
 def named_branch(options: Mapping[str, str]) -> dict[str, str]:
-    """A map with only the option `branch`, which is the only read option that also applies to writes; an empty map if
-    the option is not set.
+    """Returns a dict with the option `branch` if it is set, and an empty dict otherwise. It is the only read option
+    that also applies to writes.
     """
     return {BRANCH.key: options[BRANCH.key]} if BRANCH.key in options else {}
 
 
 def tags_mean_snapshots(options: Mapping[str, str]) -> bool:
-    """Whether two tags in `incremental-between` stand for their snapshots. Raises OptionError for an invalid value."""
+    """Returns True if two tags in `incremental-between` stand for their snapshots, so that the changes between the
+    snapshots are read. Raises OptionError for a value that is not valid.
+    """
     return TAG_TO_SNAPSHOT.get(options)
 
 
 def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
-    """The first option, with its value, that would make a read return wrong rows; None if there is none."""
+    """Returns the first option, with its value, that would make a read return wrong rows; None if there is none."""
     for key, accepted in _REFUSED.items():
         value = options.get(key)
         if value is not None and value.strip().lower() not in accepted:
@@ -167,9 +174,8 @@ def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def check_open_options(options: Mapping[str, str]) -> None:
-    """Checks that these are valid options for opening a table.
-
-    Raises OptionError for any other option (the message names the nearest), and as `check_read_options`.
+    """Raises OptionError for an option that cannot be set when a table is opened (the message names the most similar
+    option that can), and the errors of `check_read_options`.
     """
     refuse_storage_keys(options, "the read options")
     known = [option.key for option in GIVEN_WHEN_OPENED]
@@ -183,7 +189,7 @@ def check_open_options(options: Mapping[str, str]) -> None:
 
 
 def check_read_options(options: Mapping[str, str]) -> None:
-    """Raises OptionError for an invalid read option, or if two options name a snapshot."""
+    """Raises OptionError for a read option that is not valid, or if two options choose a snapshot."""
     for option in GIVEN_WHEN_OPENED:
         option.find(options)
     named = [option.key for option in VERSIONS if option.is_set(options)]

@@ -1,7 +1,8 @@
-"""Rules for the options of scans: each start mode of a read has options of its own, and excludes those of other modes.
+"""Rules for the `scan.*` options of a table: each start mode of a read has its own options, and excludes the options of
+other modes.
 
-Paimon cannot open a table that breaks these rules, whoever reads it and whatever options the read gives. Source: Paimon
-1.4 and 2.0 SchemaValidation.validateStartupMode, CoreOptions.startupMode.
+Paimon cannot open a table that breaks these rules, even if a read sets other options. Source: Paimon 1.4 and 2.0
+SchemaValidation.validateStartupMode, CoreOptions.startupMode.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,15 +25,17 @@ _SNAPSHOT, _TAG, _WATERMARK = SCAN_SNAPSHOT_ID.key, SCAN_TAG_NAME.key, "scan.wat
 _FILE_TIME, _CREATION_TIME = "scan.file-creation-time-millis", "scan.creation-time-millis"
 _BETWEEN, _BETWEEN_TIMES, _AUTO_TAG = "incremental-between", "incremental-between-timestamp", "incremental-to-auto-tag"
 _OLD_KEYS = {"log.scan": SCAN_MODE_KEY, "log.scan.timestamp-millis": _MILLIS}
-"""Keys of older releases of Paimon that mean the same as a newer key."""
+"""Keys from older releases of Paimon, each with the newer key that means the same."""
 
 _STARTS = (_MILLIS, _TIME, _SNAPSHOT, _TAG, _FILE_TIME, _BETWEEN, _BETWEEN_TIMES, _AUTO_TAG)
-"""Options that say where a read starts. Each mode excludes some of them."""
+"""Options that say where a read starts. Each start mode excludes some of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mode:
-    """The options of a start mode: exactly one of `one_of` must be set (unless it is empty), and none of `without`."""
+    """The options of a start mode. Exactly one option in `one_of` must be set, unless `one_of` is empty, and no option
+    in `without` may be set.
+    """
 
     one_of: tuple[str, ...] = ()
     without: tuple[str, ...] = _STARTS
@@ -61,11 +64,13 @@ _CHOSEN_BY: tuple[tuple[tuple[str, ...], str], ...] = (
     ((_BETWEEN, _BETWEEN_TIMES), "incremental"),
     ((), "latest-full"),
 )
-"""The mode of a table that names none: it follows from the first of these options that is set."""
+"""The start modes that follow from other options. If a table does not set a mode, the first option in this list that is
+set determines it.
+"""
 
 
 def scan_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """An error for each option of scans that other options exclude, or that is missing."""
+    """Yields an error for each `scan.*` option that other options exclude, and for each one that is missing."""
     named = {_OLD_KEYS.get(key, key): value for key, value in options.items()}
     word = named.get(SCAN_MODE_KEY, "default").strip().lower().replace("_", "-")
     chosen = next(mode for keys, mode in _CHOSEN_BY if not keys or any(key in named for key in keys))
@@ -91,7 +96,7 @@ def scan_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
 
 
 def branch_name_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """An error if a table reads other branches in two ways at once."""
+    """Yields an error if two options that contradict each other make a table read other branches."""
     if all(options.get(option.key, "").strip() for option in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH)):
         yield OptionError(
             f"'{SCAN_FALLBACK_BRANCH.key}' and '{SCAN_PRIMARY_BRANCH.key}' cannot be set at the same time; remove one",
@@ -117,7 +122,7 @@ def _misses(one_of: tuple[str, ...], own: list[str], mode: str, named: Mapping[s
 
 
 def _as(mode: str, named: Mapping[str, str]) -> str:
-    """A phrase for messages that names the option by which reads start in this mode."""
+    """Returns a phrase for error messages that names the options because of which reads start in this mode."""
     if SCAN_MODE_KEY in named and named[SCAN_MODE_KEY].strip().lower() != "default":
         return f"by '{SCAN_MODE_KEY}' = '{mode}'"
     by = next(keys for keys, chosen in _CHOSEN_BY if chosen == mode)

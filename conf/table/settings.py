@@ -1,6 +1,6 @@
-"""Options as values with types. Each is read from its text once, when it is first asked for.
+"""Base classes for parsed options. Each option is parsed once, when it is first used.
 
-Options that nobody asks for are not read. So a table stays readable even if options that only writers use are invalid.
+An option that is not used is not parsed. So a table can still be read if options that only writers use are not valid.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Settings:
-    """A base class for values with the settings of one topic. Each setting is a member. They cannot be changed."""
+    """Base class of immutable objects with the parsed options of one topic. Each attribute is an option."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         vars(self)["options"] = options
@@ -24,7 +24,9 @@ class Settings:
 
 
 class OptionValue(Generic[T]):
-    """A member of `Settings` that is the value of an option, or its default. Raises OptionError that names the key."""
+    """An attribute of `Settings`: the value of an option, or its default. Reading it raises OptionError, which names
+    the option, if the text cannot be parsed.
+    """
 
     def __init__(self, option: Option[T]) -> None:
         self.option = option
@@ -41,14 +43,14 @@ class OptionValue(Generic[T]):
     def __get__(self, settings: Settings | None, owner: type[Settings]) -> Self | T:
         if settings is None:
             return self
-        # Python finds the value in the instance from now on, and does not call this method again.
+        # From now on, Python finds the value in the instance and does not call this method again.
         value = vars(settings)[self._name] = self.option.get(settings.options)
         return value
 
 
 class OptionalValue(Generic[T]):
-    """A member of `Settings` that is the value of an option without a default; None if the option is not set. Raises
-    OptionError that names the key.
+    """An attribute of `Settings`: the value of an option without a default; None if the option is not set. Reading it
+    raises OptionError, which names the option, if the text cannot be parsed.
     """
 
     def __init__(self, option: Option[T]) -> None:

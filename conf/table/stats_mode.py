@@ -1,5 +1,5 @@
-"""Stats modes of Paimon: how much is kept of the values of a column in the statistics.
-Source: Paimon 2.0 StatsCollectorFactories.
+"""Paimon's stats modes, which say which statistics of a column's values are stored. Source: Paimon 2.0
+StatsCollectorFactories.
 """
 
 import re
@@ -21,7 +21,9 @@ class StatsKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StatsMode:
-    """A stats mode. `length` (code points, or bytes of binary columns) is set for TRUNCATE only."""
+    """A stats mode. `length` is only set for TRUNCATE: the number of code points of a string, or bytes of a binary
+    value.
+    """
 
     kind: StatsKind
     length: int | None = None
@@ -35,8 +37,8 @@ class StatsMode:
 
 
 def parse_stats_mode(text: str) -> StatsMode:
-    """The mode that `none`, `counts`, `truncate(n)` or `full` names, in upper or lower case. Raises OptionError for any
-    other text.
+    """Parses `none`, `counts`, `truncate(n)` or `full`, in upper or lower case. Raises OptionError for any other
+    text.
     """
     name = text.strip().lower()
     if name in (StatsKind.NONE.value, StatsKind.COUNTS.value, StatsKind.FULL.value):

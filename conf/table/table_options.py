@@ -1,8 +1,8 @@
-"""Paimon's table options that bucketline honours: a named constant for each, with Paimon's key, type and default.
+"""Paimon's table options that bucketline supports. Each is a constant with Paimon's key, type and default.
 
-Defaults that depend on other options are functions. `check_write_options` says whether a table may be written; reading
-tolerates every option. Paimon's other options are in `other_options`.
-Source: Paimon 2.0 CoreOptions, SchemaValidation; messages that Paimon's users know are kept word for word.
+If a default depends on other options, a function returns it. `check_write_options` decides whether a table may be
+written; a table with any options can be read. Paimon's other options are in `other_options`.
+Source: Paimon 2.0 CoreOptions, SchemaValidation. Messages that Paimon's users know are the same as Paimon's.
 """
 
 import re
@@ -66,13 +66,15 @@ def _bucket_key(text: str) -> tuple[str, ...]:
 
 def _bucket_count(text: str) -> int:
     if _BUCKET_COUNT.fullmatch(text) is None or int(text) > MAX_BUCKET_COUNT:
-        raise OptionError(f"not a number up to {MAX_BUCKET_COUNT}", value=text)
+        raise OptionError(f"must be a number up to {MAX_BUCKET_COUNT}", value=text)
     return int(text)
 
 
 # Table shape and files
-PRIMARY_KEY = Option("primary-key", parse_names, None, "primary-key columns; replaces a declaration in the schema")
-PARTITION = Option("partition", parse_names, None, "partition columns; replaces a declaration in the schema")
+PRIMARY_KEY = Option(
+    "primary-key", parse_names, None, "columns of the primary key; replaces the declaration in the schema"
+)
+PARTITION = Option("partition", parse_names, None, "partition columns; replaces the declaration in the schema")
 BUCKET = Option("bucket", _bucket_count, -1, "buckets per partition: > 0 fixed, -1 dynamic, -2 postponed")
 BUCKET_KEY = Option("bucket-key", _bucket_key, None, "bucket columns, split at commas without trimming")
 BUCKET_FUNCTION = Option(
@@ -82,10 +84,10 @@ BUCKET_FUNCTION = Option(
     "how the bucket of a row is computed from its bucket key",
 )
 PARTITION_DEFAULT_NAME = Option(
-    "partition.default-name", str, "__DEFAULT_PARTITION__", "directory name of a null or blank partition value"
+    "partition.default-name", str, "__DEFAULT_PARTITION__", "folder name for a null or blank partition value"
 )
 PARTITION_LEGACY_NAME = Option(
-    "partition.legacy-name", parse_bool, True, "paths show partition values as before Paimon 1.0"
+    "partition.legacy-name", parse_bool, True, "partition values in paths have the form of Paimon before 1.0"
 )
 TARGET_FILE_SIZE = Option("target-file-size", parse_size, None, "bytes after which a data file is closed")
 TARGET_FILE_ROW_NUM = Option(
@@ -94,7 +96,7 @@ TARGET_FILE_ROW_NUM = Option(
 
 # Schema changes
 NULL_TO_NOT_NULL_DISABLED = Option(
-    "alter-column-null-to-not-null.disabled", parse_bool, True, "refuse to make a column NOT NULL that holds nulls"
+    "alter-column-null-to-not-null.disabled", parse_bool, True, "refuse to make a nullable column NOT NULL"
 )
 
 ADD_COLUMN_BEFORE_PARTITION = Option(
@@ -114,26 +116,32 @@ MANIFEST_COMPRESSION = Option(
 MANIFEST_FORMAT = Option(
     "manifest.format", parse_enum(FileFormat), FileFormat.AVRO, "format of manifests, their lists and index manifests"
 )
-MANIFEST_TARGET_FILE_SIZE = Option("manifest.target-file-size", parse_size, 8 * MB, "intended bytes of a manifest")
+MANIFEST_TARGET_FILE_SIZE = Option(
+    "manifest.target-file-size", parse_size, 8 * MB, "target size of a manifest in bytes"
+)
 MANIFEST_FULL_COMPACTION_SIZE = Option(
     "manifest.full-compaction-threshold-size",
     parse_size,
     16 * MB,
-    "bytes of changes from which on all manifests are merged",
+    "number of bytes of small or changed manifests at which all manifests are merged",
 )
 MANIFEST_MERGE_MIN_COUNT = Option(
-    "manifest.merge-min-count", parse_int, 30, "number of small manifests that are merged"
+    "manifest.merge-min-count", parse_int, 30, "number of small manifests at which they are merged"
 )
-COMMIT_MAX_RETRIES = Option("commit.max-retries", parse_count, 10, "how often a commit is tried again")
-COMMIT_MIN_RETRY_WAIT = Option("commit.min-retry-wait", parse_duration, 10, "wait before the second try, in ms")
-COMMIT_MAX_RETRY_WAIT = Option("commit.max-retry-wait", parse_duration, 10_000, "longest wait between two tries, in ms")
-COMMIT_TIMEOUT = Option("commit.timeout", parse_duration, UNLIMITED, "ms after which a commit gives up")
+COMMIT_MAX_RETRIES = Option("commit.max-retries", parse_count, 10, "number of times that a commit is tried again")
+COMMIT_MIN_RETRY_WAIT = Option(
+    "commit.min-retry-wait", parse_duration, 10, "waiting time before the second attempt, in milliseconds"
+)
+COMMIT_MAX_RETRY_WAIT = Option(
+    "commit.max-retry-wait", parse_duration, 10_000, "longest waiting time between two attempts, in milliseconds"
+)
+COMMIT_TIMEOUT = Option("commit.timeout", parse_duration, UNLIMITED, "milliseconds after which a commit gives up")
 COMMIT_USER_PREFIX = Option("commit.user-prefix", parse_name_part, None, "prefix of generated commit users")
 FORCE_CREATE_SNAPSHOT = Option(
-    "commit.force-create-snapshot", parse_bool, False, "commits without changes make a snapshot too"
+    "commit.force-create-snapshot", parse_bool, False, "commits without changes also create a snapshot"
 )
 IGNORE_EMPTY_COMMIT = Option(
-    "snapshot.ignore-empty-commit", parse_bool, None, "commits without changes make no snapshot"
+    "snapshot.ignore-empty-commit", parse_bool, None, "commits without changes create no snapshot"
 )
 DYNAMIC_PARTITION_OVERWRITE = Option(
     "dynamic-partition-overwrite",
@@ -144,7 +152,9 @@ DYNAMIC_PARTITION_OVERWRITE = Option(
 
 # Retention
 SNAPSHOT_NUM_RETAINED_MIN = Option("snapshot.num-retained.min", parse_int, 10, "snapshots always kept")
-SNAPSHOT_NUM_RETAINED_MAX = Option("snapshot.num-retained.max", parse_count, UNLIMITED, "most snapshots that are kept")
+SNAPSHOT_NUM_RETAINED_MAX = Option(
+    "snapshot.num-retained.max", parse_count, UNLIMITED, "largest number of snapshots that are kept"
+)
 SNAPSHOT_TIME_RETAINED = Option(
     "snapshot.time-retained", parse_duration, 3_600_000, "how long a snapshot is kept, in ms"
 )
@@ -152,19 +162,22 @@ CHANGELOG_NUM_RETAINED_MIN: Option[int] = Option(
     "changelog.num-retained.min",
     parse_count,
     None,
-    "least number of changelogs that are kept; as many as snapshots unless set",
+    "smallest number of changelogs that are kept; default: as for snapshots",
 )
 CHANGELOG_NUM_RETAINED_MAX: Option[int] = Option(
-    "changelog.num-retained.max", parse_count, None, "most changelogs that are kept; as many as snapshots unless set"
+    "changelog.num-retained.max",
+    parse_count,
+    None,
+    "largest number of changelogs that are kept; default: as for snapshots",
 )
 CHANGELOG_TIME_RETAINED: Option[int] = Option(
     "changelog.time-retained",
     parse_duration,
     None,
-    "how long a changelog is kept, in ms; as long as snapshots unless set",
+    "how long a changelog is kept, in ms; default: as long as snapshots",
 )
 CONSUMER_EXPIRATION_TIME: Option[int] = Option(
-    "consumer.expiration-time", parse_duration, None, "ms without progress after which a consumer is removed"
+    "consumer.expiration-time", parse_duration, None, "milliseconds without progress after which a consumer is removed"
 )
 CONSUMER_CHANGELOG_ONLY = Option(
     "consumer.changelog-only",
@@ -172,7 +185,9 @@ CONSUMER_CHANGELOG_ONLY = Option(
     False,
     "consumers protect only the changelogs that outlive snapshots, and no snapshots",
 )
-SNAPSHOT_EXPIRE_LIMIT = Option("snapshot.expire.limit", parse_int, 50, "most snapshots that one run of expiry removes")
+SNAPSHOT_EXPIRE_LIMIT = Option(
+    "snapshot.expire.limit", parse_int, 50, "largest number of snapshots that one expiry removes"
+)
 
 HONOURED: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
@@ -193,11 +208,11 @@ HONOURED: Mapping[str, Option[Any]] = {
     INDEX_IN_DATA_DIRECTORY.key: INDEX_IN_DATA_DIRECTORY,
     ROW_TRACKING_ENABLED.key: ROW_TRACKING_ENABLED,
 }
-"""Every option above by its key, then the options of the other modules, also bucketline's own."""
+"""All supported options by key: the options above, and those of the other modules, including bucketline's own."""
 
 
 def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> int:
-    """Returns the size at which a data file is closed. Unless it is set, this is 128 MB for a table with a primary key,
+    """Returns the size in bytes at which a data file is closed. The default is 128 MB for a table with a primary key,
     and 256 MB for other tables.
     """
     size_bytes = TARGET_FILE_SIZE.find(options)
@@ -205,7 +220,7 @@ def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> in
 
 
 def manifest_codec(options: Mapping[str, str]) -> str:
-    """The codec of manifests, by its name in the library that writes their format.
+    """Returns the compression codec of manifests, with its name in the library that writes their format.
 
     Raises OptionError for a codec that the format does not have.
     """
@@ -215,13 +230,13 @@ def manifest_codec(options: Mapping[str, str]) -> str:
     name = {ManifestCodec.ZSTANDARD: "zstd", ManifestCodec.NULL: "none"}.get(codec, str(codec.value))
     if name not in CODECS[form]:
         key, known = MANIFEST_COMPRESSION.key, [c.value for c in ManifestCodec if c.value in CODECS[form]]
-        refuse(key, f"'{key}' = '{codec.value}': manifests in {form.value} take {', '.join(known)}")
+        refuse(key, f"'{key}' = '{codec.value}': manifests in {form.value} support only {', '.join(known)}")
     return CODECS[form][name]
 
 
 _FALLBACKS = frozenset(key for option in HONOURED.values() for key in option.fallback_keys)
 KNOWN_KEYS = frozenset(HONOURED) | frozenset(BOUNDED) | frozenset(HARMLESS) | frozenset(RESTRICTED) | _FALLBACKS
-"""Every key that a table may have, without the prefixes that allow any name."""
+"""All keys that a table may have, except keys with a prefix that allows any name."""
 
 
 def check_write_options(
@@ -229,8 +244,8 @@ def check_write_options(
 ) -> None:
     """Checks that a table with these options can be written correctly.
 
-    Raises OptionError with `key` for an option that is unknown (the message names the nearest), invalid or not
-    supported, and for a combination that Paimon forbids. Nothing has been written then.
+    Raises OptionError, which names the option, for an option that is unknown (the message names the most similar one),
+    not valid or not supported, and for a combination that Paimon forbids. Nothing has been written then.
     """
     for check in write_checks(schema_options, primary_key, partition_keys):
         check()
@@ -239,7 +254,7 @@ def check_write_options(
 def write_checks(
     options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]
 ) -> Iterator[Callable[[], object]]:
-    """The checks of `check_write_options`. Each of them raises OptionError when it is called."""
+    """Yields the checks of `check_write_options` as functions. Each raises OptionError if its check fails."""
     for key, text in options.items():
         yield partial(_check_known, key)
         yield partial(_check_restricted, key, text)
@@ -265,9 +280,11 @@ def _check_known(key: str) -> None:
 
 
 def is_free_property(key: str) -> bool:
-    """Whether a key is a property that the user has made up, and not a misspelled option. A key of one word, such as
-    `owner`, must not be similar to an option of one word. A key of several words, such as `team.name`, must not be
-    similar to an option, nor its first word to the first word of an option.
+    """Returns True if a key is a property that the user has invented, and no misspelled option.
+
+    A key of one word, such as `owner`, must not be similar to an option of one word. A key of several words, such as
+    `team.name`, must not be similar to an option, and its first word must not be similar to the first word of an
+    option.
     """
     if is_secret_key(key):
         return False
@@ -321,9 +338,10 @@ def _check_bucket(options: Mapping[str, str], primary_key: Sequence[str], partit
 
 
 def _check_moves(options: Mapping[str, str]) -> None:
-    """Checks options of tables whose keys can move.
+    """Raises OptionError if a table whose keys can move to another partition ignores deletes.
 
-    A key that moves to another partition is deleted in the old one. With `ignore-delete` Paimon would leave it in both.
+    A key that moves is deleted in its old partition. With `ignore-delete`, Paimon would keep the key in both
+    partitions.
     """
     if IGNORE_DELETE.get(options) and MERGE_ENGINE.get(options).keeps_newest:
         refuse(
@@ -365,15 +383,17 @@ def _check_numbers(options: Mapping[str, str]) -> None:
 
 
 def listed(names: Iterable[str]) -> str:
-    """The names as Java prints a list: `[a, b]`."""
+    """Returns the names in the form in which Java prints a list: `[a, b]`."""
     return f"[{', '.join(names)}]"
 
 
 def refuse(key: str, message: str) -> NoReturn:
-    """Raises an OptionError that names one setting."""
+    """Raises OptionError with this message and the key of an option."""
     raise OptionError(message, key=key)
 
 
 def says_what_is_overwritten(options: Mapping[str, str]) -> bool:
-    """Whether the options say which partitions an overwrite replaces if the overwrite itself names no partitions."""
+    """Returns True if the options say which partitions are replaced by an overwrite that does not name partitions
+    itself.
+    """
     return DYNAMIC_PARTITION_OVERWRITE.is_set(options)

@@ -1,4 +1,4 @@
-"""The values of a table's options by topic, with types. A schema carries them as `settings`.
+"""The parsed options of a table, grouped by topic. A schema has them as its attribute `settings`.
 Source: Paimon 2.0 CoreOptions, LookupStrategy.
 """
 
@@ -22,13 +22,13 @@ from bucketline.conf.table.field_options import ColumnSettings
 from bucketline.conf.table.settings import OptionalValue, OptionValue, Settings
 
 MAX_LEVELS = 1024
-"""The most levels of a bucket. Without it, a huge compaction trigger, set to stop compaction, would ask for as many
-levels.
+"""The largest number of levels in a bucket. It is needed because the default number of levels depends on the compaction
+trigger, and users set a huge trigger to stop compaction.
 """
 
 
 class PathSettings(Settings):
-    """Where files lie, and what folders are called."""
+    """Options for the location of files and the names of folders."""
 
     default_partition = OptionValue(table.PARTITION_DEFAULT_NAME)
     legacy_names = OptionValue(table.PARTITION_LEGACY_NAME)
@@ -39,17 +39,17 @@ class PathSettings(Settings):
 
     @cached_property
     def external_roots(self) -> tuple[str, ...]:
-        """The folders outside the table that new data files go to."""
+        """Returns the folders outside the table for new data files."""
         return external.external_roots(self.options)
 
     @cached_property
     def external_paths(self) -> tuple[str, ...]:
-        """All folders outside the table that the options name, whether new files go there or not."""
+        """Returns all folders outside the table that the options name, even if new files do not go there."""
         return external.EXTERNAL_PATHS.get(self.options)
 
 
 class BucketSettings(Settings):
-    """How the bucket of a row is chosen."""
+    """Options for how the bucket of a row is chosen."""
 
     count = OptionValue(table.BUCKET)
     key = OptionalValue(table.BUCKET_KEY)
@@ -62,12 +62,14 @@ class BucketSettings(Settings):
 
     @cached_property
     def limit(self) -> int | None:
-        """The most buckets of a partition of a dynamic table; None for as many as the format can hold."""
+        """Returns the largest number of buckets in a partition of a dynamic table; None if only Paimon's format limits
+        the number.
+        """
         return bucket.bucket_limit(self.options)
 
 
 class PostponeSettings(Settings):
-    """How postponed rows get their buckets."""
+    """Options for the buckets that postponed rows get."""
 
     batch_writes_to_buckets = OptionValue(bucket.BATCH_WRITE_FIXED_BUCKET)
     most_buckets_of_batch = OptionValue(bucket.FIXED_BUCKET_MAX_PARALLELISM)
@@ -77,12 +79,12 @@ class PostponeSettings(Settings):
 
     @cached_property
     def has_default_buckets(self) -> bool:
-        """Whether the table says how many buckets a partition gets in its first compaction."""
+        """Returns True if an option sets how many buckets a partition gets in its first compaction."""
         return bucket.DEFAULT_BUCKET_NUM.is_set(self.options)
 
 
 class MergeSettings(Settings):
-    """How rows with the same key are merged."""
+    """Options for merging rows with the same key."""
 
     engine = OptionValue(merge.MERGE_ENGINE)
     sequence_fields = OptionValue(merge.SEQUENCE_FIELD)
@@ -96,12 +98,12 @@ class MergeSettings(Settings):
 
     @property
     def newest_is_smallest(self) -> bool:
-        """Whether the row with the smaller sequence fields is the newer one of two rows with the same key."""
+        """Returns True if, of two rows with the same key, the row with the smaller sequence fields is the newer one."""
         return self.sequence_order is SortOrder.DESCENDING
 
 
 class ChangelogSettings(Settings):
-    """How changelogs are produced, and whether deletion vectors mark older rows."""
+    """Options for changelogs and for deletion vectors."""
 
     producer = OptionValue(changelog.CHANGELOG_PRODUCER)
     row_deduplicate = OptionValue(changelog.ROW_DEDUPLICATE)
@@ -114,14 +116,14 @@ class ChangelogSettings(Settings):
 
     @cached_property
     def file_options(self) -> Mapping[str, str]:
-        """The table's options for writing changelog files: options of data files are replaced by the options of
-        changelog files that are set.
+        """Returns the table's options for writing changelog files. Each option for data files has the value of its
+        counterpart for changelog files, if that is set.
         """
         return changelog.changelog_file_options(self.options)
 
 
 class DataFileSettings(Settings):
-    """How data files are written."""
+    """Options for writing data files."""
 
     format = OptionValue(files.FILE_FORMAT)
     format_per_level = OptionValue(files.FILE_FORMAT_PER_LEVEL)
@@ -141,22 +143,22 @@ class DataFileSettings(Settings):
 
     @cached_property
     def bloom_columns(self) -> tuple[indexes.BloomColumn, ...]:
-        """The columns that get bloom filters. Raises OptionError for a parameter that cannot be read."""
+        """Returns the columns that get bloom filters. Raises OptionError for a parameter that cannot be read."""
         return indexes.bloom_columns(self.options)
 
     def format_of(self, level: int) -> FileFormat:
-        """The format of files on a level."""
+        """Returns the format of files on a level."""
         return self.format_per_level.get(level, self.format)
 
     def codec_of(self, level: int, form: FileFormat) -> tuple[str, int | None]:
-        """The codec of files on a level, by its name in the library that writes the format, and its compression
-        level.
+        """Returns the codec of files on a level, with its name in the library that writes the format, and the
+        compression level or None.
         """
         return files.file_codec(self.options, level, form)
 
     @cached_property
     def postponed_codec(self) -> tuple[str, int | None]:
-        """The codec and level of the Avro files of the postpone bucket."""
+        """Returns the codec and level of the Avro files of the postpone bucket."""
         return files.postponed_codec(self.options)
 
     def target_bytes(self, *, has_primary_key: bool) -> int:
@@ -165,7 +167,7 @@ class DataFileSettings(Settings):
 
 
 class CompactionSettings(Settings):
-    """When buckets are compacted, and which files a compaction picks."""
+    """Options for when buckets are compacted, and which files a compaction takes."""
 
     write_only = OptionValue(compaction.WRITE_ONLY)
     trigger = OptionValue(compaction.COMPACTION_TRIGGER)
@@ -189,12 +191,14 @@ class CompactionSettings(Settings):
 
     @cached_property
     def stop_trigger(self) -> int:
-        """The most sorted runs that a compacting writer leaves in a bucket."""
+        """Returns the largest number of sorted runs that a writer with compaction leaves in a bucket."""
         return compaction.stop_trigger(self.options)
 
     @cached_property
     def num_levels(self) -> int:
-        """The number of levels of a bucket, level 0 included. Raises OptionError for a number that is not possible."""
+        """Returns the number of levels in a bucket, including level 0. Raises OptionError for a number that is not
+        possible.
+        """
         levels = self.top_level + 1
         if not 2 <= levels <= MAX_LEVELS:
             key = compaction.NUM_LEVELS.key
@@ -203,13 +207,13 @@ class CompactionSettings(Settings):
 
     @cached_property
     def top_level(self) -> int:
-        """The level that full compactions write."""
+        """Returns the level to which full compactions write, which is the highest."""
         levels = compaction.num_levels(self.options)
         return (levels if compaction.NUM_LEVELS.is_set(self.options) else min(levels, MAX_LEVELS)) - 1
 
 
 class CommitSettings(Settings):
-    """How commits are published, and their metadata written."""
+    """Options for publishing commits and for writing their metadata."""
 
     manifest_target_bytes = OptionValue(table.MANIFEST_TARGET_FILE_SIZE)
     manifest_full_threshold_bytes = OptionValue(table.MANIFEST_FULL_COMPACTION_SIZE)
@@ -229,12 +233,12 @@ class CommitSettings(Settings):
 
     @cached_property
     def manifest_codec(self) -> str:
-        """The codec of manifests, by its name in the library that writes their format."""
+        """Returns the compression codec of manifests, with its name in the library that writes their format."""
         return table.manifest_codec(self.options)
 
 
 class RetentionSettings(Settings):
-    """How long snapshots, changelogs and consumers are kept."""
+    """Options for how long snapshots, changelogs and consumers are kept."""
 
     snapshots_min = OptionValue(table.SNAPSHOT_NUM_RETAINED_MIN)
     snapshots_max = OptionValue(table.SNAPSHOT_NUM_RETAINED_MAX)
@@ -248,7 +252,9 @@ class RetentionSettings(Settings):
 
 
 class ExpirySettings(Settings):
-    """When rows and partitions expire, and when partitions are marked as done. Times in ms."""
+    """Options for when rows and partitions expire, and when partitions are marked as done. Times are in
+    milliseconds.
+    """
 
     partitions_ms = OptionalValue(expiry.PARTITION_EXPIRATION_TIME)
     strategy = OptionValue(expiry.PARTITION_EXPIRATION_STRATEGY)
@@ -270,7 +276,7 @@ class ExpirySettings(Settings):
 
 
 class TagSettings(Settings):
-    """Which tags writers create, and how long tags live. Times in ms."""
+    """Options for the tags that writers create, and for the lifetime of tags. Times are in milliseconds."""
 
     creation = OptionValue(tags.TAG_AUTOMATIC_CREATION)
     delay_ms = OptionValue(tags.TAG_CREATION_DELAY)
@@ -287,7 +293,7 @@ class TagSettings(Settings):
 
     @cached_property
     def has_own_period(self) -> bool:
-        """Whether the time between two tags is set as a duration, and not by a word such as `daily`."""
+        """Returns True if the time between two tags is set as a duration, and not with a word such as `daily`."""
         return tags.TAG_PERIOD_DURATION.is_set(self.options)
 
     @cached_property
@@ -297,7 +303,7 @@ class TagSettings(Settings):
 
 
 class ReadSettings(Settings):
-    """What a read sees."""
+    """Options that decide what a read returns."""
 
     branch = OptionValue(reading.BRANCH)
     snapshot_id = OptionalValue(reading.SCAN_SNAPSHOT_ID)
@@ -315,17 +321,17 @@ class ReadSettings(Settings):
 
     @cached_property
     def named_versions(self) -> tuple[str, ...]:
-        """The options that name a snapshot to read, other than the newest."""
+        """Returns the options that are set and choose another snapshot than the newest."""
         return tuple(option.key for option in reading.VERSIONS if option.is_set(self.options))
 
     @cached_property
     def refused(self) -> tuple[str, str] | None:
-        """The first option, with its value, that would make a read return wrong rows; None if there is none."""
+        """Returns the first option, with its value, that would make a read return wrong rows; None if there is none."""
         return reading.refused_option(self.options)
 
 
 class TableSettings(Settings):
-    """All settings of a table, by topic."""
+    """All parsed options of a table, grouped by topic."""
 
     @cached_property
     def paths(self) -> PathSettings:
@@ -381,7 +387,7 @@ class TableSettings(Settings):
 
     @cached_property
     def lookup_cause(self) -> str | None:
-        """The option that makes compaction look up older values; None if no option does."""
+        """Returns the name of the option that makes compactions look up older values; None if no option does."""
         if self.merge.engine.keeps_first:
             return merge.MERGE_ENGINE.key
         if self.changelog.producer.logs_lookups:

@@ -15,7 +15,7 @@ def _zone(text: str) -> str:
     try:
         ZoneInfo(text.strip())
     except (ValueError, OSError, LookupError) as e:
-        raise OptionError("no name of a time zone, as 'Europe/Berlin' or 'UTC'", value=text) from e
+        raise OptionError("must be the name of a time zone, for example 'Europe/Berlin' or 'UTC'", value=text) from e
     return text.strip()
 
 
@@ -24,39 +24,44 @@ TAG_AUTOMATIC_CREATION = Option(
 )
 TAG_CREATION_PERIOD = Option("tag.creation-period", parse_enum(TagPeriod), TagPeriod.DAILY, "time between two tags")
 TAG_PERIOD_DURATION: Option[int] = Option(
-    "tag.creation-period-duration", parse_duration, None, "ms between two tags, in place of tag.creation-period"
+    "tag.creation-period-duration", parse_duration, None, "milliseconds between two tags; replaces tag.creation-period"
 )
-TAG_CREATION_DELAY = Option("tag.creation-delay", parse_duration, 0, "ms to wait for late rows after a period")
+TAG_CREATION_DELAY = Option(
+    "tag.creation-delay", parse_duration, 0, "milliseconds to wait for late rows after a period"
+)
 TAG_PERIOD_FORMATTER = Option(
     "tag.period-formatter", parse_enum(TagFormat), TagFormat.WITH_DASHES, "how the time in the name of a tag is written"
 )
 TAG_NUM_RETAINED_MAX: Option[int] = Option(
-    "tag.num-retained-max", parse_int, None, "most created tags that are kept; the oldest are removed"
+    "tag.num-retained-max", parse_int, None, "largest number of automatic tags that are kept; the oldest are removed"
 )
 TAG_DEFAULT_TIME_RETAINED: Option[int] = Option(
-    "tag.default-time-retained", parse_duration, None, "how long a tag is kept if nothing else is said, in ms"
+    "tag.default-time-retained", parse_duration, None, "how long a tag is kept by default, in milliseconds"
 )
 TAG_TIME_EXPIRE_ENABLED = Option(
-    "tag.time-expire-enabled", parse_bool, True, "tags are removed when their time is over"
+    "tag.time-expire-enabled", parse_bool, True, "tags are removed when their lifetime has ended"
 )
 TAG_AUTOMATIC_COMPLETION = Option(
-    "tag.automatic-completion", parse_bool, False, "periods without a snapshot get a tag as well"
+    "tag.automatic-completion", parse_bool, False, "periods without a snapshot also get a tag"
 )
 TAG_BATCH_NAME: Option[str] = Option(
-    "tag.batch.customized-name", parse_name_part, None, "name of the tag that each batch write moves to its snapshot"
+    "tag.batch.customized-name",
+    parse_name_part,
+    None,
+    "name of the tag that each batch write creates for its snapshot, or moves to it",
 )
 TAG_SUCCESS_FILE = Option(
     "tag.create-success-file", parse_bool, False, "a _SUCCESS file is written for each created tag"
 )
 PROCESS_TIME_ZONE: Option[str] = Option(
-    "sink.process-time-zone", _zone, None, "time zone of tags by process time; the machine's unless set"
+    "sink.process-time-zone", _zone, None, "time zone of tags by process time; default: the time zone of the machine"
 )
 WATERMARK_TIME_ZONE = Option("sink.watermark-time-zone", _zone, "UTC", "time zone of tags by watermark")
 
 TAG_OPTIONS: Mapping[str, Option[Any]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, Option)
 }
-"""Every option above by its key, in the order of this file."""
+"""A mapping of all options above by key, in the order of this file."""
 
 PERIOD_MS: Mapping[TagPeriod, int] = {
     TagPeriod.DAILY: 86_400_000,
@@ -72,7 +77,7 @@ def tag_period_ms(options: Mapping[str, str]) -> int:
 
 
 def check_tag_options(options: Mapping[str, str]) -> None:
-    """Checks that these options can be used together. Raises OptionError that names one of them."""
+    """Raises OptionError, which names one of the options, if the options for tags contradict each other."""
     period = tag_period_ms(options)
     if period < 1:
         raise OptionError(f"'{TAG_PERIOD_DURATION.key}' must be greater than 0", key=TAG_PERIOD_DURATION.key)

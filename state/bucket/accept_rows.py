@@ -1,6 +1,8 @@
-"""Incoming columns → the rows that a table accepts: columns in table types, and a row kind for each row.
+"""Checks incoming rows and converts them to rows of the table: columns in the table's types, and a row kind for each
+row.
 
-Source: Paimon 2.0 TableWriteImpl, RowKindGenerator, RowKindFilter: kinds are read first, filtered rows leave no trace.
+Source: Paimon 2.0 TableWriteImpl, RowKindGenerator, RowKindFilter. As there, row kinds are read first, and rows whose
+kind the table ignores are dropped.
 """
 
 from collections.abc import Iterator
@@ -25,11 +27,13 @@ ROW_KIND_COLUMN = "_row_kind"
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRows:
-    """Accepted rows: the table's columns in order, and an int8 row kind per row.
+    """Rows that the table accepts: the table's columns in order, and a row kind (int8) for each row.
 
-    `positions` are their row numbers in the input, ascending; None means all rows. `feeds` says which feed each row
-    came from, as a number; None where that does not matter. `left_out` says which values the source left out, as the
-    column UNAVAILABLE does; None where it leaves out none.
+    `positions` are the row numbers in the input, ascending; None means all rows of the input.
+    `feeds` has a number for each row that identifies the Kafka partition from which the row came; None if the order of
+    rows does not depend on the Kafka partition.
+    `left_out` says for each row which values the source did not send, in the form of the column UNAVAILABLE; None if
+    the source sent all values.
     """
 
     rows: pa.Table
@@ -45,7 +49,9 @@ class AcceptedRows:
         return AcceptedRows(self.rows.filter(keep), self.kinds.filter(keep), self.input_rows(keep), feeds, left_out)
 
     def of_feeds(self, feeds: NDArray[Any] | None) -> "AcceptedRows":
-        """Returns the same rows, each with the feed that it came from; `feeds` has the feed of each input row."""
+        """Returns the same rows with their feeds set. A feed is the number of the Kafka partition from which a row
+        came; `feeds` has the feed of each row of the input.
+        """
         if feeds is not None and self.positions is not None:
             feeds = feeds[np.asarray(self.positions)]
         return replace(self, feeds=feeds)
@@ -58,9 +64,9 @@ class AcceptedRows:
 def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
     """Returns the rows of `data` that the table accepts, in arrival order.
 
-    Columns are found by name, in any order; `_row_kind` (int8) and UNAVAILABLE may be missing. The result has the
-    table's columns. A null becomes the default of its column, if there is a default. Raises SchemaMismatchError for
-    columns, row kinds or values that do not fit.
+    Columns are found by name and may have any order. The columns `_row_kind` (int8) and UNAVAILABLE may be missing. The
+    result has the table's columns. A null becomes the default of its column, if there is a default. Raises
+    SchemaMismatchError for columns, row kinds or values that do not fit.
     """
     left_out = None
     if UNAVAILABLE in data.column_names and all(f.name != UNAVAILABLE for f in schema.fields):
@@ -87,7 +93,8 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
 
 
 def poison_reasons(data: pa.Table, schema: TableSchema) -> pa.ChunkedArray | None:
-    """Returns the reason why each bad row is refused, null for good rows; None if all rows are good.
+    """Returns a string for each row: the reason why the row is bad, and null for a good row. Returns None if all rows
+    are good.
 
     A row is bad if it has a null in a NOT NULL column, or no valid row kind.
     """
@@ -145,7 +152,7 @@ def _kinds_of_names(column: pa.ChunkedArray, name: str) -> pa.Array:
 def _refuse_retracts(kinds: pa.Array) -> None:
     if len(kinds) and pc.any(pc.not_equal(kinds, int(RowKind.INSERT))).as_py():
         raise SchemaMismatchError(
-            "an append table takes inserts only, but the input holds updates or deletes; "
+            "an append table takes inserts only, but the input has updates or deletes; "
             "give the table a primary key, or filter the input",
             column=ROW_KIND_COLUMN,
         )

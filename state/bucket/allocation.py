@@ -1,10 +1,11 @@
-"""Chooses the bucket of a new key in one partition, among the buckets that an assigner owns, by the room left in them.
+"""Chooses the bucket of a new key in a partition of a dynamic table.
 
-The format only requires that a known key keeps its bucket; how new keys are spread is free. Two assigners must never
-open the same bucket, so each owns every n-th bucket number.
+Several tasks, called assigners, may choose buckets in one partition. Two assigners must never create the same bucket,
+so each of n assigners owns every n-th bucket number, and puts new keys into its own buckets until these are full.
+Paimon's format only requires that a known key keeps its bucket; a new key may go to any bucket.
 
-Source: Paimon 2.0 HashBucketAssigner, PartitionIndex, crosspartition BucketAssigner. Stricter here: the limit on
-buckets counts per partition, and a bucket is chosen by the row's hash, not by chance, once the limit is reached.
+Source: Paimon 2.0 HashBucketAssigner, PartitionIndex, crosspartition BucketAssigner. Different here: the limit on
+buckets counts for each partition. Once it is reached, the hash of the row chooses the bucket, not a random number.
 """
 
 from collections.abc import Mapping
@@ -19,15 +20,17 @@ from bucketline.conf.table.bucket_options import TARGET_ROW_NUM
 Int32s = NDArray[np.int32]
 
 MAX_DYNAMIC_BUCKETS = 32767
-"""Bucket ids of dynamic tables are kept in 16 bits."""
+"""The largest number of buckets in a partition of a dynamic table. Bucket numbers are stored in 16 bits."""
 
 ROWS_PER_ASSIGNER = 100_000
-"""Rows a partition must have for each further assigner that opens buckets in it."""
+"""The number of rows that a partition must have for each additional assigner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Assigner number `assigner` of `assigners`: it alone opens the buckets b with b % assigners == assigner."""
+    """Says which buckets an assigner owns: assigner number `assigner` of `assigners` may create the buckets b with b %
+    assigners == assigner, and no other assigner may.
+    """
 
     assigner: int = 0
     assigners: int = 1
@@ -41,7 +44,9 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRule:
-    """A bucket is full at `target_rows`; a partition has at most `max_buckets`, None for the format's limit."""
+    """The limits for buckets: a bucket is full when it has `target_rows` rows, and a partition has at most
+    `max_buckets` buckets. None means the limit of Paimon's format.
+    """
 
     target_rows: int
     max_buckets: int | None = None
@@ -53,18 +58,20 @@ class AllocationRule:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The number of rows in each bucket of one partition, owned by this assigner or not."""
+    """The number of rows in each bucket of one partition, including buckets that this assigner does not own."""
 
     rows: Mapping[int, int]
     own: Ownership
     rule: AllocationRule
 
     def allocate(self, hashes: Int32s) -> tuple[Int32s, "Allocation"]:
-        """Returns a bucket for each of n new rows in arrival order, and the allocation after them.
+        """Returns a bucket for each new row, in order of arrival, and the allocation that includes these rows. `hashes`
+        has the key hash of each row.
 
-        Owned buckets below the target are filled in ascending order. Then the smallest unused owned numbers are opened.
-        At the limit, rows go to owned buckets by their hash, above the target. Raises OptionError when a table without
-        limit has no bucket left.
+        First, the assigner fills its own buckets that are not full, in ascending order. Then it creates buckets with
+        its smallest unused numbers. At the limit on buckets, the hash of a row chooses one of the assigner's buckets,
+        which then gets more rows than the target. Raises OptionError if the table sets no limit and no bucket number is
+        left.
         """
         left = len(hashes)
         rows = dict(self.rows)
@@ -87,8 +94,8 @@ class Allocation:
         return allocated, Allocation(rows, self.own, self.rule)
 
     def _open(self, wanted: int) -> list[tuple[int, int]]:
-        """Returns (bucket, room) of the owned buckets that new rows may go to, in order. As many are opened as `wanted`
-        rows need, up to the limit on buckets.
+        """Returns the assigner's buckets for new rows, in order, each with the number of rows that it can still take.
+        It adds as many new buckets as `wanted` rows need, up to the limit on buckets.
         """
         target = self.rule.target_rows
         rooms = [(b, target - self.rows[b]) for b in sorted(self.rows) if self.own.owns(b) and self.rows[b] < target]
@@ -110,16 +117,17 @@ class Allocation:
                 buckets=len(rows),
             )
         owned = np.array(sorted(b for b in rows if self.own.owns(b)), np.int32)
-        assert len(owned), "no more assigners than buckets may exist: see assigner_count"
+        assert len(owned), "there must not be more assigners than buckets; assigner_count ensures this"
         return owned[hash_share(hashes, len(owned))]
 
 
 @dataclass(frozen=True, slots=True)
 class Assigners:
-    """How many assigners share the keys of each partition: `counts` by partition, and `first` for all other partitions.
+    """How many assigners (tasks that choose the buckets of keys) share the keys of each partition. `counts` has the
+    number by partition, and `first` is the number for all other partitions.
 
-    If `counts` is empty and `first` is None, the table has no assigners, and each bucket may be written by another
-    task. With `across_partitions` the n-th assigner is the same task in all partitions.
+    If `counts` is empty and `first` is None, the table has no assigners, and any task may write a bucket. If
+    `across_partitions` is true, the n-th assigner is the same task in all partitions.
     """
 
     counts: Mapping[bytes, int] = field(default_factory=dict)
@@ -129,18 +137,18 @@ class Assigners:
     def count(self, partition: bytes) -> int:
         """Returns the number of assigners of a partition."""
         count = self.counts.get(partition, self.first)
-        assert count is not None, "there are no assigners"
+        assert count is not None, "the table has no assigners"
         return count
 
     def writer(self, partition: bytes, bucket: int) -> int:
-        """Returns the number of the task that writes a bucket: buckets of a partition with equal numbers are written by
-        one task.
+        """Returns the number of the task that writes a bucket. All buckets of a partition for which the result is equal
+        are written by the same task.
         """
         count = self.counts.get(partition, self.first)
         return bucket if count is None else bucket % count
 
     def ownership(self, partition: bytes, assigner: int) -> Ownership:
-        """Returns the buckets and hashes of a partition that belong to an assigner."""
+        """Returns which buckets of a partition an assigner owns."""
         return Ownership(assigner, self.count(partition))
 
 
@@ -154,11 +162,11 @@ def hash_share(hashes: Int32s, count: int | Int32s) -> Int32s:
 def assigner_count(
     rows: int, *, parallelism: int, rule: AllocationRule, initial_buckets: int | None = None, expected_rows: int = 0
 ) -> int:
-    """Returns how many assigners open buckets in a partition that has `rows` rows and will get `expected_rows`.
+    """Returns how many assigners choose buckets in a partition that has `rows` rows and will get `expected_rows` more.
 
-    `initial_buckets` is the number of assigners, if given, as in Paimon. Otherwise the number grows with the rows, so
-    that a small partition has one bucket however many tasks write. It is at most `parallelism`, and at most the limit
-    on buckets.
+    If `initial_buckets` is set, it is the number of assigners, as in Paimon. Otherwise the number grows with the rows,
+    so that a small partition has one bucket, even if many tasks write. The number is at most `parallelism`, and at most
+    the limit on buckets.
     """
     limit = max(1, min(parallelism, rule.bucket_limit))
     if initial_buckets is not None:

@@ -1,11 +1,13 @@
-"""Cross-partition upserts: what happens to a row whose key lives in another partition.
+"""Cross-partition upserts: decides what happens to a row whose key is already in another partition.
 
-By merge engine: deduplicate deletes the key in its old partition and inserts it in the new one; partial-update and
-aggregation write into the partition the key is in, keeping the row kind; first-row drops the row. Several rows of one
-key in a batch are handled in order; each sees the result of those before it.
+The merge engine decides. With deduplicate, the key is deleted in its old partition and inserted in the new one. With
+partial-update and aggregation, the row goes to the partition that has the key, and keeps its row kind. With first-row,
+the row is dropped. Several rows of one key in a batch are treated in order, and each row sees the result of the rows
+before it.
 
 Source: Paimon 2.0 GlobalIndexAssigner, ExistingProcessor (DeleteExistingProcessor, UseOldExistingProcessor,
-SkipNewExistingProcessor). Different on purpose: UseOldExistingProcessor turns every row kind into +I; here it stays.
+SkipNewExistingProcessor). Different here, on purpose: UseOldExistingProcessor changes every row kind to +I; this module
+keeps the row kind.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,11 +29,11 @@ Int64s = NDArray[np.int64]
 Int8s = NDArray[np.int8]
 
 NOWHERE = -1
-"""The partition code of a key that the index does not have."""
+"""The partition code of a key that is not in the index."""
 
 
 class OldPlaceRule(Enum):
-    """What happens to a row whose key lives in another partition."""
+    """What happens to a row whose key is already in another partition."""
 
     DELETE_OLD = "deduplicate"
     USE_OLD = "partial-update, aggregation"
@@ -39,7 +41,7 @@ class OldPlaceRule(Enum):
 
 
 def old_place_rule(schema: TableSchema) -> OldPlaceRule:
-    """Returns what the table's merge engine does with a row whose key lives in another partition."""
+    """Returns what the table's merge engine does with a row whose key is already in another partition."""
     engine = schema.settings.merge.engine
     if engine.keeps_first:
         return OldPlaceRule.SKIP_NEW
@@ -48,7 +50,9 @@ def old_place_rule(schema: TableSchema) -> OldPlaceRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPlaces:
-    """Where keys live: for each key the code of its partition (NOWHERE if the key is unknown), and its bucket."""
+    """The partition and bucket of each key. A partition is given as a code, a small integer that stands for it; NOWHERE
+    means that the key is unknown.
+    """
 
     partitions: Int32s
     buckets: Int32s
@@ -56,11 +60,11 @@ class KeyPlaces:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedRows:
-    """Rows in the order of arrival, with only those values that are needed to find their buckets.
+    """Rows in the order of arrival, with only the values that are needed to choose their buckets.
 
-    `keys` has for each row the number of its key, from 0 to k - 1; `key_hashes` has the hash of each of these k keys.
-    `partitions` has the code of the partition that each row names; `KeyPlaces` has the same codes. `kinds` has the kind
-    of each row.
+    `keys` has the number of each row's key, from 0 to k - 1, and `key_hashes` has the hash of each of these k keys.
+    `partitions` has for each row the code of the partition in its columns; `KeyPlaces` uses the same codes. `kinds` has
+    the kind of each row.
     """
 
     keys: Int64s
@@ -71,10 +75,12 @@ class KeyedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """m rows to write, in order: for each its input row, row kind, partition code and bucket. In addition the places of
-    the k keys afterwards, and the allocation of each partition that got or lost keys.
+    """The rows to write, in order. For each row, `rows` has its number in the input, and `kinds`, `partitions` and
+    `buckets` have its row kind, partition code and bucket.
 
-    A row may go to another partition than it names; then it gets that partition's values: see `placed_rows`.
+    `places` are the partition and bucket of each key afterwards. `allocations` has, by partition code, the row counts
+    of each partition in which the number of keys has changed.
+    A row can go to another partition than the one in its columns. Then `placed_rows` replaces the partition columns.
     """
 
     rows: Int64s
@@ -88,12 +94,14 @@ class Placement:
 def place_rows(
     rows: KeyedRows, old: KeyPlaces, rule: OldPlaceRule, *, allocations: Mapping[int, Allocation], empty: Allocation
 ) -> Placement:
-    """Returns the rows to write for a batch. `allocations` are by partition code; a partition without one starts as
-    `empty`.
+    """Chooses partition and bucket of each row of a batch, and returns the rows to write.
 
-    Room that a moved key leaves is used from the next batch on.
+    `old` has the partition and bucket of each key before the batch. `allocations` has the row counts of partitions by
+    partition code; a partition that is not in it starts with `empty`.
+    If a key moves to another partition, the next batch is the first that can use the space that it leaves in its
+    bucket.
     """
-    # Rows of one key next to each other, in arrival order.
+    # In this order, the rows of one key follow each other, in the order of their arrival.
     order = np.argsort(rows.keys, kind="stable")
     keys = rows.keys[order]
     first = np.ones(len(keys), np.bool_)
@@ -105,9 +113,9 @@ def place_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyEffect:
-    """The changes that a batch makes to the key index once it is committed. `puts` are the numbers of the keys to put
-    at their `places`, `removes` those of the keys to remove. `gains` says for each (partition code, bucket) by how much
-    its number of keys grows.
+    """The changes to the key index when a batch is committed. `puts` are the numbers of the keys whose entries are
+    written, with the new `places` of these keys. `removes` are the numbers of the keys whose entries are removed.
+    `gains` says for each (partition code, bucket) by how much its number of keys grows.
     """
 
     puts: Int64s
@@ -117,11 +125,11 @@ class KeyEffect:
 
     @property
     def growth(self) -> int:
-        """Returns by how many keys the index grows, removed keys subtracted; never below 0."""
+        """Returns by how many keys the index grows, minus the removed keys; at least 0."""
         return max(0, sum(self.gains.values()))
 
     def with_codes(self, codes: Int32s) -> "KeyEffect":
-        """Returns the effect with each partition code replaced by `codes[code]`."""
+        """Returns the same changes with each partition code replaced by `codes[code]`."""
         partitions = np.where(self.places.partitions == NOWHERE, NOWHERE, codes[self.places.partitions])
         gains = {(int(codes[code]), bucket): gain for (code, bucket), gain in self.gains.items()}
         return KeyEffect(self.puts, self.removes, KeyPlaces(partitions.astype(np.int32), self.places.buckets), gains)
@@ -130,10 +138,11 @@ class KeyEffect:
 def key_effect(
     rows: KeyedRows, old: KeyPlaces, placement: Placement, rule: OldPlaceRule, *, expires: bool
 ) -> KeyEffect:
-    """Returns the changes of a placement to the index: the same as from reading the files to which its rows are
-    written.
+    """Returns the changes that a placement makes to the key index. They are the same as if the index were built again
+    from the files to which the rows are written.
 
-    With `expires`, a key is put again whenever it is written.
+    If `expires` is true (entries of the index have a lifetime), every key that is written gets a new entry, even if its
+    partition and bucket stay.
     """
     new = placement.places
     written = np.zeros(len(old.partitions), np.bool_)
@@ -161,10 +170,11 @@ def key_effect(
 def placed_rows(
     table: pa.Table, placement: Placement, partitions: Sequence[bytes], schema: TableSchema
 ) -> tuple[pa.Table, pa.Array]:
-    """Returns the rows of a placement and their kinds, with the values of the partitions they go to.
+    """Returns the rows to write and their row kinds (int8). The partition columns have the values of the partition to
+    which each row goes.
 
-    `table` has the table's columns, and so have the returned rows, of which there may be more or fewer. The kinds are
-    int8. `partitions` are the serialized partitions; a code of the placement is a position in them.
+    `table` holds the input rows with the table's columns. The result has the same columns, and may have more or fewer
+    rows. `partitions[code]` is the partition of a partition code, as the bytes of a BinaryRow.
     """
     placed = table.take(pa.array(placement.rows))
     fields = schema.select(schema.partition_keys)
@@ -179,14 +189,16 @@ def placed_rows(
 
 
 class _Allocator:
-    """Allocates buckets of several partitions and counts their keys."""
+    """Chooses buckets in several partitions, and counts the keys in each bucket."""
 
     def __init__(self, allocations: Mapping[int, Allocation], empty: Allocation) -> None:
         self.allocations = dict(allocations)
         self._empty = empty
 
     def allocate(self, partitions: Int32s, hashes: Int32s) -> Int32s:
-        """Returns a bucket for each new key, in order; n codes and n hashes in, n buckets out."""
+        """Takes the partition code and the hash of each new key, and returns a bucket for each key, in the same
+        order.
+        """
         buckets = np.empty(len(partitions), np.int32)
         for code in distinct(partitions).tolist():
             members = np.flatnonzero(partitions == code)
@@ -194,7 +206,9 @@ class _Allocator:
         return buckets
 
     def release(self, partitions: Int32s, buckets: Int32s) -> None:
-        """Takes keys out of their buckets."""
+        """Reduces the key counts of buckets from which keys are removed. The arguments have an item for each removed
+        key.
+        """
         places, counts = np.unique((partitions.astype(np.int64) << 32) | buckets, return_counts=True)
         for place, count in zip(places.tolist(), counts.tolist(), strict=True):
             code, bucket = divmod(place, 1 << 32)
@@ -206,8 +220,8 @@ class _Allocator:
 def _follow_rows(
     rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator
 ) -> Placement:
-    """Returns the placement of rows under deduplicate: a key moves to the partition of its newest row, and is deleted
-    in the old partition.
+    """Returns the placement of rows for the merge engine deduplicate: a key moves to the partition of its newest row,
+    and is deleted in the old partition.
     """
     keys, partitions = rows.keys[order], rows.partitions[order]
     came_from = np.empty(len(keys), np.int32)
@@ -245,8 +259,8 @@ def _follow_rows(
 def _stay(
     rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator, *, skip_new: bool
 ) -> Placement:
-    """Returns the placement of rows under the other merge engines: a key stays in its partition; a new key gets the
-    partition of its first row.
+    """Returns the placement of rows for merge engines under which a key stays in its partition. A new key gets the
+    partition of its first row. If `skip_new` is true, rows for a key in another partition are dropped.
     """
     places = KeyPlaces(old.partitions.copy(), old.buckets.copy())
     beginnings = np.sort(order[first])

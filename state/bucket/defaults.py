@@ -2,8 +2,8 @@
 defaults apply.
 
 A default is stored as text. The text, without the quotes around it, is cast to the column's type. Nested values are
-written `[a, b]` or `ARRAY('a', 'b')`, `{k -> v}` or `MAP('k', 'v')`, `{a, b}` or `STRUCT('a', 'b')`; quotes around
-texts inside are taken off, as Paimon's docs show.
+written `[a, b]` or `ARRAY('a', 'b')`, `{k -> v}` or `MAP('k', 'v')`, `{a, b}` or `STRUCT('a', 'b')`. Quotes around
+strings in them are removed, as Paimon's documentation shows.
 Source: Paimon 2.0 DefaultValueRow, DefaultValueUtils, StringToArrayCastRule and the rules for maps and rows.
 """
 
@@ -22,8 +22,8 @@ from bucketline.state.types.timestamp_text import cast_text, plain_value
 
 
 def fill_defaults(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """Takes rows with the table's columns in table types, and returns them with the default of the column in place of
-    each null.
+    """Returns the rows with each null replaced by the default of its column. `rows` must have the table's columns in
+    the table's types.
     """
     for field in schema.fields:
         position = rows.schema.get_field_index(field.name)
@@ -35,7 +35,7 @@ def fill_defaults(rows: pa.Table, schema: TableSchema) -> pa.Table:
 
 
 def check_defaults(schema: TableSchema) -> None:
-    """Raises the errors of `default_scalar` if a default does not fit its column's type."""
+    """Raises UnsupportedTableError if the default of a column cannot be converted to the column's type."""
     for field in schema.fields:
         if field.default_value is not None:
             default_scalar(field)
@@ -44,7 +44,7 @@ def check_defaults(schema: TableSchema) -> None:
 def default_scalar(field: DataField) -> pa.Scalar:
     """Returns a column's default in the column's Arrow type.
 
-    Raises UnsupportedTableError for text that does not read as the column's type.
+    Raises UnsupportedTableError if the text of the default cannot be converted to the column's type.
     """
     try:
         value = _value(str(field.default_value), field.type)
@@ -65,8 +65,8 @@ def left_out_value(field: DataField) -> pa.Scalar:
 
 
 def _value(text: str, data_type: DataType) -> object:
-    """Returns the value of a type that a text describes. Values inside of nested values have Python's types. Raises
-    pa.ArrowInvalid.
+    """Converts text to a value of the given type. Values inside nested values are Python objects. Raises
+    pa.ArrowInvalid if the text is no such value.
     """
     if data_type.is_atomic:
         if len(text) > 1 and text[0] == text[-1] == "'":
@@ -87,7 +87,7 @@ def _value(text: str, data_type: DataType) -> object:
         if len(parts) != len(data_type.fields):
             raise pa.ArrowInvalid(f"{len(parts)} values for {len(data_type.fields)} fields")
         return {f.name: _inner(part, f.type) for f, part in zip(data_type.fields, parts, strict=True)}
-    raise pa.ArrowInvalid(f"{data_type.root.value} has no such form")
+    raise pa.ArrowInvalid(f"a default of type {data_type.root.value} is not supported")
 
 
 def _inner(text: str, data_type: DataType) -> object:

@@ -1,10 +1,11 @@
-"""Dynamic buckets of one partition: a known key keeps the bucket that the HASH index has for its hash; new keys fill
-buckets.
+"""Dynamic buckets of one partition: a known key keeps the bucket that the HASH index has for its hash, and new keys go
+to buckets with free space.
 
-The HASH index of a partition is two sorted arrays, 6 bytes per hash. Hashes are of the trimmed primary key; keys of
-equal hash share a bucket. A key is found even if the number of assigners has changed: the arrays come from every HASH
-file that may hold hashes of the caller's share. These are the files of the whole partition; or those of the buckets
-that one assigner owns, if it is proven that only this assigner ever filled them.
+In memory, the HASH index of a partition is two sorted arrays, with 6 bytes for each hash. The hash is that of the
+trimmed primary key, and keys with the same hash are in the same bucket. An assigner (a task that chooses the buckets of
+a share of the keys) finds a key even if the number of assigners has changed, because it reads every HASH file that may
+have its keys. These are the files of the whole partition. If only this assigner can have written its own buckets, the
+files of these buckets are enough.
 
 Source: Paimon 2.0 HashBucketAssigner, PartitionIndex, DynamicBucketIndexMaintainer.
 """
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from bucketline.state.bucket.allocation import Allocation, AllocationRule, Int32s, Ownership
 
 UNKNOWN = -1
-"""The bucket of a hash that no HASH file holds."""
+"""The result for a hash that is in no HASH file."""
 
 _EMPTY_HASHES = np.empty(0, np.int32)
 _EMPTY_BUCKETS = np.empty(0, np.int16)
@@ -27,9 +28,9 @@ _EMPTY_BUCKETS = np.empty(0, np.int16)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownHashes:
-    """The hashes of a partition (int32) in ascending order, each once, and the bucket of each (int16).
+    """The distinct hashes of a partition (int32) in ascending order, and the bucket of each hash (int16).
 
-    `has_lost` is true if a hash was in several buckets, of which only one is kept here.
+    `has_lost` is true if a hash was in several buckets. Only one of these buckets is kept.
     """
 
     hashes: Int32s
@@ -46,7 +47,7 @@ class KnownHashes:
         """
         if not len(self.hashes) or not len(hashes):
             return np.full(len(hashes), UNKNOWN, np.int32)
-        # Sorted probes walk through memory in one direction.
+        # Searching for sorted hashes goes through memory in one direction, which is faster.
         order = np.argsort(hashes)
         probes = hashes[order]
         at = np.searchsorted(self.hashes, probes)
@@ -66,7 +67,7 @@ class KnownHashes:
         return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
 
     def without(self, buckets: Collection[int]) -> "KnownHashes":
-        """Returns the index without these buckets."""
+        """Returns the index without the hashes of these buckets."""
         kept = ~np.isin(self.buckets, np.array(sorted(buckets), np.int16))
         return KnownHashes(self.hashes[kept], self.buckets[kept], self.has_lost)
 
@@ -119,14 +120,14 @@ def known_hashes(index: Mapping[int, Int32s]) -> KnownHashes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """The bucket of each row; and the new hashes in arrival order, with their buckets."""
+    """The bucket of each row, and the hashes that are new in the index, in order of arrival, with their buckets."""
 
     buckets: Int32s
     new_hashes: Int32s
     new_buckets: Int32s
 
     def new_by_bucket(self) -> dict[int, Int32s]:
-        """Returns the new hashes of each bucket that got any, to be added to its HASH file."""
+        """Returns the new hashes by bucket, to be added to the HASH files. Buckets without new hashes are left out."""
         if not len(self.new_hashes):
             return {}
         order = np.argsort(self.new_buckets, kind="stable")
@@ -137,8 +138,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DynamicAssigner:
-    """Chooses buckets for rows of one partition. An assigner never changes: `assign` also returns the assigner for the
-    rows that follow.
+    """Chooses buckets for rows of one partition. The object is immutable: `assign` also returns a new assigner for the
+    next rows.
     """
 
     known: KnownHashes
@@ -148,8 +149,8 @@ class DynamicAssigner:
     def starting(
         known: KnownHashes, own: Ownership, rule: AllocationRule, *, rows: Mapping[int, int] | None = None
     ) -> "DynamicAssigner":
-        """Returns an assigner for the existing keys of a partition. `rows` are hashes per bucket of the whole
-        partition, as the index manifest counts them; needed when `known` holds only a share.
+        """Returns an assigner for a partition with existing keys. `rows` is the number of hashes in each bucket of the
+        partition, from the index manifest. It is required if `known` has only a part of the partition's hashes.
         """
         return DynamicAssigner(known, Allocation(known.rows() if rows is None else dict(rows), own, rule))
 

@@ -1,4 +1,4 @@
-"""The bucket of each bucket key in fixed tables, for each bucket function.
+"""Computes the bucket of each row of a table with fixed buckets, for each of Paimon's bucket functions.
 
 Source: Paimon 2.0 DefaultBucketFunction, ModBucketFunction, HiveBucketFunction, HiveHasher.
 """
@@ -34,7 +34,7 @@ _SIGNED = {
     TypeRoot.TIME: "<i4",
     TypeRoot.BIGINT: "<i8",
 }
-# (bits of a signed zero, which hashes as zero; bits of infinity; bits all NaNs hash as)
+# For each width: the bits of -0.0, which is hashed as 0.0; the bits of infinity; the bits as which every NaN is hashed.
 _FLOAT_BITS = {
     TypeRoot.FLOAT: ("<u4", 0x80000000, 0x7F800000, 0x7FC00000),
     TypeRoot.DOUBLE: ("<u8", 0x8000000000000000, 0x7FF0000000000000, 0x7FF8000000000000),
@@ -49,9 +49,9 @@ def assign_fixed_buckets(
 ) -> pa.Int32Array:
     """Returns the bucket of each row of a fixed-bucket table.
 
-    Takes the bucket-key columns in the order in which they are hashed; nulls are allowed. The buckets are in [0,
-    bucket_count), without nulls. Raises UnsupportedTableError when the function does not take the types,
-    SchemaMismatchError when a column does not hold its type.
+    Takes the columns of the bucket key in the order in which they are hashed. They may have nulls; the result has none.
+    Buckets are from 0 up to `bucket_count` - 1. Raises UnsupportedTableError if the bucket function does not support
+    the types, and SchemaMismatchError if the values of a column are not of its type.
     """
     assert bucket_count > 0, "the table has fixed buckets"
     count = np.int32(bucket_count)
@@ -59,7 +59,7 @@ def assign_fixed_buckets(
         return pa.array(_mod_buckets(columns, types, bucket_count))
     if function is BucketFunction.HIVE:
         return pa.array((_hive_hashes(columns, types) & np.uint32(0x7FFFFFFF)).view(np.int32) % count)
-    # Java's remainder has the dividend's sign; taking it before the absolute value keeps -2^31 in range.
+    # Java's remainder has the sign of the dividend. Its absolute value is in range, but that of the hash -2^31 is not.
     return pa.array(np.abs(np.fmod(hash_rows(columns, types).to_numpy(), count)))
 
 
@@ -76,7 +76,7 @@ def _mod_buckets(
 
 
 def _hive_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType]) -> UInt32s:
-    assert columns and len(columns) == len(types), "one type a column, and at least one"
+    assert columns and len(columns) == len(types), "there must be a type for each column, and at least one column"
     hashes = np.zeros(len(columns[0]), dtype=np.uint32)
     for column, data_type in zip(columns, types, strict=True):
         hashes = hashes * _31 + _hive_field(column, data_type)
@@ -87,7 +87,7 @@ def _hive_field(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> UInt
     """Returns Hive's hash of each value; 0 for null."""
     root = data_type.root
     if root not in _SIGNED and root not in _FLOAT_BITS and root not in BYTE_ROOTS and root is not TypeRoot.DECIMAL:
-        raise UnsupportedTableError(f"bucket function hive does not take {data_type}", type=str(data_type))
+        raise UnsupportedTableError(f"bucket function hive does not support {data_type}", type=str(data_type))
     array = physical_array(column, data_type)
     if root in BYTE_ROOTS:
         return _hive_bytes(byte_column(array))
@@ -109,7 +109,7 @@ def _fold(bits: NDArray[np.unsignedinteger]) -> UInt32s:
 
 
 def _hive_bytes(strings: ByteColumn) -> UInt32s:
-    # Longest first, so that the rows that still have a byte at a position are a prefix.
+    # The longest rows come first, so the rows that have a byte at a position are always the first rows.
     order = np.argsort(-strings.lengths, kind="stable")
     starts, lengths = strings.starts[order], strings.lengths[order]
     longest = int(lengths[0]) if len(lengths) else 0
@@ -124,11 +124,11 @@ def _hive_bytes(strings: ByteColumn) -> UInt32s:
 
 
 def _hive_decimals(low: NDArray[np.uint64], high: NDArray[np.int64], scale: int) -> UInt32s:
-    """Returns Java's BigDecimal.hashCode of each decimal, after stripping trailing zeros down to scale 0; zero hashes
-    as 0.
+    """Returns Java's BigDecimal.hashCode of each decimal, after removing the zeros at the end of its fraction. The hash
+    of zero is 0.
     """
     negative = high < 0
-    # Two's complement negation of 128 bits: the carry reaches the high half only when the low one is zero.
+    # To negate a two's complement of 128 bits, the carry goes to the upper half only if the lower half is zero.
     plus_low = np.where(negative, ~low + np.uint64(1), low)
     plus_high = np.where(negative, ~high + (low == 0), high).view(np.uint64)
     limbs = np.stack([plus_high >> 32, plus_high & 0xFFFFFFFF, plus_low >> 32, plus_low & 0xFFFFFFFF])
@@ -149,9 +149,10 @@ def _hive_decimals(low: NDArray[np.uint64], high: NDArray[np.int64], scale: int)
 
 
 def _divide_by_ten(limbs: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Returns (quotients, remainders) of numbers in base 2^32, divided by ten.
+    """Divides numbers of 128 bits by ten, and returns the quotients and the remainders.
 
-    Numbers and quotients are matrices with four lines, one for each limb; the most significant limb comes first.
+    Numbers and quotients are matrices with four lines. Each line has 32 bits of every number, and the most significant
+    bits come first.
     """
     quotients = np.empty_like(limbs)
     rest = np.zeros(limbs.shape[1], dtype=np.uint64)

@@ -1,13 +1,15 @@
-"""The entries of the key index, as columns and as bytes.
+"""The entries of the key index, as columns and as bytes. The key index is a RocksDB database on local disk that has the
+partition and bucket of each key. Its keys and values are (BE, LE: big- and little-endian):
 
-    00 "label"                 JSON: which table, which share, which snapshot
-    00 "p" u32 BE code         a serialized partition
+    00 "label"                 JSON: the table, the share of its keys in this index, and the snapshot it reflects
+    00 "p" u32 BE code         a partition, as the bytes of a BinaryRow
     00 "q" partition           u32 BE: its code
     00 "r" u32 BE code u16 BE  u64 LE: keys in that partition's bucket
     01 key                     u32 LE partition code, u16 LE bucket, u32 LE seconds when the key was last written
 
-A key is the normalized full primary key, so bytes ascend as keys do. Seconds are local wall-clock time, as creation
-times of data files are. Each index has its own codes, and never uses a code again.
+A key is the full primary key, encoded so that its bytes have the order of the keys. Seconds are local time, like the
+creation times of data files. A code is a number for a partition; each index has its own codes, and never uses a code
+for a second partition.
 """
 
 from collections.abc import Sequence
@@ -26,7 +28,9 @@ from bucketline.state.types.logical import DataType
 from bucketline.state.types.order import normalized_keys
 
 NOTE_PROPERTY = "bucketline.key-index-notes"
-"""Snapshot property: the tokens of the notes that the snapshot makes true, one for each share, joined by commas."""
+"""The name of a snapshot property. Before a commit, each task notes the pending changes in its part of the key index,
+with a token. The property lists the tokens of the notes that become valid with the snapshot, joined by commas.
+"""
 
 META_PREFIX = b"\x00"
 KEY_PREFIX = b"\x01"
@@ -39,7 +43,9 @@ _VALUE = np.dtype([("partition", "<u4"), ("bucket", "<u2"), ("seconds", "<u4")])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HashedKeys:
-    """n keys in any order: the normalized full primary key (int64 or large_binary), and the hash of each."""
+    """Keys in any order: the full primary key as one comparable value (int64 or large_binary, from `normalized_keys`),
+    and the hash of each key.
+    """
 
     normalized: pa.Array
     hashes: Int32s
@@ -48,15 +54,15 @@ class HashedKeys:
         return len(self.normalized)
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> "HashedKeys":
-        """Returns the keys of these rows, by number or by mask."""
+        """Returns some of the keys. `rows` has their row numbers, or is a mask."""
         normalized = self.normalized.filter(pa.array(rows)) if rows.dtype == np.bool_ else self.normalized.take(rows)
         return HashedKeys(normalized, self.hashes[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyEntries:
-    """Normalized keys and where they live: for each key the code of its partition, its bucket, and the time at which
-    the key was last written, in seconds.
+    """Entries of the key index: for each key the code of its partition, its bucket, and the time in seconds at which
+    the key was last written.
     """
 
     keys: pa.Array
@@ -72,21 +78,19 @@ class KeyEntries:
 
 
 def hashed_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> HashedKeys:
-    """Returns the keys of n rows; `columns` are those of the full primary key, in its order."""
+    """Returns the keys of some rows. `columns` are the columns of the full primary key, in the order of the key."""
     return HashedKeys(normalized_keys(columns, types), np.asarray(hash_rows(columns, types)))
 
 
 def key_order(keys: pa.Array) -> NDArray[np.int64]:
-    """Returns the row numbers of normalized keys in ascending order of the keys; rows with equal keys stay in their
-    order.
-    """
+    """Returns the row numbers in ascending order of the keys. Rows with equal keys keep their order."""
     if pa.types.is_integer(keys.type):
         return np.argsort(keys.to_numpy(), kind="stable")
     return np.asarray(pc.array_sort_indices(keys)).astype(np.int64)
 
 
 def key_borders(sorted_keys: pa.Array) -> NDArray[np.bool_]:
-    """Returns a mask that is true where a key differs from the key before it, and at the first key."""
+    """Returns a mask that is true at the first key, and at each key that differs from the key before it."""
     borders = np.ones(len(sorted_keys), np.bool_)
     if len(borders) < 2:
         return borders
@@ -108,7 +112,7 @@ def number_keys(keys: HashedKeys) -> tuple[HashedKeys, NDArray[np.int64]]:
 
 
 def stored_keys(keys: pa.Array) -> list[bytes]:
-    """Returns normalized keys as RocksDB takes them: one bytes object per key."""
+    """Returns a bytes object for each key, as RocksDB needs it."""
     if pa.types.is_integer(keys.type):
         octets = np.empty((len(keys), 9), np.uint8)
         octets[:, 0] = KEY_PREFIX[0]
@@ -121,22 +125,23 @@ def stored_keys(keys: pa.Array) -> list[bytes]:
 
 
 def stored_places(entries: KeyEntries) -> list[bytes]:
-    """Returns the values of entries as the index stores them."""
+    """Returns the bytes that the index stores as the value of each entry."""
     records = np.empty(len(entries), _VALUE)
     records["partition"], records["bucket"], records["seconds"] = entries.partitions, entries.buckets, entries.seconds
     return _bytes_list(records.view(np.uint8).reshape(-1, _VALUE.itemsize))
 
 
 def read_places(values: Sequence[bytes | None], *, alive_since: int = 0) -> KeyPlaces:
-    """Returns the places in stored values; NOWHERE for None, and for keys last written before `alive_since` (seconds).
+    """Decodes values of the index into partition codes and buckets. The partition is NOWHERE for a value that is None,
+    and for a key that was last written before `alive_since` (seconds).
 
-    Raises IndexStateError for a value of another format.
+    Raises IndexStateError if a value has another format.
     """
     cells = pa.array(values, pa.large_binary())
     known = np.asarray(cells.is_valid()) if cells.null_count else np.ones(len(cells), np.bool_)
     octets = np.frombuffer(cells.buffers()[2] or b"", np.uint8)
     if len(octets) != int(known.sum()) * _VALUE.itemsize:
-        raise IndexStateError("the key index has values of another format", found=len(octets))
+        raise IndexStateError("the key index has values of another format than this release writes", found=len(octets))
     stored = octets.view(_VALUE)
     partitions, buckets = np.full(len(cells), NOWHERE, np.int32), np.zeros(len(cells), np.int32)
     partitions[known] = np.where(stored["seconds"] >= alive_since, stored["partition"].astype(np.int32), NOWHERE)
@@ -161,6 +166,6 @@ def rows_key(code: int, bucket: int) -> bytes:
 
 
 def _bytes_list(octets: NDArray[np.uint8]) -> list[bytes]:
-    """Returns the rows of a matrix of bytes."""
+    """Returns each row of a matrix of bytes as a bytes object."""
     pieces: list[bytes] = np.ascontiguousarray(octets).view(f"V{octets.shape[1]}").ravel().tolist()
     return pieces

@@ -1,4 +1,4 @@
-"""Finds the bucket mode of a table, and the columns that decide the bucket of a row.
+"""Determines the bucket mode of a table, and the columns that decide the bucket of a row.
 
 Source: Paimon 2.0 BucketMode, TableSchema (bucketKeys, crossPartitionUpdate), SchemaValidation.
 """
@@ -10,7 +10,7 @@ from bucketline.conf.table.table_options import BUCKET, BUCKET_KEY
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.json_files.schema_json import TableSchema
 
-# Values of the `bucket` option that are no counts; also what manifest entries hold as the total.
+# Values of the option `bucket` that are no counts. Manifest entries of such tables have them as the number of buckets.
 UNFIXED_BUCKETS = -1
 POSTPONE_BUCKETS = -2
 
@@ -18,11 +18,13 @@ POSTPONE_BUCKETS = -2
 class BucketMode(Enum):
     """How a row gets its bucket.
 
-    FIXED: bucket function over the bucket key. DYNAMIC: a known key keeps the bucket in the HASH index of its
-    partition; new keys fill buckets. CROSS_PARTITION: the same, but a key may move to another partition, so the index
-    is over the full primary key of the whole table, and is not stored in the table. POSTPONE: rows are stored unsorted
-    in bucket -2 until a compaction moves them to real buckets. UNAWARE: an append table without buckets; everything is
-    in bucket 0.
+    FIXED: a hash of the bucket key decides.
+    DYNAMIC: a known key keeps the bucket that the HASH index of its partition has for it. A new key goes to a bucket
+    with free space.
+    CROSS_PARTITION: like DYNAMIC, but a key may move to another partition. So the index has the full primary keys of
+    the whole table, and is not stored in the table.
+    POSTPONE: rows are stored unsorted in bucket -2 until a compaction moves them to real buckets.
+    UNAWARE: an append table without buckets. All its files are in bucket 0.
     """
 
     FIXED = "fixed"
@@ -33,42 +35,44 @@ class BucketMode(Enum):
 
     @property
     def hashes_keys(self) -> bool:
-        """Whether a hash of the bucket key alone decides the bucket. Then a filter on the key can skip buckets, and a
-        row can be checked to be in the right bucket.
+        """Returns True if a hash of the bucket key alone decides the bucket. Then a filter on the key can skip buckets,
+        and it can be checked whether a row is in the right bucket.
         """
         return self is BucketMode.FIXED
 
     @property
     def opens_buckets(self) -> bool:
-        """Whether new keys fill buckets, and open a new one when all are full."""
+        """Returns True if new keys go to buckets with free space, and a new bucket is created when all are full."""
         return self in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION)
 
     @property
     def has_hash_index(self) -> bool:
-        """Whether the table stores, for each bucket, the hashes of the keys in it."""
+        """Returns True if the table stores the hashes of the keys in each bucket."""
         return self is BucketMode.DYNAMIC
 
     @property
     def moves_keys(self) -> bool:
-        """Whether a key may move to another partition. Then a change that replaces one partition may also change
-        others.
+        """Returns True if a key may move to another partition. Then a change that replaces one partition may also
+        change other partitions.
         """
         return self is BucketMode.CROSS_PARTITION
 
     @property
     def postpones(self) -> bool:
-        """Whether rows wait in bucket -2 until a compaction moves them to real buckets."""
+        """Returns True if new rows are stored in bucket -2 until a compaction moves them to real buckets."""
         return self is BucketMode.POSTPONE
 
     @property
     def has_buckets(self) -> bool:
-        """Whether rows belong to a bucket. Otherwise deletion vectors are found by the names of data files."""
+        """Returns True if rows belong to a bucket. In tables without buckets, deletion vectors are found by the names
+        of data files.
+        """
         return self is not BucketMode.UNAWARE
 
 
 def bucket_mode(schema: TableSchema) -> BucketMode:
-    """Returns the table's bucket mode. Raises OptionError when `bucket` is not a number, or one that this table cannot
-    have.
+    """Returns the table's bucket mode. Raises OptionError if the option `bucket` is no integer, or has a value that
+    this table cannot have.
     """
     total = total_buckets(schema)
     if total > 0:
@@ -77,19 +81,19 @@ def bucket_mode(schema: TableSchema) -> BucketMode:
         return BucketMode.POSTPONE
     if not schema.primary_keys:
         return BucketMode.UNAWARE
-    # A primary key that holds all partition columns pins a key to its partition.
+    # If the primary key contains all partition columns, a key always stays in its partition.
     if set(schema.partition_keys) <= set(schema.primary_keys):
         return BucketMode.DYNAMIC
     return BucketMode.CROSS_PARTITION
 
 
 def total_buckets(schema: TableSchema) -> int:
-    """Returns the `bucket` option: the count of a fixed table, else -1 or -2. Entries of new files record it as their
-    total.
+    """Returns the value of the option `bucket`: the number of buckets of a fixed table, or -1 or -2. Manifest entries
+    of new files store it as their number of buckets.
 
-    A partition that has files keeps the total of these files until a rescale.
+    A partition that has files keeps the number of buckets of these files until a rescale.
 
-    Raises OptionError as `bucket_mode` does.
+    Raises OptionError for the same reasons as `bucket_mode`.
     """
     total = schema.settings.bucket.count
     allowed = (UNFIXED_BUCKETS, POSTPONE_BUCKETS) if schema.primary_keys else (UNFIXED_BUCKETS,)
@@ -104,12 +108,13 @@ def total_buckets(schema: TableSchema) -> int:
 
 
 def bucket_keys(schema: TableSchema) -> tuple[str, ...]:
-    """Returns the columns that decide a row's bucket inside its partition, in hashing order: `bucket-key`, else the
-    trimmed primary key; empty for an UNAWARE table.
+    """Returns the columns that decide a row's bucket inside its partition, in the order in which they are hashed. These
+    are the columns in the option `bucket-key`, or else the trimmed primary key. For an UNAWARE table the result is
+    empty.
 
-    The index of a CROSS_PARTITION table is over `schema.primary_keys` instead.
-    Raises OptionError when `bucket-key` is missing, forbidden, or names a column that cannot be one, and
-    UnsupportedTableError when the primary key has only partition columns.
+    The index of a CROSS_PARTITION table uses `schema.primary_keys` instead.
+    Raises OptionError if `bucket-key` is missing, not allowed, or names a column that cannot be part of it, and
+    UnsupportedTableError if the primary key has only partition columns.
     """
     mode = bucket_mode(schema)
     if schema.primary_keys and not schema.trimmed_primary_key:
@@ -121,7 +126,7 @@ def bucket_keys(schema: TableSchema) -> tuple[str, ...]:
         return schema.trimmed_primary_key
     if mode not in (BucketMode.FIXED, BucketMode.POSTPONE):
         raise OptionError("bucket-key needs bucket to be a count, not -1", key=BUCKET_KEY.key, value=",".join(names))
-    # Java does not trim, so " b" names a column that starts with a blank.
+    # Java does not remove spaces, so " b" means a column whose name starts with a space.
     for name in names:
         problem = _refusal(schema, name)
         if problem is not None:

@@ -1,4 +1,4 @@
-"""The author of a commit, and the properties that the snapshot gets from the author."""
+"""The author of a commit: who commits, and what the snapshot says about that."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,9 +8,11 @@ from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, Operation
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The writer's name, and the identifier of its commit: a commit of the same user and identifier is the same commit.
+    """The commit user (the name of the writer) and the commit identifier. Two commits with the same user and identifier
+    are the same commit.
 
-    `properties`, the `watermark` and the `operation` are written into the snapshot; the operation is only for people.
+    `properties`, `watermark` and `operation` are written into the snapshot. `operation` is only information for people
+    who read the snapshot.
     """
 
     user: str

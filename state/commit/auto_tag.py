@@ -1,6 +1,6 @@
-"""Decides which tags writers create, for which snapshots, and which of these tags are removed again.
+"""Decides which tags writers create automatically, for which snapshots, and when these tags are removed.
 
-Times are wall-clock time in the zone of the tags, in milliseconds, as if it were UTC.
+Times are local times in the time zone of the tags, converted to milliseconds as if they were UTC.
 Source: Paimon 2.0 TagAutoCreation, TagPeriodHandler, TagBatchCreation.
 """
 
@@ -33,18 +33,22 @@ _MINUTES = ("%Y%m%d%H%M", r"(\d{4})(\d{2})(\d{2})(\d{2})(\d{2})")
 
 @dataclass(frozen=True, slots=True)
 class TagPlan:
-    """How a table's writers name and time tags. `zone` is the time zone of the times in the names."""
+    """The rules by which a table's writers create tags: when a tag is due, and what its name is. `zone` is the time
+    zone of the times in the names.
+    """
 
     settings: TagSettings
     zone: tzinfo | None
 
     @property
     def creates(self) -> bool:
-        """Whether each commit may create a tag."""
+        """Returns True if commits can create tags."""
         return self.settings.creation in (TagCreation.PROCESS_TIME, TagCreation.WATERMARK)
 
     def time_of(self, snapshot: Snapshot) -> int | None:
-        """Returns the time of a snapshot that counts for tags; None if the snapshot has no watermark."""
+        """Returns the time of a snapshot by which tags are created: its commit time or its watermark. Returns None if
+        it has no watermark.
+        """
         if self.settings.creation is TagCreation.PROCESS_TIME:
             return self._local(snapshot.time_ms)
         if snapshot.watermark is None or snapshot.watermark == _NO_WATERMARK:
@@ -68,8 +72,8 @@ class TagPlan:
         return (_EPOCH + timedelta(milliseconds=time_ms)).strftime(self._form[0])
 
     def next_name(self, snapshot: Snapshot, last_ms: int | None) -> str | None:
-        """Returns the name of the tag that a snapshot gets; None if no tag is due. `last_ms` is the time of the newest
-        tag.
+        """Returns the name of the tag that must be created for a snapshot; None if no tag is due. `last_ms` is the time
+        of the newest tag, or None.
         """
         time, period = self.time_of(snapshot), self.settings.period_ms
         if time is None:
@@ -82,7 +86,7 @@ class TagPlan:
         return self.name_of(due_ms if self.settings.fills_gaps else _before(time, period))
 
     def batch_name(self, snapshot: Snapshot) -> str:
-        """Returns the name of the tag that a batch write moves to its snapshot."""
+        """Returns the name of the tag that a batch write creates for its snapshot, or moves to it if the tag exists."""
         own = self.settings.batch_name
         if own is not None:
             return own
@@ -90,13 +94,15 @@ class TagPlan:
         return f"{_BATCH_PREFIX}{day:%Y-%m-%d}"
 
     def is_created(self, name: str) -> bool:
-        """Whether a tag of that name is one that writers create."""
+        """Returns True if the name is one that writers give to the tags that they create."""
         if self.settings.creation is TagCreation.BATCH:
             return name.startswith(_BATCH_PREFIX) or name == self.settings.batch_name
         return self.named_time(name) is not None
 
     def too_many(self, tags: Iterable[Tag]) -> list[str]:
-        """Returns the names of the oldest created tags, which are removed so that `tag.num-retained-max` tags stay."""
+        """Returns the names of the tags to remove: the oldest ones that writers created, so that `tag.num-retained-max`
+        of them stay.
+        """
         most = self.settings.most
         if most is None:
             return []
@@ -122,7 +128,7 @@ class TagPlan:
 
 
 def _before(time_ms: int, period_ms: int) -> int:
-    """Returns the period before the period that a time lies in."""
+    """Returns the start of the last period that has ended before `time_ms`."""
     return time_ms // period_ms * period_ms - period_ms
 
 

@@ -11,7 +11,9 @@ PartitionTest = Callable[[bytes], bool]
 
 
 class AppendCheck(Enum):
-    """Which rules are checked before new files are appended."""
+    """The conflict rules that are checked before new files are appended. Each value includes the rules of the values
+    before it.
+    """
 
     BUCKET_COUNT = "the bucket count of their partitions: enough for files that were just written"
     ONE_WRITER = "the same, and that nobody else has written rows since the work was planned"
@@ -21,12 +23,13 @@ class AppendCheck(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """New files, and the compactions that follow them in a snapshot of their own.
+    """A commit of new files. Compactions in the messages follow in a second snapshot.
 
-    `check` says what must not have happened since the work was planned. `common_keys` says for ROWS_READ whether two
-    files hold a key in common; without it their ranges of keys decide. Without files there is a snapshot all the same,
-    to show that the identifier is done, unless `ignore_empty`. If `ignore_empty` is None, the table's options decide,
-    and empty batch commits (identifier 2^63-1) are ignored.
+    `check` says what must not have happened since the work was planned. For ROWS_READ, the function `common_keys` tells
+    whether two files have a key in common; if it is None, their key ranges are compared.
+    A commit without files also publishes a snapshot, which shows that its identifier is done, unless `ignore_empty` is
+    true. If `ignore_empty` is None, the table's options decide, and empty batch commits (identifier 2^63-1) publish
+    nothing.
     """
 
     messages: tuple[CommitMessage, ...]
@@ -37,12 +40,12 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """New files in the place of all live files of the partitions that pass `target`; these files are looked for again
-    at each try.
+    """A commit of new files that replace all live files of some partitions. `target` is a function that returns True
+    for these partitions; at each attempt to commit, it is applied to the live files of the newest snapshot.
 
-    Rows that other writers have written there meanwhile are replaced as well. With `moves_rows` the new files hold the
-    same rows in other buckets: then a change of one of the partitions since the work was planned is a conflict, and
-    postponed rows stay.
+    Rows that other writers have added to these partitions meanwhile are replaced too. If `moves_rows` is true, the new
+    files have the same rows in other buckets. Then it is a conflict if one of the partitions has changed since the work
+    was planned, and files in the postpone bucket stay.
     """
 
     messages: tuple[CommitMessage, ...]
@@ -52,7 +55,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """A commit that has only compactions, under an identifier that was used before."""
+    """A commit that has only compactions. Its commit identifier may have been used by an earlier commit."""
 
     messages: tuple[CommitMessage, ...]
 

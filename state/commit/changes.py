@@ -1,7 +1,7 @@
-"""Commit messages of a batch → the manifest entries of its two snapshots.
+"""Collects the manifest entries of a batch's two snapshots from the commit messages of the batch.
 
-Source: Paimon 2.0 ManifestEntryChanges; the order inside a delta is stricter here: every DELETE before every ADD,
-because snapshot expiration reads a delta in order, and a later ADD cancels a file's removal.
+Source: Paimon 2.0 ManifestEntryChanges. Unlike there, all DELETEs of a delta come before all ADDs, because snapshot
+expiration reads a delta in order, and an ADD after the DELETE of the same file cancels the file's removal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,8 @@ from bucketline.state.format.index.hash_index import HASH
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a batch does to a table: its appended files, then its compactions; each part becomes one snapshot.
+    """The changes that a batch makes to a table: first its appended files, then its compactions. Each of the two parts
+    becomes a snapshot.
 
     In every tuple all DELETEs come first. Apart from this, the entries are in the order of the messages.
     """
@@ -39,7 +40,7 @@ class Changes:
 
     @property
     def append_kind(self) -> CommitKind:
-        """Returns OVERWRITE when the first snapshot takes files away or changes deletion vectors, else APPEND.
+        """Returns OVERWRITE if the first snapshot removes files or changes deletion vectors, and APPEND otherwise.
 
         Source: Paimon 2.0 FileStoreCommitImpl.commit.
         """
@@ -68,18 +69,19 @@ def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
 
 
 def changed_buckets(entries: Sequence[ManifestEntry], index: Sequence[IndexManifestEntry] = ()) -> frozenset[BucketId]:
-    """Returns the (partition, bucket) pairs that entries change: the part of the table that a conflict check reads."""
+    """Returns the partition and bucket of all entries. A conflict check reads this part of the table."""
     return frozenset({(e.partition, e.bucket) for e in entries} | {(e.partition, e.bucket) for e in index})
 
 
 def combine_index(
     base: Sequence[IndexManifestEntry], delta: Sequence[IndexManifestEntry], *, vectors_by_file: bool
 ) -> tuple[IndexManifestEntry, ...]:
-    """Returns the complete index list after the delta: untouched entries in their order, then the added ones.
+    """Applies changes of index files to a snapshot's list of index files, and returns the new list: entries that stay
+    in their order, then the added entries.
 
-    A bucket has one HASH file and one deletion-vector file, so a new one replaces the old one. Global indexes, and with
-    `vectors_by_file` (append tables with unaware buckets) deletion vectors too, are distinguished by file name.
-    Source: Paimon 2.0 IndexManifestFileHandler.
+    A bucket has one HASH file and one deletion-vector file, so a new file replaces the old one. Entries of global
+    indexes are identified by their file names. If `vectors_by_file` is true (append tables without buckets), so are
+    entries of deletion vectors. Source: Paimon 2.0 IndexManifestFileHandler.
     """
 
     def place(entry: IndexManifestEntry) -> tuple[object, ...]:

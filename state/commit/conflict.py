@@ -1,8 +1,8 @@
-"""The conflict rules: may these changes follow that snapshot, or do two writers collide? One function per rule; a
-conflict is a value.
+"""The rules that decide whether a commit conflicts with what other writers have committed. Each rule is a function that
+returns a Conflict or None; it does not raise.
 
-The base may be restricted to the changed buckets, because every rule looks at one bucket; only the bucket count belongs
-to a partition.
+The live files to compare with may be limited to the changed buckets, because every rule looks at a single bucket. Only
+the number of buckets belongs to a whole partition.
 Source: Paimon 2.0 ConflictDetection, FileEntry.mergeEntries.
 """
 
@@ -25,26 +25,32 @@ from bucketline.state.format.entries import (
 from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 
 ALREADY_ADDED = "already-added"
-"""The only rule after which the files may be in the table: another commit added them."""
+"""The name of the rule that a commit breaks if another commit has already added its files. After any other conflict,
+the files of the commit are not in the table.
+"""
 
 FILES_GONE = "files-gone"
-"""The rule that a commit breaks if files of it were removed before it was published: they must be written again."""
+"""The name of the rule that a commit breaks if some of its own new files were removed before it was published. The
+files must be written again.
+"""
 
 HISTORY_GONE = "history-gone"
 ROWS_CHANGED = "rows-changed"
-"""The rule that a commit breaks if snapshots since its plan cannot be read any more: its work must be planned again."""
+"""The name of the rule that a commit breaks if other writers have changed rows that it read, or if the snapshots since
+then can no longer be read. The work must be planned again.
+"""
 
 ToComparable = Callable[[bytes], Any]
-"""Serialized key -> a value that compares as Paimon compares keys."""
+"""A function that converts a key (bytes of a BinaryRow) to a value that Python compares in Paimon's key order."""
 
 CommonKeyTest = Callable[[ManifestEntry, ManifestEntry], bool]
-"""Whether two files of a bucket hold a key in common."""
+"""A function that returns True if two files of a bucket have a key in common."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Why changes cannot follow the table's newest snapshot. `rule` is the name of the broken rule, which stays the
-    same between releases; `fields` has the details.
+    """The reason why changes cannot be committed after the table's newest snapshot. `rule` is the name of the broken
+    rule, which is the same in all releases. `fields` has the details.
     """
 
     rule: str
@@ -52,7 +58,9 @@ class Conflict:
     fields: Mapping[str, object] = field(default_factory=dict)
 
     def error(self, message: str | None = None) -> CommitConflictError:
-        """Returns the exception for callers that cannot try again, with another message if one is given."""
+        """Returns the exception for callers that cannot try again. If `message` is given, it replaces the message of
+        the conflict.
+        """
         kind = FilesGoneError if self.rule == FILES_GONE else CommitConflictError
         return kind(self.message, rule=self.rule).reworded(message or self.message, **self.fields)
 
@@ -67,10 +75,12 @@ def check_conflicts(
     base_index: Sequence[IndexManifestEntry] = (),
     delta_index: Sequence[IndexManifestEntry] = (),
 ) -> Conflict | None:
-    """Returns the first rule that the changes break, None when they may be published.
+    """Checks the rules that apply to every commit, and returns the conflict for the first broken rule; None if the
+    changes may be published.
 
-    `base_entries` are live (ADD) and hold at least the changed buckets; `partition_totals` adds the bucket counts of
-    partitions whose other buckets are not among them. `key_order` is None for tables without a primary key.
+    `base_entries` are the ADD entries of the live files, at least of the changed buckets. `partition_totals` has the
+    number of buckets of partitions whose other buckets are not in `base_entries`. `key_order` is None for tables
+    without a primary key.
     """
     base = list(base_entries)
     live = {e.identity: e for e in base}
@@ -93,11 +103,11 @@ def check_conflicts(
 def check_bucket_counts(
     partition_totals: Mapping[bytes, int], delta_entries: Iterable[ManifestEntry], kind: CommitKind
 ) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `bucket-count`, if it does. The rule: all files of a
-    partition were written for one number of buckets.
+    """Checks the rule `bucket-count`, and returns the conflict if the commit breaks it. The rule: all files of a
+    partition were written for the same number of buckets.
 
-    The number is compared per partition, so that a bucket without files yet is covered too. An OVERWRITE may change it;
-    totals that are not positive (dynamic, unaware, postpone) are not compared.
+    The number is compared for each partition, so that the rule also covers a bucket that has no files yet. An OVERWRITE
+    may change the number. Numbers that are not positive (dynamic, unaware and postpone tables) are not compared.
     """
     if kind is CommitKind.OVERWRITE:
         return None
@@ -109,7 +119,8 @@ def check_bucket_counts(
         if known > 0 and known != entry.total_buckets:
             return Conflict(
                 "bucket-count",
-                f"the partition has {counted(known, 'bucket')}, these files were written for {entry.total_buckets}: "
+                f"the partition has {counted(known, 'bucket')}, but these files were written for "
+                f"{entry.total_buckets}: "
                 f"if a rescale to {known} was cut short, finish it by the same `rescale({known})`; if the table's "
                 f"`bucket` was changed, move the rows by `rescale({entry.total_buckets})`",
                 {"partition": entry.partition.hex(), "found": known, "expected": entry.total_buckets},
@@ -120,19 +131,19 @@ def check_bucket_counts(
 def check_new_totals(
     delta_entries: Iterable[ManifestEntry], kept_totals: Mapping[bytes, int], newest_count: int
 ) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `bucket-count`, if it does, in partitions that have no
-    files except those of the commit. The rule: their number of buckets is `newest_count`, that is the number in the
-    newest schema, which a rescale may have changed since the files were planned.
+    """Checks the rule `bucket-count` for partitions that have no other files than those of the commit, and returns the
+    conflict if the commit breaks it. The rule: new files were written for `newest_count` buckets, the number in the
+    newest schema. A rescale may have changed this number since the files were planned.
 
-    `kept_totals` has the partitions whose files stay. Not a rule of Paimon 2.0, where the partition cannot be written
-    afterwards.
+    `kept_totals` has the partitions whose files stay; they are not checked. Paimon 2.0 does not have this rule, and
+    cannot write to such a partition afterwards.
     """
     for entry in delta_entries:
         is_new = entry.kind is FileKind.ADD and entry.total_buckets > 0 and entry.partition not in kept_totals
         if is_new and entry.total_buckets != newest_count:
             return Conflict(
                 "bucket-count",
-                f"the table got {counted(newest_count, 'bucket')} meanwhile, these files were written for "
+                f"the table got {counted(newest_count, 'bucket')} meanwhile, but these files were written for "
                 f"{entry.total_buckets}; write them again",
                 {"partition": entry.partition.hex(), "found": newest_count, "expected": entry.total_buckets},
             )
@@ -140,8 +151,8 @@ def check_new_totals(
 
 
 def check_delta(delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `delta`, if it does. The rule: within one commit a file is
-    added at most once, deleted at most once, and not both.
+    """Checks the rule `delta`, and returns the conflict if the commit breaks it. The rule: a commit adds a file at most
+    once, or deletes it at most once, but does not do both.
     """
     seen: set[EntryIdentity] = set()
     for entry in delta_entries:
@@ -157,8 +168,8 @@ def check_delta(delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
 
 
 def check_adds(live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `already-added`, if it does. The rule: an added file is not
-    live yet; if it is, this commit happened before.
+    """Checks the rule `already-added`, and returns the conflict if the commit breaks it. The rule: an added file is not
+    live yet. If it is live, the same files were committed before.
     """
     for entry in delta_entries:
         if entry.kind is FileKind.ADD and entry.identity in live:
@@ -173,8 +184,8 @@ def check_adds(live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Itera
 def check_deletes(
     live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]
 ) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `file-deleted`, if it does. The rule: every deleted file is
-    live, at the same level.
+    """Checks the rule `file-deleted`, and returns the conflict if the commit breaks it. The rule: every file that the
+    commit deletes is live, and on the same level.
     """
     for entry in delta_entries:
         if entry.kind is FileKind.DELETE and entry.identity not in live:
@@ -190,10 +201,10 @@ def check_deletes(
 def check_key_ranges(
     after: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: ToComparable
 ) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `key-range`, if it does. The rule: above level 0, the files
-    of one level of a bucket do not overlap in their keys.
+    """Checks the rule `key-range`, and returns the conflict if the commit breaks it. The rule: on each level of a
+    bucket above level 0, the key ranges of the files do not overlap.
 
-    Only levels that the delta adds to are looked at. Bounds are inclusive.
+    Only levels to which the commit adds files are checked. Key ranges include both ends.
     """
     touched = {
         (e.partition, e.bucket, e.file.level) for e in delta_entries if e.kind is FileKind.ADD and e.file.level >= 1
@@ -219,9 +230,9 @@ def check_key_ranges(
 def check_index_deletes(
     base_index: Iterable[IndexManifestEntry], delta_index: Iterable[IndexManifestEntry]
 ) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `index-replaced`, if it does. The rule: a deleted index
-    file is live. This is stricter than Paimon, where the last writer of a bucket's HASH file wins, and the keys of the
-    other writer are lost.
+    """Checks the rule `index-replaced`, and returns the conflict if the commit breaks it. The rule: every index file
+    that the commit deletes is live. Paimon does not check this: the last writer of a bucket's HASH file wins, and the
+    keys of the other writer are lost.
     """
     live = {(e.partition, e.bucket, e.index_type, e.file_name) for e in base_index}
     for entry in delta_index:
@@ -241,11 +252,11 @@ def check_index_unchanged(
     base_index: Iterable[IndexManifestEntry],
     delta_index: Iterable[IndexManifestEntry],
 ) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `index-changed`, if it does. The rule: the index files of a
+    """Checks the rule `index-changed`, and returns the conflict if the commit breaks it. The rule: the index files of a
     changed bucket are the same as when the change was planned.
 
-    A new HASH or deletion-vector file replaces that of its bucket as a whole, so its writer must have read the current
-    one.
+    A new HASH or deletion-vector file replaces the whole old file of its bucket, so the writer must have read the
+    current file.
     """
     places = {(e.partition, e.bucket, e.index_type) for e in delta_index}
     planned, now = (
@@ -267,9 +278,9 @@ def check_unmarked(
     base_index: Iterable[IndexManifestEntry],
     delta_entries: Sequence[ManifestEntry],
 ) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `rows-deleted`, if it does. The rule: no further rows of
-    the deleted files were deleted since they were read. A compaction would bring such a row back. Not a rule of Paimon
-    2.0.
+    """Checks the rule `rows-deleted`, and returns the conflict if the commit breaks it. The rule: since the files that
+    the commit deletes were read, nobody has deleted more of their rows. Otherwise a compaction would bring such a row
+    back. Paimon 2.0 does not have this rule.
     """
     kept = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.ADD}
     gone = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.DELETE} - kept
@@ -284,7 +295,9 @@ def check_unmarked(
     )
     for place in sorted(gone & now.keys()):
         known, current = planned.get(place), now[place]
-        # Vectors only grow; a bucket's index file is written anew for each of them.
+        # The number of rows in a deletion vector only grows. File names cannot be compared, because a change of one
+        # vector
+        # rewrites the index file of the bucket.
         unchanged = known is not None and (
             known[0] == current[0] or (known[1] == current[1] and current[1] is not None)
         )
@@ -302,12 +315,13 @@ def check_unmarked(
 def check_looked_up(
     newer_entries: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: ToComparable
 ) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `levels-changed`, if it does. The rule: the files in which
+    """Checks the rule `levels-changed`, and returns the conflict if the commit breaks it. The rule: the files in which
     a compaction has looked up its keys are still the files of its bucket.
 
-    `newer_entries` are the changes of other writers since the compaction was planned. If they added a file above level
-    0, the compaction has not looked into it. If that file may hold one of its keys, the old row would be neither marked
-    as deleted nor logged, and the key would exist twice. Bounds are inclusive. Not a rule of Paimon 2.0.
+    `newer_entries` are the changes of other writers since the compaction was planned. If another writer added a file
+    above level 0, the compaction has not looked up its keys in this file. If the file may have one of these keys, the
+    old row would be neither marked as deleted nor written to the changelog, and the key would exist twice. Key ranges
+    include both ends. Paimon 2.0 does not have this rule.
     """
     inputs: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in delta_entries:
@@ -335,13 +349,14 @@ def check_rows_unchanged(
     key_order: ToComparable,
     common_keys: CommonKeyTest,
 ) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `rows-changed`, if it does. The rule: no other writer has
-    written a key of the new files since their rows were read.
+    """Checks the rule `rows-changed`, and returns the conflict if the commit breaks it. The rule: no other writer has
+    written a key of the new files since the rows in them were read. Otherwise a row that was computed from an older row
+    would overwrite a newer row.
 
-    `newer_entries` are the changes of other writers that write rows. A row computed from an older one would overwrite
-    the newer row. `common_keys` is called for files whose ranges overlap; a file that was deleted meanwhile counts with
-    its whole range. Files of the postpone bucket are not compared: their rows have no order among writers. Bounds are
-    inclusive. Not a rule of Paimon 2.0.
+    `newer_entries` are the changes of other writers, without compactions. `common_keys` is called for two files whose
+    key ranges overlap; a file that was deleted meanwhile counts with its whole key range. Files of the postpone bucket
+    are not compared, because rows of different writers have no order there. Key ranges include both ends. Paimon 2.0
+    does not have this rule.
     """
     added: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in delta_entries:
@@ -366,8 +381,8 @@ def check_rows_unchanged(
 def check_deletion_vectors(
     after: Iterable[ManifestEntry], delta_index: Iterable[IndexManifestEntry]
 ) -> Conflict | None:
-    """Returns the conflict of a commit that breaks the rule `deletion-vector`, if it does. The rule: a new vector
-    belongs to a file that is live after the commit.
+    """Checks the rule `deletion-vector`, and returns the conflict if the commit breaks it. The rule: the data file of a
+    new deletion vector is live after the commit.
     """
     added = [e for e in delta_index if e.kind is FileKind.ADD and e.index_type == DELETION_VECTORS]
     if not added:
@@ -388,7 +403,9 @@ def check_deletion_vectors(
 def apply_delta(
     live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]
 ) -> list[ManifestEntry]:
-    """Returns the live entries after a delta, in order. A DELETE without its file is ignored."""
+    """Applies a delta to the entries of live files, and returns the entries that are live afterwards, in order. A
+    DELETE of a file that is not live is ignored.
+    """
     delta = list(delta_entries)
     gone = {e.identity for e in delta if e.kind is FileKind.DELETE}
     return [e for i, e in live.items() if i not in gone] + [e for e in delta if e.kind is FileKind.ADD]

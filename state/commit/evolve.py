@@ -1,7 +1,8 @@
-"""The next schema of a table whose input has other columns.
+"""Schema evolution: computes the next schema of a table if the input has other columns than the table.
 
-The same as Paimon's schema merging, without casts that lose digits: new columns and fields are added last and nullable,
-and a type becomes one that holds both. Columns that the input lacks stay.
+It follows Paimon's schema merging, but without casts that lose digits. New columns and fields are added at the end and
+are nullable. A column gets a type that can hold both the old and the incoming values. Columns that the input lacks
+stay.
 Source: Paimon 2.0 SchemaMergingUtils.
 """
 
@@ -22,10 +23,11 @@ from bucketline.state.types.logical import DataType, TypeRoot
 def evolve_schema(
     schema: TableSchema, incoming: pa.Schema, policy: EvolutionPolicy, *, now_ms: int = 0
 ) -> TableSchema | None:
-    """Returns the next version of the schema, with the incoming columns; None if the table has them already.
+    """Returns the next version of the schema, with the incoming columns added; None if nothing has to change.
 
-    `ignore` never changes the table. Raises SchemaMismatchError naming the columns: under `fail` when something is
-    missing, under `evolve` when a type can neither hold nor be widened to the incoming one, or is a key's.
+    With the policy `ignore`, the result is always None. Raises SchemaMismatchError, which names the columns: with the
+    policy `fail` if the table lacks a column or type, and with `evolve` if no type holds both the old and the incoming
+    values, or if the type of a key column would have to change.
     """
     if policy is EvolutionPolicy.IGNORE:
         return None
@@ -72,7 +74,7 @@ def _type_changes(path: ColumnPath, old: DataType, new: DataType) -> Iterator[Ad
             assert before is not None and after is not None
             yield from _type_changes((*path, part), before, after)
             return
-    # Where neither type holds the other, the writer's own check says which value does not fit.
+    # If neither type can hold the other's values, the check of incoming rows reports the value that does not fit.
     if narrows(new, old) is not None and narrows(old, new) is None:
         yield ChangeType(path, new)
 

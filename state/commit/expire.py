@@ -1,7 +1,8 @@
-"""Decides which snapshots may be removed, and which files with them, from values that the caller has read.
+"""Decides which snapshots may be removed, and which files are removed with them. The caller reads all metadata and
+passes it in.
 
-A file is removed with the last snapshot that needs it. A file that a delta deletes is not needed from that delta's
-snapshot on, so it is removed with the snapshot before. The cost depends on the deltas, not on the size of the table.
+A file is removed together with the last snapshot that needs it. If a snapshot's delta deletes a file, the snapshot
+before it is the last one that needs the file. The cost depends on the size of the deltas, not on the size of the table.
 Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagManager.
 """
 
@@ -21,12 +22,14 @@ from bucketline.conf.wording import counted
 from bucketline.state.format.entries import FileKind, ManifestEntry, Snapshot
 
 FileKey = tuple[bytes, int, str]
-"""A data file on the file system: partition, bucket, name. Its level does not matter."""
+"""Identifies a data file in storage by its partition, bucket and name. Its level is not part of the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How many snapshots are kept at least and at most, how long (ms), and how many one run of expiry may remove."""
+    """Which snapshots expiry keeps: at least `min_count`, at most `max_count`, and those younger than `time_ms`
+    milliseconds. One expiry removes at most `limit` snapshots.
+    """
 
     min_count: int
     max_count: int
@@ -35,10 +38,15 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.min_count < 1:
-            raise OptionError("at least one snapshot is kept", key=SNAPSHOT_NUM_RETAINED_MIN.key, value=self.min_count)
+            raise OptionError(
+                f"at least one snapshot must be kept; set '{SNAPSHOT_NUM_RETAINED_MIN.key}' to 1 or more",
+                key=SNAPSHOT_NUM_RETAINED_MIN.key,
+                value=self.min_count,
+            )
         if self.max_count < self.min_count:
             raise OptionError(
-                f"at least {counted(self.min_count, 'snapshot')} cannot be kept where at most {self.max_count:,} may",
+                f"the table cannot keep at least {counted(self.min_count, 'snapshot')} and at most {self.max_count:,}; "
+                f"set '{SNAPSHOT_NUM_RETAINED_MAX.key}' to {self.min_count} or more",
                 key=SNAPSHOT_NUM_RETAINED_MAX.key,
                 value=self.max_count,
             )
@@ -57,8 +65,8 @@ class Retention:
 
     @classmethod
     def of_changelogs(cls, settings: RetentionSettings) -> "Retention":
-        """Returns the retention of changelogs that a table's settings describe. Unless it is set, changelogs are kept
-        as long as snapshots.
+        """Returns the retention of changelogs that a table's settings describe. Without own settings, changelogs are
+        kept as long as snapshots.
         """
         snapshots = cls.of(settings)
         return cls(
@@ -70,7 +78,7 @@ class Retention:
 
 
 def longer_changelog(settings: RetentionSettings) -> str | None:
-    """Returns the option that keeps changelogs longer than snapshots, None if no option does."""
+    """Returns the name of an option that keeps changelogs longer than snapshots; None if no option does."""
     for changelogs, snapshots, option in (
         (settings.changelogs_min, settings.snapshots_min, CHANGELOG_NUM_RETAINED_MIN),
         (settings.changelogs_max, settings.snapshots_max, CHANGELOG_NUM_RETAINED_MAX),
@@ -90,11 +98,14 @@ def expiry_end(
     next_of_consumers: Iterable[int],
     time_of: Callable[[int], int | None],
 ) -> int:
-    """Returns the id of the oldest snapshot that stays; snapshots from `earliest` up to it, exclusive, are removed.
+    """Returns the id of the oldest snapshot that stays. The snapshots from `earliest` up to this id (not included) are
+    to be removed.
 
     A snapshot is removed once its successor is older than the retention time, so that every state within that time
-    stays readable; snapshots beyond the largest count go at any age. `time_of` gives a snapshot's time, None when it is
-    gone; it is called for at most as many ids as one run may remove.
+    stays readable. If there are more snapshots than the largest number to keep, the oldest ones are removed at any age.
+    `time_of` returns the time of a snapshot, or None if the snapshot does not exist any more. It is called for at most
+    as many ids as one expiry may remove. `next_of_consumers` are the snapshots that consumers will read next, which
+    stay.
     """
     stop = min([latest - retention.min_count + 1, earliest + retention.limit, *next_of_consumers])
     end = max(earliest, min(latest - retention.max_count + 1, stop))
@@ -115,10 +126,10 @@ def changelog_end(
     next_of_consumers: Iterable[int],
     time_of: Callable[[int], int | None],
 ) -> int:
-    """Returns the id of the oldest changelog that stays, among the changelogs `ids` of expired snapshots, ascending;
-    `latest` is the newest snapshot.
+    """Returns the id of the oldest changelog that stays. `ids` are the ascending ids of the changelogs whose snapshots
+    have expired, and `latest` is the id of the newest snapshot.
 
-    A changelog is removed by its own time, and the newest always stays.
+    The age of a changelog is counted from its own time, and the newest changelog always stays.
     Source: Paimon 2.0 ExpireChangelogImpl.
     """
     earliest, last = ids[0], ids[-1]
@@ -133,9 +144,11 @@ def changelog_end(
 
 
 def sharing_tags(tags: Iterable[Snapshot], begin: int, end: int) -> list[Snapshot]:
-    """Returns the tagged snapshots that may share files with the snapshots [begin, end): those inside, and the nearest
-    before. A file is live in consecutive snapshots. So the nearest tag before has every file that an older tag shares
-    with them, and snapshot `end` has every file that a later tag shares with them.
+    """Returns the tagged snapshots that may share files with the snapshots from `begin` up to `end` (not included): the
+    tagged ones among them, and the nearest tagged one before `begin`.
+
+    A file is live in consecutive snapshots. So the nearest tag before `begin` has every file that these snapshots share
+    with older tags, and snapshot `end` has every file that they share with later tags.
     """
     ordered = sorted(tags, key=lambda s: s.id)
     before = [s for s in ordered if s.id < begin]
@@ -145,8 +158,8 @@ def sharing_tags(tags: Iterable[Snapshot], begin: int, end: int) -> list[Snapsho
 def dead_files(deltas: Iterable[tuple[int, Sequence[ManifestEntry]]]) -> dict[FileKey, tuple[int, ManifestEntry]]:
     """Returns the data files that deltas delete, each with the id of the last snapshot that has it.
 
-    `deltas` are (snapshot id, entries), ascending. A file that one delta both deletes and adds has changed its level
-    only: whatever the order of the two entries, it stays.
+    `deltas` are pairs of snapshot id and manifest entries, in ascending order. If a delta both deletes and adds a file,
+    only the level of the file has changed, so the file stays. The order of the two entries does not matter.
     """
     dead: dict[FileKey, tuple[int, ManifestEntry]] = {}
     for snapshot_id, entries in deltas:
@@ -165,8 +178,8 @@ def file_key(entry: ManifestEntry) -> FileKey:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The files that a snapshot needs in addition to data files. `lists`, `manifests` and `statistics` are names of
-    files in the folder of their kind; `index_files` are paths below the table.
+    """The files that a snapshot needs in addition to data files. `lists`, `manifests` and `statistics` are file names
+    without their folder. `index_files` are paths relative to the table's folder.
     """
 
     lists: frozenset[str] = field(default_factory=frozenset)
@@ -192,7 +205,7 @@ class Footprint:
 
 
 def unite(footprints: Iterable[Footprint]) -> Footprint:
-    """Returns all files of all footprints."""
+    """Returns one footprint with the files of all given footprints."""
     united = Footprint()
     for footprint in footprints:
         united = united.union(footprint)
@@ -200,8 +213,8 @@ def unite(footprints: Iterable[Footprint]) -> Footprint:
 
 
 def retire(footprints: Sequence[tuple[int, Footprint]], kept: Footprint) -> dict[int, Footprint]:
-    """Returns the files removed with each snapshot (`footprints` ascending by id): those that no later snapshot and
-    nothing kept needs.
+    """Returns for each snapshot id the files that can be removed with the snapshot, because neither a later snapshot
+    nor `kept` needs them. `footprints` has the files of each snapshot, in ascending order of ids.
     """
     needed, retired = kept, dict[int, Footprint]()
     for snapshot_id, footprint in reversed(footprints):

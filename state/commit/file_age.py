@@ -1,41 +1,50 @@
-"""The age from which an orphan file may be removed, and from which a commit must prove that its files exist.
+"""The age from which orphan removal may remove a file, and the age from which a commit must check that its own files
+still exist.
 
-Files that are written and not committed yet are protected by their age alone. Orphan removal takes no file younger than
-`REMOVABLE_MS`. A commit whose files may be older than half of this time checks first that they exist. The rest of the
-time allows for clocks that differ, and for a removal that is slow between listing and removing. Ages are measured by
-one clock where possible: the storage's, or that of the process that planned the work.
+Only its age protects a file that is written but not committed yet. Orphan removal never removes a file younger than
+`REMOVABLE_MS`. A commit whose files may be older than half of this time first checks that they exist. The other half of
+the time allows for clocks that differ, and for a slow removal between listing and removing. If possible, ages are
+measured with one clock: that of the storage, or that of the process that planned the work.
 """
 
 REMOVABLE_MS = 86_400_000
-"""Younger files are never removed, unless the user says that no process writes to the table: a day."""
+"""Orphan files younger than this (one day) are never removed, unless the user says that no process writes to the
+table.
+"""
 
 PROOF_MS = REMOVABLE_MS // 2
-"""A commit whose oldest file has this age must prove that all its files exist: half a day."""
+"""A commit whose oldest file has at least this age (half a day) must check that all its files exist."""
 
 CLOCK_SKEW_MS = 3_600_000
-"""How far two clocks may be apart, and one clock may be set back or ahead while a batch runs: an hour."""
+"""The largest difference (one hour) between two clocks, or between two readings of a clock that is set during a batch,
+for which the rules of this module hold.
+"""
 
 QUICK_MS = 30_000
-"""Work planned less than this ago is young whatever the storage's clock says, so the storage is not asked."""
+"""If work was planned less than this time ago, its files are young by any clock, so the storage is not asked for their
+age.
+"""
 
 FRESH_MS = 3_000
-"""A table that was looked at less than this ago is assumed to be unchanged: if it has changed, the conflict is found
-when the snapshot is published.
+"""If the state of a table was read less than this time ago, the table is assumed to be unchanged. If it has changed,
+the conflict is found when the snapshot is published.
 """
 
 
 def is_fresh(elapsed_ms: int) -> bool:
-    """Whether a table that was looked at that long ago needs no second look; False when the clock was set back."""
+    """Returns True if the state of a table, read `elapsed_ms` ago, need not be read again. Returns False for a negative
+    time, which means that the clock was set back.
+    """
     return 0 <= elapsed_ms < FRESH_MS
 
 
 def is_quick(elapsed_ms: int) -> bool:
-    """Whether work was planned so recently that its files are young by any clock; False for a negative time, when the
-    clock was set back.
+    """Returns True if work was planned so recently that its files are young by any clock. Returns False for a negative
+    time, which means that the clock was set back.
     """
     return 0 <= elapsed_ms < QUICK_MS
 
 
 def needs_proof(age_ms: int) -> bool:
-    """Whether a commit with a file of that age must prove that its files exist."""
+    """Returns True if a commit with a file of that age must check that its files exist."""
     return age_ms + CLOCK_SKEW_MS >= PROOF_MS

@@ -1,5 +1,5 @@
-"""The live files of each bucket of a table, as a value at one snapshot. The value at the next snapshot is made from
-this value and a delta.
+"""The live files of each bucket of a table at one snapshot. The live files at the next snapshot are computed from them
+and the changes of that snapshot.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,9 @@ _name = attrgetter("file_name")
 
 @dataclass(frozen=True, eq=False)
 class _Bucket:
-    """The live entries of one bucket. A batch asks for its files several times: they are put in order once."""
+    """The live entries of one bucket. A batch asks for the files of a bucket several times, so they are sorted only
+    once.
+    """
 
     entries: Mapping[EntryIdentity, ManifestEntry]
 
@@ -37,14 +39,16 @@ class _Bucket:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveFiles:
-    """Live entries by (partition, bucket) at `snapshot`, None for a table without one. Nothing changes it."""
+    """The entries of live files by partition and bucket at `snapshot`, which is None for a table without snapshots. The
+    object is immutable.
+    """
 
     snapshot: Snapshot | None = None
     _buckets: Mapping[BucketId, _Bucket] = field(default_factory=dict, repr=False)
     _totals: Mapping[bytes, int] = field(default_factory=dict, repr=False)
 
     def files(self, bucket_id: BucketId) -> tuple[DataFileMeta, ...]:
-        """Returns the live files of a bucket, by name; empty when it has none."""
+        """Returns the live files of a bucket, sorted by name; empty if the bucket has none."""
         bucket = self._buckets.get(bucket_id)
         return () if bucket is None else bucket.files
 
@@ -53,22 +57,26 @@ class LiveFiles:
         yield from sorted(self._buckets)
 
     def total_buckets(self, partition: bytes) -> int | None:
-        """Returns the bucket count recorded for a partition; None when it has no live files."""
+        """Returns the number of buckets that the files of a partition record; None if the partition has no live
+        files.
+        """
         return self._totals.get(partition)
 
     def total_of_bucket(self, bucket_id: BucketId) -> int:
-        """Returns the bucket count that a bucket's files record: -1 dynamic, -2 postponed; 0 when it has no live
-        files.
+        """Returns the number of buckets that a bucket's files record. It is -1 in dynamic tables, -2 in postpone
+        tables, and 0 if the bucket has no live files.
         """
         bucket = self._buckets.get(bucket_id)
         return 0 if bucket is None else bucket.total_buckets
 
     def totals(self) -> dict[bytes, int]:
-        """Returns the bucket count of each partition that has live files."""
+        """Returns the number of buckets of each partition that has live files."""
         return dict(self._totals)
 
     def other_totals(self, bucket_count: int) -> dict[bytes, int]:
-        """Returns the partitions whose bucket count is fixed and is not `bucket_count`, each with its own count."""
+        """Returns the partitions that have another fixed number of buckets than `bucket_count`, each with this
+        number.
+        """
         return {p: total for p, total in self._totals.items() if total > 0 and total != bucket_count}
 
     def next_sequence_number(self, bucket_id: BucketId) -> int:
@@ -82,7 +90,7 @@ class LiveFiles:
         return [e for bucket in self._buckets.values() for e in bucket.entries.values()]
 
     def after(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> "LiveFiles":
-        """Returns the live files of the next snapshot, whose changes are the delta."""
+        """Returns the live files at `snapshot`, which follows this one. `delta` has the changes of that snapshot."""
         buckets, totals = dict(self._buckets), dict(self._totals)
         own: dict[BucketId, dict[EntryIdentity, ManifestEntry]] = {}
         touched: set[bytes] = set()

@@ -1,14 +1,15 @@
-"""Chooses the manifests of the base list that are merged into fewer, and makes the entries of the new manifests.
+"""Decides which manifests of a snapshot are merged into fewer manifests, and computes the entries of the new manifests.
 
-The caller reads and writes. The decisions, in order:
+The caller reads and writes the files, and calls the functions of this module in this order:
 
-1. `plan_manifest_merge` says whether a full merge is worth a try and what a minor one would do.
-2. For a full merge the caller reads the manifests that have deletes, collects `deleted_identities`, and asks
-   `narrow_full_merge` which manifests may be left alone; None means: do the minor merge.
-3. `rewrite_fully` or `merge_entries` turns what was read into the entries to write.
+1. `plan_manifest_merge` decides whether to try a full merge, and what a minor merge would do.
+2. For a full merge, the caller reads the manifests that have DELETE entries, and collects the `deleted_identities`.
+Then `narrow_full_merge` decides which manifests need not be read. If it returns None, the caller does the minor merge.
+3. `rewrite_fully` or `merge_entries` computes the entries to write from the entries that were read.
 
-Source: Paimon 2.0 ManifestFileMerger, FileEntry.mergeEntries; the input is the whole base of the new snapshot, oldest
-first, so a full merge may forget deletes.
+The input is the complete list of base manifests of the new snapshot, oldest first. So after a full merge no DELETE
+entries are needed any more.
+Source: Paimon 2.0 ManifestFileMerger, FileEntry.mergeEntries.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -42,10 +43,11 @@ class ManifestMergeOptions:
 
 @dataclass(frozen=True, slots=True)
 class FullMerge:
-    """Manifests, each in input order: `keep` stay as they are, `merge` are read.
+    """A full merge of manifests: those in `keep` stay as they are, and those in `merge` are read. Both are in the order
+    of the input.
 
-    Of the manifests that are read, those in `must_rewrite` are always rewritten; any other is rewritten only if it
-    holds a deleted file.
+    `must_rewrite` has the names of the manifests that are always rewritten. Another manifest that is read is rewritten
+    only if it has an entry of a deleted file.
     """
 
     keep: tuple[ManifestFileMeta, ...]
@@ -54,13 +56,17 @@ class FullMerge:
 
     @property
     def with_deletes(self) -> tuple[ManifestFileMeta, ...]:
-        """Returns the manifests to merge that hold DELETE entries. They are read before `narrow_full_merge`."""
+        """Returns the manifests in `merge` that have DELETE entries. The caller reads them before it calls
+        `narrow_full_merge`.
+        """
         return tuple(m for m in self.merge if m.num_deleted_files > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class MergeGroup:
-    """Neighbouring manifests of a minor merge: one stays as it is, several become new ones in their place."""
+    """Consecutive manifests in a minor merge. A group of one manifest stays as it is; the manifests of a larger group
+    are replaced by new manifests.
+    """
 
     manifests: tuple[ManifestFileMeta, ...]
 
@@ -71,7 +77,9 @@ class MergeGroup:
 
 @dataclass(frozen=True, slots=True)
 class ManifestMergePlan:
-    """`full`, if any, is tried first; `minor` covers all manifests in order and is done when there is no full merge."""
+    """A plan for merging manifests. If `full` is not None, the full merge is tried first. `minor` has all manifests in
+    order, and is done if there is no full merge.
+    """
 
     full: FullMerge | None
     minor: tuple[MergeGroup, ...]
@@ -84,7 +92,8 @@ class ManifestMergePlan:
 def plan_manifest_merge(manifests: Sequence[ManifestFileMeta], options: ManifestMergeOptions) -> ManifestMergePlan:
     """Returns the plan for merging the manifests of a base list, oldest first.
 
-    A full merge is worth it once the manifests that hold deletes or are below target size reach its threshold.
+    A full merge is planned if the manifests that have DELETE entries or are smaller than the target size have at least
+    the threshold size together.
     """
     must_rewrite = [m for m in manifests if m.num_deleted_files > 0 or m.file_size < options.target_size_bytes]
     is_due = sum(m.file_size for m in must_rewrite) >= options.full_threshold_bytes
@@ -95,10 +104,10 @@ def plan_manifest_merge(manifests: Sequence[ManifestFileMeta], options: Manifest
 def narrow_full_merge(
     full: FullMerge, deleted: Collection[EntryIdentity], partition_types: Sequence[DataType]
 ) -> FullMerge | None:
-    """Returns the merge without the manifests that need not be read, or None when so few are left that it is not worth
-    doing.
+    """Returns the merge without the manifests that need not be read, or None if at most one manifest is left to read.
 
-    A large manifest without deletes is kept unread if its partition bounds rule out every deleted partition.
+    A large manifest without DELETE entries need not be read if it cannot have a file of a partition in which files were
+    deleted, according to its partition bounds.
     """
     partitions = sorted({identity[0] for identity in deleted})
     rows = [decode_row(p, partition_types) for p in partitions] if partition_types else [() for _ in partitions]
@@ -115,9 +124,9 @@ def narrow_full_merge(
 def rewrite_fully(
     full: FullMerge, meta: ManifestFileMeta, entries: Iterable[ManifestEntry], deleted: Collection[EntryIdentity]
 ) -> list[ManifestEntry] | None:
-    """Returns the live entries of one manifest of a full merge, in order, or None when the manifest can stay as it is.
+    """Returns the live entries of one manifest of a full merge, in order, or None if the manifest can stay as it is.
 
-    The rewritten entries come after the manifests that stay, in files of the target size.
+    In the new list, the manifests with the returned entries come after the manifests that stay.
     """
     before = list(entries)
     after = [e for e in before if e.kind is FileKind.ADD and e.identity not in deleted]
@@ -125,10 +134,10 @@ def rewrite_fully(
 
 
 def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """Returns the entries, in order, without the files that are added and later deleted.
+    """Returns the entries, in order, without the ADD and DELETE of files that are added and later deleted.
 
-    A DELETE without its ADD stays: the ADD is in an older manifest. Raises CommitConflictError when a file is added
-    twice, added again after its DELETE, or deleted twice; no committer may have written such a base.
+    A DELETE without its ADD stays, because the ADD is in an older manifest. Raises CommitConflictError if a file is
+    added twice, added again after its DELETE, or deleted twice. A correct writer never writes such manifests.
     """
     merged: dict[EntryIdentity, ManifestEntry] = {}
     last: dict[EntryIdentity, FileKind] = {}
@@ -157,10 +166,11 @@ def deleted_identities(entries: Iterable[ManifestEntry]) -> set[EntryIdentity]:
 
 
 def live_entries(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """Returns the ADD entries whose file no DELETE among the entries removes, before or after. A scan of base and delta
-    sees these entries.
+    """Returns the ADD entries of files for which the entries have no DELETE, neither before nor after the ADD. A scan
+    of base and delta returns these entries.
 
-    Source: Paimon 2.0 AbstractFileStoreScan: deletes are gathered first, so a deleted file cannot be added again.
+    Source: Paimon 2.0 AbstractFileStoreScan. As there, DELETE entries are collected first, so a deleted file cannot be
+    added again.
     """
     deleted = deleted_identities(entries)
     return [e for e in entries if e.kind is FileKind.ADD and e.identity not in deleted]

@@ -1,13 +1,14 @@
-"""CommitMessage: what one writer of one bucket wants to commit, and its bytes between tasks and the driver.
+"""CommitMessage: the changes that one writer made to one bucket and wants to commit, and the bytes in which tasks send
+it to the driver.
 
-The bytes are not part of Paimon's format. They exist for one batch, in an Arrow binary column:
+The bytes are not part of Paimon's format. They exist only during one batch, in an Arrow binary column:
 
     "BLCM"   magic
     u8       version of the layout
     u32 BE   CRC32 of the payload
     payload  an Avro array of message records (schema below), uncompressed
 
-Source: Paimon 2.0 CommitMessageImpl, DataIncrement, CompactIncrement (the parts; the byte form is not Paimon's).
+Source: Paimon 2.0 CommitMessageImpl, DataIncrement, CompactIncrement (for the content, not for the bytes).
 """
 
 import struct
@@ -31,12 +32,15 @@ _HEAD = struct.Struct(">4sBI")
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
-    """What one writer did to one bucket; `partition` is a serialized BinaryRow with arity prefix.
+    """The changes that one writer made to one bucket. `partition` is a BinaryRow, after its number of fields in 4
+    bytes.
 
-    `total_buckets` is what the bucket's entries record: n for fixed buckets, -1 dynamic or unaware, -2 postpone.
-    An upgraded file is in `compact_before` and, with its new level, in `compact_after`. `deleted_files` are live files
-    that the append part replaces (copy-on-write); they make its snapshot an OVERWRITE.
-    The kind of index entries is ignored: the member that holds them decides.
+    `total_buckets` is the number of buckets that the manifest entries record: -1 for dynamic and unaware tables, and -2
+    for postpone tables.
+    A file that moves to a higher level is in `compact_before`, and with its new level in `compact_after`.
+    `deleted_files` are live files that the new files replace (copy-on-write). If there are any, the snapshot is an
+    OVERWRITE.
+    The kind (ADD or DELETE) of an index entry is ignored, because the attribute that contains the entry determines it.
 
     The members are those of Paimon's commit message.
     """
@@ -57,7 +61,9 @@ class CommitMessage:
 
     @property
     def made_files(self) -> tuple[DataFileMeta, ...]:
-        """Returns the files that this writer created: nothing else names them before the commit."""
+        """Returns the files that this writer created. Before the commit, no other message or snapshot refers to
+        them.
+        """
         old = {f.file_name for f in self.compact_before}
         later = (f for f in (*self.compact_after, *self.compact_changelog) if f.file_name not in old)
         return (*self.new_files, *self.changelog_files, *later)
@@ -84,7 +90,7 @@ _INDEX_LISTS = (
 
 
 def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
-    """Returns the byte form of any number of messages, in order; the same messages give the same bytes."""
+    """Returns the bytes of any number of messages, in order. The same messages always give the same bytes."""
     out = BytesIO()
     fastavro.schemaless_writer(out, _MESSAGES, [_message_record(m) for m in messages])
     payload = out.getvalue()
@@ -92,24 +98,29 @@ def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
 
 
 def decode_messages(data: bytes) -> tuple[CommitMessage, ...]:
-    """Returns the messages in bytes that `encode_messages` made.
+    """Returns the messages in bytes that `encode_messages` returned.
 
     Raises CorruptFileError if the bytes are damaged, or were made by another version of the library.
     """
     if len(data) < _HEAD.size:
-        raise CorruptFileError(f"commit messages cut off after {counted(len(data), 'byte')}", size=len(data))
+        raise CorruptFileError(
+            f"the commit messages of a task are cut off after {counted(len(data), 'byte')}", size=len(data)
+        )
     magic, version, checksum = _HEAD.unpack_from(data)
     if magic != MAGIC:
-        raise CorruptFileError(f"not commit messages: they start with {magic!r}", found=magic)
+        raise CorruptFileError(f"the bytes from a task are no commit messages: they start with {magic!r}", found=magic)
     if version != VERSION:
         raise CorruptFileError(
-            f"commit messages of version {version}, this release reads {VERSION}; run one release everywhere",
+            f"a task sent commit messages of version {version}, but this release reads {VERSION}; "
+            "install the same release on the driver and on all executors",
             found=version,
             expected=VERSION,
         )
     payload = bytes(data[_HEAD.size :])
     if zlib.crc32(payload) != checksum:
-        raise CorruptFileError("commit messages were damaged on the way: the checksum differs")
+        raise CorruptFileError(
+            "the commit messages of a task were damaged on the way to the driver: the checksum does not match"
+        )
     records = fastavro.schemaless_reader(BytesIO(payload), _MESSAGES, None)
     return tuple(_message(r) for r in records)
 
@@ -150,7 +161,7 @@ def _file(record: dict[str, Any]) -> DataFileMeta:
 
 
 def _plain(value: object) -> object:
-    """Returns a value in the form that fastavro needs: in a union, a tuple of type name and value."""
+    """Returns a value in the form that fastavro needs. A value of a union is a tuple of type name and value."""
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -1,8 +1,10 @@
-"""Decides which snapshot is the newest if the hint LATEST does not tell.
+"""Decides which snapshot is the newest if the hint file LATEST does not tell, because files are missing or a rollback
+was interrupted.
 
-Files of published snapshots may be missing. Then a hint, tag or changelog that names a commit proves that it existed. A
-new commit must not use its id again, and a reader must not read an older state as the newest. Manifests and data files
-prove nothing: a first commit that crashed, or that is under way, leaves the same.
+If the file of a published snapshot is missing, a hint, tag or changelog that names the snapshot proves that it existed.
+Then a new commit must not use the snapshot's id again, and a reader must not take an older state for the newest.
+Manifests and data files prove nothing, because a first commit that has crashed or is still running leaves the same
+files.
 Source: Paimon 2.0 HintFileUtils, RollbackHelper, AbstractFileStoreTable.rollbackTo.
 """
 
@@ -11,17 +13,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """An existing hint file. `snapshot_id` is the id in it, None when there is no id in it."""
+    """A hint file (LATEST or EARLIEST) that exists. `snapshot_id` is the id in the file, or None if the file contains
+    no id.
+    """
 
     snapshot_id: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Something other than its own file that names a snapshot: a hint, a tag, or a changelog without its snapshot.
+    """A file that refers to a snapshot: a hint, a tag, or the changelog of an expired snapshot.
 
-    `subject` is its name in messages. `time_ms` is when the snapshot was committed, if known; `tag` is the name
-    of a tag. `rolled_back_to` is the snapshot to which a rollback goes that has left this tag as its mark.
+    `subject` is its name in messages. `time_ms` is the time of the snapshot's commit, if it is known. `tag` is the
+    name, if it is a tag. If a rollback created the tag to mark itself, `rolled_back_to` is the id of the snapshot to
+    which the rollback goes.
     """
 
     subject: str
@@ -35,7 +40,8 @@ class Reference:
 class History:
     """The snapshots of one metadata folder.
 
-    `ids` are those of the snapshot files; `newest_time_ms` is when the highest of them was committed.
+    `ids` are the ids of the existing snapshot files. `newest_time_ms` is the commit time of the snapshot with the
+    highest id. `references` are all references to snapshots.
     """
 
     ids: frozenset[int]
@@ -46,39 +52,39 @@ class History:
 
     @property
     def newest(self) -> int:
-        """Returns the highest id; 0 without snapshots."""
+        """Returns the highest id of the snapshot files; 0 if there are none."""
         return max(self.ids, default=0)
 
     @property
     def later(self) -> tuple[Reference, ...]:
-        """Returns the tags and changelogs of snapshots after the newest."""
+        """Returns the tags and changelogs whose snapshot ids are higher than `newest`."""
         return tuple(r for r in self.references if r.snapshot_id > self.newest)
 
 
 @dataclass(frozen=True, slots=True)
 class NewestId:
-    """The id of the newest snapshot; 0 for a table without any."""
+    """The result if the newest snapshot is known: its id, or 0 for a table without snapshots."""
 
     snapshot_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class CutShort:
-    """A rollback to a snapshot, or to a tag, was started and has not finished."""
+    """The result if a rollback to a snapshot or to a tag was started and has not finished."""
 
     snapshot_id: int
     tag: str | None = None
 
     @property
     def target(self) -> int | str:
-        """Returns the target of the rollback."""
+        """Returns the target of the rollback: a snapshot id, or the name of a tag."""
         return self.snapshot_id if self.tag is None else self.tag
 
 
 @dataclass(frozen=True, slots=True)
 class Vanished:
-    """Snapshots after `newest` were published, and their files are missing; `proof` is what names the highest known
-    one. `snapshot_id` is None if only a hint without an id is left.
+    """The result if snapshots after `newest` were published, but their files are missing. `snapshot_id` is the highest
+    known id of them, or None if only a hint without an id is left. `proof` says which file refers to it.
     """
 
     newest: int
@@ -87,14 +93,15 @@ class Vanished:
 
 
 def newest_of(history: History) -> NewestId | CutShort | Vanished:
-    """Returns the newest snapshot.
+    """Decides which snapshot is the newest, whether a rollback was interrupted, or whether snapshot files are missing.
 
-    A hint LATEST that names an existing snapshot counts more than references to later ones. Such a hint is low for one
-    of two reasons: a writer was stopped before it wrote the hint, or a rollback has lowered the hint before it removed
-    anything. It was a rollback if a tag or changelog names a later commit whose file is gone, and that commit is no
-    older than the newest file. For a commit made after the rollback would be younger than what the rollback has left
-    behind. If the rollback has left a mark, the mark names its target: the hint may also be that of a writer that was
-    stopped.
+    If the hint LATEST names an existing snapshot, it counts more than references to later snapshots. The hint can name
+    a snapshot that is not the newest for two reasons: a writer was stopped before it updated the hint, or a rollback
+    lowered the hint before it removed snapshots.
+    It was a rollback if a tag or changelog refers to a snapshot whose file is missing, and this snapshot was committed
+    at the time of the newest existing snapshot or later. (A snapshot that was committed after the rollback would be
+    younger than what the rollback left behind.) If the rollback created a tag to mark itself, the target is taken from
+    this tag, because the hint may come from a writer that was stopped.
     """
     hinted = None if history.latest is None else history.latest.snapshot_id
     if hinted is not None and hinted in history.ids:
@@ -103,7 +110,8 @@ def newest_of(history: History) -> NewestId | CutShort | Vanished:
         target = next((i for i in marked if i in history.ids), hinted) if proofs else history.newest
         return CutShort(target) if target < history.newest else NewestId(history.newest)
     if hinted is not None and _is_before_all(history, hinted):
-        # If a snapshot has expired, only its tag is left; a rollback to the tag publishes the snapshot at its end.
+        # The snapshot has expired and only its tag is left. A rollback to the tag publishes the snapshot as its last
+        # step.
         tag = next((r.tag for r in history.references if r.tag is not None and r.snapshot_id == hinted), None)
         if tag is not None:
             return CutShort(hinted, tag)
@@ -111,7 +119,9 @@ def newest_of(history: History) -> NewestId | CutShort | Vanished:
 
 
 def _proofs_of_rollback(history: History) -> tuple[Reference, ...]:
-    """Returns what names a later commit that is no older than the newest file."""
+    """Returns the references to snapshots above the newest id that were committed at the time of the newest snapshot or
+    later. They prove that a rollback was started.
+    """
     newest_ms = history.newest_time_ms
     if newest_ms is None:
         return ()
@@ -119,7 +129,9 @@ def _proofs_of_rollback(history: History) -> tuple[Reference, ...]:
 
 
 def _is_before_all(history: History, hinted: int) -> bool:
-    """Whether LATEST was lowered below the oldest snapshot. Only a rollback to an expired snapshot does so."""
+    """Returns True if the hint LATEST was lowered below the id of the oldest snapshot. Only a rollback to an expired
+    snapshot does so.
+    """
     if history.ids:
         return hinted < min(history.ids) and bool(_proofs_of_rollback(history))
     earliest = None if history.earliest is None else history.earliest.snapshot_id

@@ -8,20 +8,22 @@ from bucketline.state.errors import VersionNotFoundError
 
 
 def no_tag(name: str, known: Iterable[str]) -> VersionNotFoundError:
-    """Returns the error for a tag that is none of `known`. It does not list the tags by which streams mark their
-    snapshots.
+    """Returns the error for a tag that does not exist. The error lists the tags in `known`, except the tags with which
+    streaming jobs protect their snapshots.
     """
     named = [tag for tag in known if not tag.startswith(MARKER_TAG)]
     return VersionNotFoundError(f"Tag '{name}' doesn't exist; {_there_are(named)}", key="tag", value=name)
 
 
 def no_branch(name: str, known: Sequence[str]) -> VersionNotFoundError:
-    """Returns the error for a branch that is none of `known`."""
+    """Returns the error for a branch that does not exist. The error lists the branches in `known`."""
     return VersionNotFoundError(f"Branch name '{name}' doesn't exist; {_there_are(known)}", key="branch", value=name)
 
 
 def no_snapshot(root: str, snapshot_id: int | None, ids: Sequence[int]) -> VersionNotFoundError:
-    """Returns the error for a snapshot that is none of `ids`; None stands for the newest one."""
+    """Returns the error for a snapshot that does not exist. `snapshot_id` is None if the newest snapshot was wanted.
+    The error names the first and the last of `ids`.
+    """
     if not ids:
         wanted = "no snapshot"
     else:
@@ -30,5 +32,5 @@ def no_snapshot(root: str, snapshot_id: int | None, ids: Sequence[int]) -> Versi
 
 
 def _there_are(names: Sequence[str]) -> str:
-    """Returns the end of a sentence that lists the names."""
+    """Returns the end of an error message that lists the existing names."""
     return f"there are: {shortened(', '.join(names))}" if names else "there are none"

@@ -1,6 +1,6 @@
-"""The outcome of a commit, as values: the caller decides what to do; none is an error by itself.
+"""The possible outcomes of a commit. They are values and not exceptions, so that the caller decides what to do.
 
-Source: Paimon 2.0 FileStoreCommitImpl, which raises exceptions in the same cases.
+Source: Paimon 2.0 FileStoreCommitImpl, which throws exceptions in the same cases.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from bucketline.state.format.entries import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It is not known whether a snapshot was published; all files of the commit are kept."""
+    """The outcome if it is not known whether the snapshot was published. All files of the commit are kept."""
 
     snapshot_id: int
     uuid: str
@@ -23,7 +23,7 @@ class Unknown:
     message: str
 
     def error(self) -> CommitOutcomeUnknownError:
-        """Returns the exception for callers that cannot find out."""
+        """Returns the exception for callers that cannot find out whether the snapshot was published."""
         return CommitOutcomeUnknownError(
             self.message,
             snapshot_id=self.snapshot_id,
@@ -35,12 +35,13 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The new snapshots, oldest first; none when there was nothing to do. `dropped` says why the COMPACT snapshot is
-    missing although the APPEND one was published; the compaction is picked again later.
+    """The outcome of a successful commit: the new snapshots, oldest first, or none if there was nothing to do.
 
-    With `replayed`, another run with the same commit user had committed this identifier already. Then the snapshot is
-    the snapshot of the other run, and does not contain the files of these messages. `live` are the table's live files
-    after the commit; None where they were not known before.
+    `dropped` is the reason why the compactions were not committed although the new files were. A later compaction will
+    select their files again.
+    If `replayed` is true, another process with the same commit user had already committed this identifier. Then the
+    snapshot is the one of the other process, and does not contain the files of these messages.
+    `live` are the table's live files after the commit; None if they were not known before the commit.
     """
 
     snapshots: tuple[Snapshot, ...] = ()
@@ -57,7 +58,7 @@ CommitResult = Committed | Conflict | Unknown
 
 
 def outcome_unknown(snapshot: Snapshot, reason: str) -> Unknown:
-    """Returns the Unknown for a snapshot whose publication got no clear answer."""
+    """Returns the outcome for a snapshot if the storage did not say clearly whether it was published."""
     return Unknown(
         snapshot_id=snapshot.id,
         uuid=snapshot.uuid or "",

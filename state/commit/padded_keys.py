@@ -1,7 +1,8 @@
-"""Keys that hold a CHAR without its blanks, as writers other than Spark leave them.
+"""Refuses to add rows to a table whose keys have CHAR values that are not filled up with spaces. Writers other than
+Spark store such values.
 
-A row that is written now has its blanks: it would not replace the row of its key, and might go to another bucket or
-partition. So no row is added to such a table; it can be overwritten as a whole, and read.
+This library fills up every CHAR value that it writes. So a new row would not replace the existing row of its key, and
+might go to another bucket or partition. Such a table can be read, and overwritten as a whole.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -16,9 +17,10 @@ from bucketline.state.types.logical import TypeRoot
 
 
 def refuse_unpadded_keys(schema: TableSchema, view: LiveFiles) -> None:
-    """Raises SchemaMismatchError, naming the column and the partition or file, if rows cannot be added.
+    """Raises SchemaMismatchError, which names the column and the partition or file, if the table has a key whose CHAR
+    value is not filled up with spaces.
 
-    Checks partitions, and the first and last key of each file.
+    It checks the partitions, and the first and last key of each file.
     """
     if not any(f.type.root is TypeRoot.CHAR for f in schema.select(schema.primary_keys)):
         return
@@ -32,8 +34,8 @@ def refuse_unpadded_keys(schema: TableSchema, view: LiveFiles) -> None:
 
 
 def same_partitions(schema: TableSchema, partitions: Collection[bytes]) -> Callable[[bytes], bool]:
-    """Returns a function that tells whether a partition is among the given partitions. These have the blanks of each
-    CHAR; the tested partition may lack its blanks.
+    """Returns a function that returns True for a partition that is in `partitions`. In `partitions`, CHAR values are
+    filled up with spaces; in the partition to test they need not be.
     """
     types = [f.type for f in schema.select(schema.partition_keys)]
     if not any(t.root is TypeRoot.CHAR for t in types):
@@ -47,7 +49,9 @@ def same_partitions(schema: TableSchema, partitions: Collection[bytes]) -> Calla
 
 
 def _unpadded(schema: TableSchema, view: LiveFiles) -> Iterator[tuple[str, str]]:
-    """Yields the columns with a value that lacks its blanks, and the partition or file that has it."""
+    """Yields each key column with a CHAR value that is not filled up with spaces, and the partition or file that has
+    the value.
+    """
     partition_fields = schema.select(schema.partition_keys)
     keys = schema.select(schema.trimmed_primary_key)
     types = [f.type for f in keys]

@@ -1,6 +1,7 @@
-"""Decides from their age which partitions have expired, and which have been idle so long that they count as done.
+"""Decides by age which partitions have expired, and which have been without new rows for so long that they are marked
+as done.
 
-Times are local wall-clock time in milliseconds, as if it were UTC, as the creation times of files are. Source: Paimon
+Times are local times, converted to milliseconds as if they were UTC, like the creation times of files. Source: Paimon
 2.0 NormalPartitionExpire, PartitionValuesTimeExpireStrategy, PartitionUpdateTimeExpireStrategy, PartitionTimeExtractor,
 PartitionMarkDoneTrigger.
 """
@@ -19,7 +20,9 @@ from bucketline.state.types.logical import TypeRoot
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The partitions that have expired, in the order in which they go, and those whose values hold no time."""
+    """The partitions that have expired, in the order in which they are dropped, and the partitions whose values contain
+    no time.
+    """
 
     partitions: tuple[bytes, ...] = ()
     timeless: tuple[bytes, ...] = ()
@@ -28,10 +31,11 @@ class Expired:
 def expired_partitions(
     schema: TableSchema, newest_files: Mapping[bytes, int | None], local_ms: int, *, after_ms: int | None = None
 ) -> Expired:
-    """Returns the partitions that have expired. `newest_files` holds the partitions with files, and when the newest
-    file of each was made.
+    """Returns the partitions that have expired. `newest_files` maps each partition that has files to the creation time
+    of its newest file.
 
-    `after_ms` replaces the table's `partition.expiration-time`. At most `partition.expiration-max-num` are named.
+    If `after_ms` is given, it replaces the table's `partition.expiration-time`. The result has at most
+    `partition.expiration-max-num` partitions.
     """
     expiry = schema.settings.expiry
     allowed_ms = expiry.partitions_ms if after_ms is None else after_ms
@@ -47,7 +51,7 @@ def expired_partitions(
 
 
 def partition_time(schema: TableSchema, partition: bytes) -> int | None:
-    """Returns the time in the values of a partition; None if they hold no time."""
+    """Returns the time that the values of a partition contain; None if they contain no time."""
     expiry, texts = schema.settings.expiry, _texts(schema, partition)
     if expiry.time_pattern is None:
         text = next(iter(texts.values()))
@@ -57,10 +61,11 @@ def partition_time(schema: TableSchema, partition: bytes) -> int | None:
 
 
 def is_done(schema: TableSchema, partition: bytes, changed_ms: int, local_ms: int) -> bool:
-    """Whether a partition that last got rows at `changed_ms` has been idle for long enough. Idle time counts from the
-    end of the partition's own period, if that is later.
+    """Returns True if a partition that last got rows at `changed_ms` has been without new rows long enough to be marked
+    as done. The time is counted from the end of the period that the partition stands for (for example its day), if that
+    is later.
 
-    A partition whose values hold no time is never done.
+    A partition whose values contain no time is never done.
     """
     expiry, time = schema.settings.expiry, partition_time(schema, partition)
     if time is None or expiry.idle_to_done_ms is None or expiry.partition_ms is None:
@@ -78,11 +83,13 @@ def _first(schema: TableSchema, partitions: list[bytes]) -> tuple[bytes, ...]:
 
 
 def _texts(schema: TableSchema, partition: bytes) -> dict[str, str | None]:
-    """Returns the values of a partition as Java shows them; None for null, and where Java shows an address."""
+    """Returns the values of a partition as Java prints them. None stands for null, and for a value for which Java
+    prints an address in memory.
+    """
     types = [f.type for f in schema.select(schema.partition_keys)]
     texts: dict[str, str | None] = {}
     for name, value, data_type in zip(schema.partition_keys, decode_row(partition, types), types, strict=True):
-        # The blanks that a CHAR ends with are no part of a time.
+        # The spaces at the end of a CHAR are no part of the time.
         shown = value.rstrip(" ") if data_type.root is TypeRoot.CHAR and isinstance(value, str) else value
         try:
             texts[name] = None if shown is None else legacy_text(shown, data_type)
@@ -92,7 +99,9 @@ def _texts(schema: TableSchema, partition: bytes) -> dict[str, str | None]:
 
 
 def _filled(pattern: str, texts: Mapping[str, str | None]) -> str | None:
-    """Returns the pattern with each `$column` replaced, the longest name first; None when such a column has no text."""
+    """Returns the pattern with each `$column` replaced by the column's value, longest column name first; None if one of
+    these columns has no value.
+    """
     names = sorted(texts, key=len, reverse=True)
     parts: list[str] = []
     position = 0

@@ -1,9 +1,10 @@
-"""Pins and announcements: decides what a process that refers to a snapshot, and one that removes it, do about each
-other.
+"""Decides which of two processes gives way if one is about to refer to a snapshot, for example by a tag, and the other
+is about to remove it.
 
-Each process writes its pin or announcement before it looks for those of others, so at least one of two processes sees
-the other. A process that refers to a snapshot gives way to the announcement of a removal, and a process that removes
-snapshots gives way to a pin. `docs/care-beside-history.md` has the argument.
+The first process writes a file called a pin, and the second a file that announces the removal. Each writes its file
+before it looks for the files of others, so at least one of the two sees the other. A process that wants to refer to a
+snapshot gives up if its removal is announced, and a process that removes snapshots keeps those that are pinned.
+`docs/care-beside-history.md` explains why this is safe.
 """
 
 from collections.abc import Iterable
@@ -11,19 +12,20 @@ from collections.abc import Iterable
 from bucketline.state.format.json_files.pin_json import Pin, Removal
 
 PIN_LEFT_MS = 3_600_000
-"""A pin or announcement this old, by the storage's clock, counts as left by a dead process: an hour. A process that was
-only paused checks that its own still exists before it goes on.
+"""A pin or announced removal that is at least this old (one hour, by the storage's clock) is assumed to be left by a
+dead process. A process that was only paused checks that its own file still exists before it goes on.
 """
 
 WHOLE_BRANCH = 2**62
-"""The `end` in the announcement that a whole branch is removed."""
+"""The `end` of a Removal that announces the removal of a whole branch."""
 
 
 def removal_in_the_way(pin: Pin, removals: Iterable[Removal]) -> Removal | None:
-    """Returns an announcement of a removal to which the pin gives way, because snapshots that the pin holds, or earlier
-    snapshots, are being removed.
+    """Returns an announced removal of snapshots that the pin would keep; None if there is none. The process of the pin
+    must then give up.
 
-    Earlier ids count too: a rollback to a tag uses ids again, and the files of snapshots are removed by their ids.
+    If a pin keeps the snapshots from an id on, a removal of any of them counts. After a rollback to a tag, ids are used
+    again, and snapshot files are removed by their ids.
     """
     for removal in removals:
         if any(hold.history == removal.history and hold.first < removal.end for hold in pin.holds):
@@ -32,8 +34,9 @@ def removal_in_the_way(pin: Pin, removals: Iterable[Removal]) -> Removal | None:
 
 
 def held_end(history: str, end: int, pins: Iterable[Pin | None]) -> int:
-    """Returns up to which id snapshots of a history may be removed, given these pins. None stands for a pin that cannot
-    be read: then none may be removed.
+    """Returns the id up to which (not included) the snapshots of a table or branch may be removed although these pins
+    exist. `end` is the id that the caller wants. A pin that cannot be read is passed as None; then the result is 0, and
+    nothing may be removed.
     """
     for pin in pins:
         if pin is None:

@@ -1,10 +1,11 @@
-"""The contents of the next snapshot, decided before anything is written.
+"""Plans the content of the next snapshot before anything is written.
 
-`plan_snapshot` decides; the store writes the plan's lists; `SnapshotPlan.snapshot` puts their names in.
+`plan_snapshot` makes the plan, `state/store` writes the manifest lists of the plan, and `SnapshotPlan.snapshot` adds
+the names of the lists.
 
-With row tracking, every row has an id that no other row of the table has, and the snapshot that wrote it last. A file
-whose rows are new says the first id in the manifest; a file of rows that are kept or changed holds both as columns.
-Source: Paimon 2.0 FileStoreCommitImpl.tryCommitOnce, RowTrackingCommitUtils, RowDataFileSequenceNumberTracker.
+With row tracking, every row has a unique id and a version, the id of the snapshot that last wrote the row. For a file
+with new rows, the manifest has the first row id. A file with unchanged or updated rows stores their ids and versions as
+columns. Source: Paimon 2.0 FileStoreCommitImpl.tryCommitOnce, RowTrackingCommitUtils, RowDataFileSequenceNumberTracker.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,8 +34,8 @@ class WrittenList:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPlan:
-    """The plan of one snapshot: the lists to write, and the snapshot's contents. `index_entries` is the complete index
-    list, None when the previous snapshot's list stays.
+    """The plan of one snapshot: the manifest lists to write, and the content of the snapshot. `index_entries` is the
+    complete list of index files; None if the list of the previous snapshot stays.
     """
 
     latest: Snapshot | None
@@ -54,15 +55,17 @@ class SnapshotPlan:
 
     @property
     def delta_record_count(self) -> int:
-        """Returns the number of rows in added files minus rows in deleted files: retracts count as rows, deletion
-        vectors do not.
+        """Returns the number of rows in added files minus the number of rows in deleted files. Rows of kind -U and -D
+        count as rows, and deletion vectors are ignored.
         """
         return sum(e.file.row_count if e.kind is FileKind.ADD else -e.file.row_count for e in self.delta_entries)
 
     def snapshot(
         self, *, base: WrittenList, delta: WrittenList, changelog: WrittenList | None, index_manifest: str | None
     ) -> Snapshot:
-        """Returns the snapshot, after its lists are written; `index_manifest` is used only if the plan writes one."""
+        """Returns the snapshot, given the manifest lists that were written. `index_manifest` is used only if the plan
+        has `index_entries`.
+        """
         latest = self.latest
         previous_rows = 0 if latest is None else latest.total_record_count
         kept_index = None if latest is None else latest.index_manifest
@@ -109,11 +112,13 @@ def plan_snapshot(
 ) -> SnapshotPlan:
     """Returns the plan of the snapshot that follows `latest`.
 
-    `index` is its complete index list (`combine_index`); if it is None, the index list of `latest` stays. `schema_id`
-    is the id of the newest schema at commit time, whatever the writers used. Entries must have their DELETEs first.
-    `tracks_rows`: new files get ids and versions of their rows.
+    `index` is the complete list of index files from `combine_index`; if it is None, the list of `latest` stays.
+    `schema_id` is the id of the newest schema at the time of the commit, even if the writers used an older schema. In
+    `entries`, all DELETEs must come first. If `tracks_rows` is true, new files get row ids and versions.
     """
-    assert deletes_come_first(entries), "a DELETE after an ADD lets expiration remove live files"
+    assert deletes_come_first(entries), (
+        "DELETEs must come first: after an ADD, a DELETE lets expiration remove live files"
+    )
     next_row_id = 0 if latest is None or latest.next_row_id is None else latest.next_row_id
     if tracks_rows:
         entries, next_row_id = with_row_ids(entries, 1 if latest is None else latest.id + 1, next_row_id)
@@ -132,19 +137,23 @@ def plan_snapshot(
 
 
 def later_watermark(previous: int | None, new: int | None) -> int | None:
-    """Returns the larger of two watermarks: a watermark never goes back; None is smaller than any."""
+    """Returns the larger of two watermarks, because a watermark never goes back. None is smaller than every
+    watermark.
+    """
     known = [w for w in (previous, new) if w is not None]
     return max(known) if known else None
 
 
 def deletes_come_first(entries: Iterable[ManifestEntry]) -> bool:
-    """Whether no DELETE follows an ADD."""
+    """Returns True if no DELETE comes after an ADD."""
     kinds = [e.kind for e in entries]
     return FileKind.DELETE not in kinds[kinds.index(FileKind.ADD) :] if FileKind.ADD in kinds else True
 
 
 def overwrite_entries(live: Iterable[ManifestEntry], new: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:
-    """Returns the delta that replaces the live entries by `new`: their DELETEs, then the ADDs of `new`."""
+    """Returns the delta that replaces the `live` entries by the `new` ones: a DELETE for each live entry, and then the
+    new ADDs.
+    """
     gone = [ManifestEntry(FileKind.DELETE, e.partition, e.bucket, e.total_buckets, e.file) for e in live]
     return (*gone, *(e for e in new if e.kind is FileKind.ADD))
 
@@ -152,11 +161,10 @@ def overwrite_entries(live: Iterable[ManifestEntry], new: Sequence[ManifestEntry
 def with_row_ids(
     entries: Sequence[ManifestEntry], snapshot_id: int, next_row_id: int
 ) -> tuple[tuple[ManifestEntry, ...], int]:
-    """Returns the entries of a snapshot, where new files have the row ids and versions that the snapshot gives them;
-    and the first id that is still free.
+    """Adds row ids and versions to the new files of a snapshot, and returns the entries and the next free row id.
 
-    The DELETEs come first, then the ADDs, one partition after the other: the ids of a partition's new rows have no gap,
-    also when several tasks wrote them.
+    DELETEs come first, and then the ADDs, partition by partition. So the row ids of a partition's new rows have no
+    gaps, even if several tasks wrote them.
     """
     added: dict[bytes, list[ManifestEntry]] = {}
     for entry in entries:
@@ -178,7 +186,9 @@ def _has_new_rows(file: DataFileMeta) -> bool:
 
 
 def _with_versions(file: DataFileMeta, snapshot_id: int) -> DataFileMeta:
-    """Returns the file with the versions of its rows: this snapshot, unless the file holds the versions as a column."""
+    """Returns the file with `snapshot_id` as the version of its rows, unless the file stores the versions as a
+    column.
+    """
     if file.write_cols is None or file.min_sequence_number == 0:
         return replace(file, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
     return file

@@ -1,4 +1,6 @@
-"""The backlog of a postpone table: how many rows are in its postpone buckets, and since when."""
+"""The backlog of a postpone table: the rows in its postpone buckets, which no compaction has moved to real buckets
+yet.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,8 +12,9 @@ from bucketline.state.format.paths import POSTPONE_BUCKET
 
 @dataclass(frozen=True, slots=True)
 class PostponeBacklog:
-    """The number of postponed rows, versions of a key counted separately, and the bytes of their files; `since_ms` is
-    local time, None without rows."""
+    """The number of rows in the postpone buckets and the size of their files in bytes. Several rows of one key count
+    separately. `since_ms` is the local time of the oldest file, or None if there are no rows.
+    """
 
     rows: int = 0
     files: int = 0
@@ -20,12 +23,14 @@ class PostponeBacklog:
     since_ms: int | None = None
 
     def age_seconds(self, local_ms: int) -> int:
-        """Returns the age of the oldest postponed file."""
+        """Returns the age of the oldest file in the postpone buckets, in seconds. `local_ms` is the present local
+        time.
+        """
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 
 
 def find_waiting(buckets: Iterable[tuple[BucketId, Sequence[DataFileMeta]]]) -> PostponeBacklog:
-    """Returns the backlog, from the live files of buckets."""
+    """Returns the backlog. `buckets` are the live files of the postpone buckets."""
     waiting = [(bucket_id[0], files) for bucket_id, files in buckets if bucket_id[1] == POSTPONE_BUCKET]
     postponed = [f for _, files in waiting for f in files]
     return PostponeBacklog(

@@ -1,9 +1,10 @@
-"""Decides whether a commit is in the table already; checked before the work starts and again before it is published.
+"""Decides whether a commit is already in the table. This is checked before the work starts, and again before the
+snapshot is published.
 
-A writer is identified by its name, which contains an id. The prefix from `commit.user-prefix` may change; the writer
-stays the same.
-Source: Paimon 2.0 FileStoreCommitImpl.filterCommitted, CoreOptions.createCommitUser; identifiers of one user only ever
-grow, except the one that all batch commits share.
+A writer is identified by its name, which contains an id. If the prefix from the option `commit.user-prefix` changes,
+the writer is still the same. The commit identifiers of a writer only grow, except for the identifier that all batch
+commits have in common.
+Source: Paimon 2.0 FileStoreCommitImpl.filterCommitted, CoreOptions.createCommitUser.
 """
 
 import re
@@ -12,23 +13,27 @@ from collections.abc import Iterable
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 
 DIGEST = "bucketline.batch-digest"
-"""Snapshot property: the hash of the input of the stream's batch that the snapshot holds."""
+"""The name of a snapshot property: the hash of the input of the streaming batch from which the snapshot was made."""
 
 MARKER_TAG = "bucketline-writer-"
-"""Prefix of the tag that keeps a writer's newest snapshot readable, however soon an expiry removes snapshots."""
+"""The prefix of the tag with which a streaming writer protects its newest snapshot from expiry."""
 MARKER_RETAINED_MS = 30 * 86_400_000
-"""How long the tag of a writer that has stopped keeps its snapshot's files."""
+"""How long the tag of a writer that has stopped protects its snapshot."""
 
 _PREFIXED = re.compile(r"(?:.*_)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-.*)?)", re.DOTALL)
 
 
 def is_marker(state: str) -> bool:
-    """Whether a state, named as "tag <name>", is the tag by which a stream marks its newest snapshot."""
+    """Returns True if a state with the description "tag <name>" is the tag with which a streaming writer protects its
+    newest snapshot.
+    """
     return state.startswith(f"tag {MARKER_TAG}")
 
 
 def commit_user(prefix: str | None, writer: str) -> str:
-    """Returns the commit user of a writer's snapshots."""
+    """Returns the commit user of a writer's snapshots, made of the prefix from `commit.user-prefix` and the writer's
+    name.
+    """
     return f"{prefix}_{writer}" if prefix else writer
 
 
@@ -41,25 +46,28 @@ def writer_of(user: str) -> str:
 
 
 def compactor_user(writer: str) -> str:
-    """Returns the name of a writer's compactions outside its batches; to `writer_of` it is another writer.
+    """Returns the writer name for compactions that a writer runs outside its batches. `writer_of` treats it as another
+    writer.
 
-    A compaction may be published after a later batch. Under the writer's own name it would look like its newest commit.
+    Such a compaction may be published after a later batch. If it had the writer's own name, it would look like the
+    writer's newest commit.
     """
     return f"compactor-{writer}"
 
 
 def newest_of_user(snapshots: Iterable[Snapshot], user: str) -> Snapshot | None:
-    """Returns the newest snapshot that the user made: all identifiers up to its own are done. `snapshots` come newest
-    first.
+    """Returns the newest snapshot of a commit user, or None. All commit identifiers up to that of the snapshot are
+    done. `snapshots` come newest first.
     """
     return next((s for s in snapshots if writer_of(s.commit_user) == writer_of(user)), None)
 
 
 def find_replayed(snapshots: Iterable[Snapshot], user: str, identifier: int) -> Snapshot | None:
-    """Returns the APPEND snapshot of this identifier that another run with the same commit user has published.
+    """Returns the snapshot with new rows that another process has published with the same commit user and identifier,
+    or None.
 
-    Two runs of one job can be alive for a moment; the slower one must not add its rows again. Compactions may share an
-    identifier, and so may batch commits, so neither counts.
+    Two processes of one job can exist at the same time for a moment, and the slower one must not add the same rows
+    again. Compactions and batch commits are ignored, because several of them may have the same identifier.
     """
     if identifier == BATCH_COMMIT_IDENTIFIER:
         return None
@@ -71,10 +79,11 @@ def find_replayed(snapshots: Iterable[Snapshot], user: str, identifier: int) -> 
 
 
 def unmarked(snapshots: Iterable[Snapshot], tags: Iterable[str]) -> dict[str, Snapshot]:
-    """Returns the newest snapshot of each stream's newest batch, by the name of the stream's marker, for streams whose
-    marker is not among the tags. `snapshots` come oldest first.
+    """Returns the snapshots that streaming writers should protect by a tag, but for which the tag is missing in `tags`.
+    The keys of the result are the names of the missing tags. `snapshots` come oldest first.
 
-    The last snapshot of a stream may be a compaction of an older batch; then the later batch counts as the newest.
+    For each writer it is the newest snapshot of the newest batch. The last snapshot of a writer may be a compaction of
+    an older batch; such a snapshot is not the one.
     """
     marked = {writer_of(name.removeprefix(MARKER_TAG)) for name in tags if name.startswith(MARKER_TAG)}
     newest: dict[str, Snapshot] = {}

@@ -1,8 +1,10 @@
-"""`ALTER TABLE`: changes of a schema, applied in order, give the next schema version.
+"""`ALTER TABLE`: applies a list of changes to a schema, which gives the next version of the schema.
 
-Old files are read by field id. So a rename keeps the data, and a dropped column and a later one of the same name have
-nothing in common. A type may only change to one that holds every old value. Ids are never used twice.
-Source: Paimon 2.0 SchemaManager, SchemaChange, SchemaValidation; texts that Paimon's users know are kept word for word.
+Old files are read by field id, and an id is never used for a second field. So a renamed column keeps its data, and a
+new column that has the name of a dropped column does not get the old data. A type may only change to a type that can
+hold every old value.
+Source: Paimon 2.0 SchemaManager, SchemaChange, SchemaValidation. Error messages that Paimon's users know are the same
+as Paimon's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +55,9 @@ _NAMING_FOLDERS: tuple[Option[Any], ...] = (PARTITION_LEGACY_NAME, PARTITION_DEF
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """Adds a nullable column or nested field, last unless `position` is given. Field ids in `type` are replaced."""
+    """Adds a nullable column or nested field. Without `position`, it is the last one. The field ids in `type` are
+    replaced by new ids.
+    """
 
     path: ColumnPath
     type: DataType
@@ -78,7 +82,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class ChangeType:
-    """Changes a type to one that holds every value of the old one; nullability stays."""
+    """Changes a type to another type that can hold every value of the old type. Nullability does not change."""
 
     path: ColumnPath
     type: DataType
@@ -102,7 +106,7 @@ class ChangeComment:
 
 @dataclass(frozen=True, slots=True)
 class ChangeDefault:
-    """Sets the default of a column, as Paimon keeps it: a literal in SQL; None removes it."""
+    """Sets the default of a column. It is an SQL literal as text; None removes the default."""
 
     path: ColumnPath
     default: str | None
@@ -110,7 +114,7 @@ class ChangeDefault:
 
 @dataclass(frozen=True, slots=True)
 class MoveColumn:
-    """Moves a column to the position."""
+    """Moves a column or nested field to another position."""
 
     path: ColumnPath
     position: Position
@@ -156,12 +160,12 @@ SchemaChange = (
 def change_schema(
     schema: TableSchema, changes: Sequence[SchemaChange], *, now_ms: int, has_snapshots: bool
 ) -> TableSchema:
-    """Returns the next version of a schema; the given one if nothing changes.
+    """Returns the next version of a schema, or `schema` itself if nothing changes.
 
-    With `has_snapshots` the options that old files depend on can no longer change. Adding a column that exists with the
-    same type changes nothing, so two writers that add one column end with one. Raises SchemaMismatchError, with
-    `column`, for a column that does not exist, exists already, or cannot be changed this way; OptionError for an option
-    that cannot change, and for a result that Paimon would not accept as a table.
+    If `has_snapshots` is true, options on which existing files depend cannot change. Adding a column that exists with
+    the same type changes nothing, so that two writers can both add the same column. Raises SchemaMismatchError, with
+    the field `column`, for a column that does not exist, already exists, or cannot be changed this way. Raises
+    OptionError for an option that cannot change, and for a result that Paimon would not accept as a table.
     """
     changed = schema
     for change in changes:
@@ -200,15 +204,15 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) ->
             return set_field(schema, path, lambda field: replace(field, description=comment))
         case ChangeDefault(path, default):
             if len(path) > 1:
-                refuse_column(path, f"{shown(path)} is a field inside of a column, which has no default")
+                refuse_column(path, f"{shown(path)} is a field inside of a column, which cannot have a default")
             return set_field(schema, path, lambda field: replace(field, default_value=default))
         case MoveColumn(path, position):
             return edit_field(schema, path, lambda fields, at: placed(fields, at, position, path))
 
 
 def _with_place(schema: TableSchema, change: SchemaChange, fields: Sequence[DataField]) -> SchemaChange:
-    """Returns the change. A new column gets a position before the partition columns, if the schema's options ask for
-    that.
+    """Returns the change. If the schema's options ask for it, a new column gets a position before the partition
+    columns.
     """
     if not (isinstance(change, AddColumn) and len(change.path) == 1 and change.position is None):
         return change
@@ -224,9 +228,9 @@ def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
     path = change.path
     if not change.type.nullable:
         refuse_column(
-            path, f"Column {shown(path)} cannot specify NOT NULL in the table: rows that exist have no value for it"
+            path, f"Column {shown(path)} cannot specify NOT NULL in the table: existing rows have no value for it"
         )
-    # pypaimon up to 1.4 leaves nested fields out of the highest id.
+    # pypaimon up to 1.4 ignores nested fields when it computes the highest field id.
     ids = FreshIds(max(schema.highest_field_id, *(f.id for f in all_fields(schema.fields))))
     field = DataField(ids.next(), path[-1], ids.renumber(change.type), description=change.comment)
 
@@ -284,7 +288,7 @@ def _change_type(schema: TableSchema, path: ColumnPath, data_type: DataType) -> 
         if name in schema.primary_keys:
             refuse_column(path, f"Cannot update primary key: [{name}]")
         if name in (schema.settings.bucket.key or ()):
-            refuse_column(path, f"Cannot update bucket key: [{name}]: its rows would belong into other buckets")
+            refuse_column(path, f"Cannot update bucket key: [{name}]: its rows would belong to other buckets")
 
     def change(field: DataField) -> DataField:
         wanted = replace(data_type, nullable=field.type.nullable)
@@ -317,7 +321,9 @@ def _change_nullability(schema: TableSchema, path: ColumnPath, nullable: bool) -
 
 
 def _check_option(schema: TableSchema, key: str, value: str | None, *, has_snapshots: bool) -> None:
-    """Raises an error if the option may not be set to the value, or unset (None)."""
+    """Raises OptionError if the option may not be set to the value. A value of None means that the option is
+    removed.
+    """
     if schema.options.get(key) == value:
         return
     if key in (PRIMARY_KEY.key, PARTITION.key) or (has_snapshots and key in FIXED_BY_FILES):
@@ -344,8 +350,8 @@ def _check_folders(options: Mapping[str, str], key: str, value: str | None) -> N
     for option in _NAMING_FOLDERS:
         if key == option.key and option.get(given) != option.get(options):
             raise OptionError(
-                f"Change '{key}' is not supported yet. The folders of partitions have their names by it, and would not "
-                "be found any more; create a new table with it, and write the rows there.",
+                f"Change '{key}' is not supported yet. The names of partition folders depend on it, so existing "
+                "partitions would not be found any more; create a new table with it, and write the rows there.",
                 key=key,
                 value=value,
             )
@@ -366,7 +372,7 @@ def _check_vectors(settings: ChangelogSettings, value: str | None) -> None:
 
 
 def _check(old: TableSchema, new: TableSchema) -> None:
-    """Checks the new schema against the rules for tables; problems that the old schema had are ignored."""
+    """Raises OptionError if the new schema breaks a rule for tables that the old schema did not break."""
     before = {problem.message for problem in _problems(old)}
     for problem in _problems(new):
         if problem.message not in before:

@@ -1,4 +1,4 @@
-"""Edits of a schema's fields, by paths into rows and collections.
+"""Edits a field of a schema. The field is given by its path, which may lead into rows and collections.
 
 Source: Paimon 2.0 SchemaManager (updateNestedColumn, updateIntermediateColumn), ReassignFieldId.
 """
@@ -12,17 +12,19 @@ from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.logical import DataField, DataType, TypeRoot
 
 ColumnPath = tuple[str, ...]
-"""The path from a column to a field inside it: names of ROW fields, `element` for an ARRAY, `value` for a MAP."""
+"""The path of a column or nested field: the name of the column, and then the name of a field for each ROW, `element`
+for each ARRAY, and `value` for each MAP on the way.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The position before all other fields of the same row."""
+    """Puts a field before all other fields of the same row."""
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """The position right after the field of that name."""
+    """Puts a field right after the field with this name."""
 
     name: str
 
@@ -31,12 +33,14 @@ Position = First | After
 
 
 def plain_type(data_type: DataType) -> DataType:
-    """Returns the type without the ids and comments of its fields, for comparing two declarations."""
+    """Returns the type without the ids and comments of its nested fields, so that two declarations of a type can be
+    compared.
+    """
     return _rebuilt(data_type, lambda f: DataField(0, f.name, plain_type(f.type)))
 
 
 class FreshIds:
-    """Field ids that were never used in the table."""
+    """Generates field ids that were never used in the table."""
 
     def __init__(self, last: int) -> None:
         self.last = last
@@ -46,7 +50,7 @@ class FreshIds:
         return self.last
 
     def renumber(self, data_type: DataType) -> DataType:
-        """Returns the type with new ids for all fields in it, depth first."""
+        """Returns the type with new ids for all fields nested in it, depth first."""
 
         def numbered(field: DataField) -> DataField:
             field_id = self.next()
@@ -79,8 +83,8 @@ def set_field(schema: TableSchema, path: ColumnPath, change: Callable[[DataField
 def edit_field(
     schema: TableSchema, path: ColumnPath, edit: Callable[[list[DataField], int], list[DataField]]
 ) -> TableSchema:
-    """Returns the schema after an edit of the row that holds the last field of the path. The edit gets the fields of
-    the row and the position of that field.
+    """Applies `edit` to the row that has the field at `path`, and returns the changed schema. `edit` is a function that
+    gets the fields of the row and the index of the field, and returns the new fields of the row.
     """
 
     def find(fields: list[DataField]) -> list[DataField]:
@@ -110,7 +114,9 @@ def edit_row(
 def _edit_type(
     data_type: DataType, path: ColumnPath, edit: Callable[[list[DataField]], list[DataField]], depth: int
 ) -> DataType:
-    """Descends through collections to the row in which `path[depth]` is a field, or to the collection's own element."""
+    """Applies `edit` at the given path inside a type, and returns the changed type. `depth` is the index in `path` of
+    the next name to look for.
+    """
     if data_type.root is TypeRoot.ROW:
         return replace(data_type, fields=tuple(edit_row(list(data_type.fields), path, edit, depth)))
     part = path[depth]
@@ -118,7 +124,7 @@ def _edit_type(
     if inner is None or part != {TypeRoot.ARRAY: "element", TypeRoot.MAP: "value"}.get(data_type.root):
         refuse_column(path, f"Column {shown(path[: depth + 1])} does not exist.")
     if depth == len(path) - 1:
-        # The element is treated as the only field of a row, so that types and nullability change in the same way.
+        # The element is treated as the only field of a row, so that the same code can change its type and nullability.
         fields = edit([DataField(-1, part, inner)])
         if [f.name for f in fields] != [part]:
             refuse_column(path, f"Column {shown(path)} is the {part} of a collection, which can only change its type")
@@ -129,7 +135,9 @@ def _edit_type(
 
 
 def placed(fields: list[DataField], at: int, position: Position | None, path: ColumnPath) -> list[DataField]:
-    """Returns the fields, with the field at index `at` moved to its new position."""
+    """Returns the fields with the field at index `at` moved to `position`. `path` is the path of the field, for
+    errors.
+    """
     field, rest = fields[at], [*fields[:at], *fields[at + 1 :]]
     if position is None:
         return [*rest[:at], field, *rest[at:]]

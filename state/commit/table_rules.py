@@ -1,9 +1,9 @@
-"""The rules of Paimon for the columns, keys and options of a table together: it does not open a table that breaks one
-of these rules, or cannot write it.
+"""Paimon's rules for combinations of columns, keys and options of a table. Paimon cannot open or cannot write a table
+that breaks one of these rules.
 
-A rule is a function that takes a schema and yields an error for everything that is wrong with the schema. A new table
-may break none; a change may not break one that holds. A table that breaks one is read as ever, and `doctor` says what
-to change.
+A rule is a function that takes a schema and yields an error for each problem. A new table must not break any rule, and
+a change must not break a rule that the table follows so far. An existing table that breaks a rule can still be read,
+and `doctor` says what to change.
 Source: Paimon 1.4 and 2.0 SchemaValidation, FileIndexOptions, RowKindGenerator.
 """
 
@@ -38,18 +38,20 @@ _INDEXABLE: Mapping[str, frozenset[TypeRoot]] = {
     "bsi": _DECIMAL | _WHOLE | _TIMES,
     "range-bitmap": _TEXT | _BOOLEAN | _DECIMAL | _WHOLE | _FLOATING | _TIMES,
 }
-"""For each index the types of columns that Paimon can build it for."""
+"""The kinds of file indexes, each with the column types for which Paimon can build it."""
 
 _AVRO_CODECS = ("zstandard", *CODECS[FileFormat.AVRO])
 
 
 def rule_problems(schema: TableSchema) -> Iterator[OptionError]:
-    """Returns what is wrong with the table, by all rules but `branches_exist`."""
+    """Yields an error for each problem that the rules find in a schema. All rules except `branches_exist` are
+    checked.
+    """
     for rule in RULES:
         try:
             yield from rule(schema)
         except OptionError as e:
-            # An option that cannot be read.
+            # An option has a value that cannot be parsed.
             yield e
 
 
@@ -59,7 +61,7 @@ def scans_start_in_one_way(schema: TableSchema) -> Iterator[OptionError]:
 
 
 def indexed_columns_suit(schema: TableSchema) -> Iterator[OptionError]:
-    """Rule: an index inside of data files is of a kind that Paimon has, and of a column that it can be built for."""
+    """Rule: each file index has a kind that Paimon knows, and a column that exists and has a suitable type."""
     columns = {field.name: field for field in schema.fields}
     for indexed in indexed_columns(schema.options):
         why = _index_problem(indexed, columns)
@@ -76,26 +78,27 @@ def indexed_columns_suit(schema: TableSchema) -> Iterator[OptionError]:
 def _index_problem(indexed: IndexedColumn, columns: Mapping[str, DataField]) -> str | None:
     indexable = _INDEXABLE.get(indexed.index)
     if indexable is None:
-        return (
-            f"there is no index {indexed.index!r}{did_you_mean(indexed.index, _INDEXABLE)}, but {', '.join(_INDEXABLE)}"
-        )
+        near = did_you_mean(indexed.index, _INDEXABLE)
+        return f"there is no index {indexed.index!r}{near}; there are {', '.join(_INDEXABLE)}"
     field = columns.get(indexed.column)
     if field is None:
-        return f"there is no column {indexed.column!r}, but {', '.join(columns)}"
+        return f"there is no column {indexed.column!r}; there are {', '.join(columns)}"
     kind: DataType | None = field.type
     if indexed.map_key is not None:
         if field.type.root is not TypeRoot.MAP or field.type.key is None or field.type.key.root not in _TEXT:
-            return f"column {field.name!r} is {field.type}, and only a MAP with keys of text has values under a key"
+            return (
+                f"column {field.name!r} is {field.type}, but only a MAP with string keys can have an index for one key"
+            )
         kind = field.type.value
     assert kind is not None
     if kind.root not in indexable:
-        return f"{indexed.index!r} is no index for column {field.name!r}, which is {field.type}"
+        return f"the index {indexed.index!r} does not support column {field.name!r}, which is {field.type}"
     return None
 
 
 def column_options_name_columns(schema: TableSchema) -> Iterator[OptionError]:
-    """Rule: what follows `fields.` in an option names columns, even if the option is unknown. Paimon reads the names up
-    to the first dot.
+    """Rule: in an option that begins with `fields.`, column names follow, even if the option is unknown. Paimon reads
+    the names up to the next dot.
     """
     columns = [field.name for field in schema.fields]
     for key in schema.options:
@@ -104,15 +107,17 @@ def column_options_name_columns(schema: TableSchema) -> Iterator[OptionError]:
         for name in key[len(PREFIX) :].partition(".")[0].split(","):
             if name not in columns:
                 yield OptionError(
-                    f"'{key}': Field {name} can not be found in table schema, where Paimon looks for the names up to "
-                    f"the first dot; the option names one of {', '.join(columns)}",
+                    f"'{key}': Field {name} can not be found in table schema. After 'fields.', Paimon expects column "
+                    f"names up to the next dot; the columns are {', '.join(columns)}",
                     key=key,
                     column=name,
                 )
 
 
 def sequence_fields_suit(schema: TableSchema) -> Iterator[OptionError]:
-    """Rule: columns that order rows are not aggregated, and rows that they order stay in their partition."""
+    """Rule: a sequence field, which orders the rows of a key, has no aggregate function, and tables with sequence
+    fields do not move keys to other partitions.
+    """
     sequence = schema.settings.merge.sequence_fields
     for name in sequence:
         function = schema.settings.columns.own_function_key(name)
@@ -131,47 +136,48 @@ def sequence_fields_suit(schema: TableSchema) -> Iterator[OptionError]:
 
 
 def row_kinds_are_text(schema: TableSchema) -> Iterator[OptionError]:
-    """Rule: the column that holds row kinds is a column of text."""
+    """Rule: the column in the option `rowkind.field` has a string type."""
     name = schema.settings.merge.row_kind_field
     field = next((f for f in schema.fields if f.name == name), None)
     if field is not None and field.type.root not in _TEXT:
         yield OptionError(
-            f"'{ROWKIND_FIELD.key}' = '{name}': row kinds are text (+I, -U, +U, -D), and the column is {field.type}; "
-            "name a STRING column",
+            f"'{ROWKIND_FIELD.key}' = '{name}': row kinds are strings (+I, -U, +U, -D), but the column is "
+            f"{field.type}; "
+            "choose a STRING column",
             key=ROWKIND_FIELD.key,
             column=name,
         )
 
 
 def options_suit_the_keys(schema: TableSchema) -> Iterator[OptionError]:
-    """Rule: options that need a primary key, or partition columns, are set only on tables that have them."""
+    """Rule: an option that needs a primary key or partition columns is set only on a table that has them."""
     yield from sequence_number_problems(schema.options, schema.primary_keys)
     yield from manifest_sort_problems(schema.options, schema.partition_keys)
 
 
 def postponed_files_have_a_codec(schema: TableSchema) -> Iterator[OptionError]:
-    """Rule: rows that wait in the postpone bucket are in Avro files, whatever the format of the table is, so the codec
-    must be one of Avro's.
+    """Rule: the compression codec of a postpone table is one that Avro has, because files in the postpone bucket are
+    always Avro.
     """
     files, settings = schema.settings.files, schema.settings
     codec = files.codec_per_level.get(0, files.codec).lower()
     if settings.bucket.count == POSTPONE_BUCKET and schema.primary_keys and codec not in _AVRO_CODECS:
         option = FILE_COMPRESSION_PER_LEVEL if 0 in files.codec_per_level else FILE_COMPRESSION
         yield OptionError(
-            f"'{option.key}' = {codec!r}: rows of a postpone table wait in Avro files, which Paimon cannot write with "
-            "it; set it to 'zstd' or 'snappy', or to 'null' for none",
+            f"'{option.key}' = {codec!r}: postponed rows are stored in Avro files, which Paimon cannot write with "
+            "this codec; set it to 'zstd' or 'snappy', or to 'null' for none",
             key=option.key,
         )
 
 
 def branches_read(schema: TableSchema) -> dict[str, str]:
-    """Returns the branches that the table reads in addition to its own, by the options that name them."""
+    """Returns the other branches that reads of the table use too. The keys are the options that name the branches."""
     named = {o.key: schema.options.get(o.key, "") for o in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH)}
     return {key: name for key, name in named.items() if name.strip()}
 
 
 def branches_exist(schema: TableSchema, branches: Collection[str]) -> Iterator[OptionError]:
-    """Rule: a table that reads another branch names an existing branch."""
+    """Rule: the other branches that reads of a table use too exist. `branches` are the existing branches."""
     for key, name in branches_read(schema).items():
         if name not in branches:
             yield OptionError(
@@ -191,4 +197,4 @@ RULES: tuple[TableRule, ...] = (
     options_suit_the_keys,
     postponed_files_have_a_codec,
 )
-"""All rules that need nothing but the schema."""
+"""All rules that only need the schema."""

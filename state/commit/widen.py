@@ -1,19 +1,20 @@
-"""Decides which type a column may change to: a type that holds every value of the old type exactly; and whether a table
-that another process has created can be used in place of one that should be created.
+"""Decides to which types a column may change, and whether an existing table can be used instead of a table that should
+be created.
 
-Paimon also accepts changes that cut values (BIGINT to INT), or that only some readers support. Tables with such changes
-are read, but the changes are not made here.
-Source: Paimon 2.0 DataTypeCasts (the implicit casts, less those that round).
+A column may change to a type that can hold every value of the old type exactly. Paimon also accepts changes that cut
+values off (BIGINT to INT), or that only some readers support. This library reads tables with such changes, but does not
+make them.
+Source: Paimon 2.0 DataTypeCasts (the implicit casts, without those that round).
 """
 
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.logical import DataType, TypeRoot
 
 _WHOLE = {TypeRoot.TINYINT: 3, TypeRoot.SMALLINT: 5, TypeRoot.INT: 10, TypeRoot.BIGINT: 19}
-"""Decimal digits of the whole numbers."""
+"""The number of decimal digits of each integer type."""
 
 _EXACT_IN = {TypeRoot.FLOAT: 5, TypeRoot.DOUBLE: 10}
-"""Digits of the whole numbers that a floating-point type holds exactly."""
+"""The number of decimal digits of integers that each floating-point type can hold exactly."""
 
 _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 _BYTES = (TypeRoot.BINARY, TypeRoot.VARBINARY)
@@ -21,7 +22,7 @@ _TIMES = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def narrows(old: DataType, new: DataType) -> str | None:
-    """Returns the reason why not all values of `old` fit `new`; None if they do. Nullability is ignored."""
+    """Returns the reason why the type `new` cannot hold all values of `old`; None if it can. Nullability is ignored."""
     if old.root in _WHOLE:
         return _whole_number(old, new)
     if old.root is TypeRoot.FLOAT and new.root is TypeRoot.DOUBLE:
@@ -92,10 +93,10 @@ def _same(old: DataType | None, new: DataType | None) -> str | None:
 
 
 def misfit(there: TableSchema, wanted: TableSchema) -> str | None:
-    """Returns why rows for the wanted table cannot go into the existing one; None if they can.
+    """Returns the reason why the existing table `there` cannot take the rows of the table `wanted`; None if it can.
 
-    The keys must be equal, and the existing table must have each wanted column with a type that holds its values. A
-    column may not be NOT NULL if the wanted table lacks it or has it nullable.
+    The keys must be equal, and the existing table must have each column of `wanted`, with a type that can hold its
+    values. A column of the existing table must be nullable if `wanted` lacks the column or has it as nullable.
     """
     keys = (("primary key", wanted.primary_keys, there.primary_keys),)
     for what, own, other in (*keys, ("partition", wanted.partition_keys, there.partition_keys)):
@@ -106,14 +107,14 @@ def misfit(there: TableSchema, wanted: TableSchema) -> str | None:
         if column.name not in known:
             return f"it has no column {column.name}"
         if not _holds(known[column.name], column.type):
-            return f"its column {column.name} is {known[column.name]}, which does not hold all of {column.type}"
+            return f"its column {column.name} is {known[column.name]}, which does not hold all values of {column.type}"
     required = {f.name for f in wanted.fields if not f.type.nullable}
     strict = [f.name for f in there.fields if not f.type.nullable and f.name not in required]
     return f"its column {strict[0]} is NOT NULL, and rows may have no value for it" if strict else None
 
 
 def _holds(there: DataType, wanted: DataType) -> bool:
-    """Whether a column of that type holds all values of the wanted column, apart from nulls."""
+    """Returns True if a column of type `there` can hold all values of type `wanted`, apart from nulls."""
     if there.root is TypeRoot.ROW and wanted.root is TypeRoot.ROW:
         known = {f.name: f.type for f in there.fields}
         return all(f.name in known and _holds(known[f.name], f.type) for f in wanted.fields)

@@ -1,4 +1,4 @@
-"""DataFileMeta: the metadata of one data file in a manifest, and the identity that deletes refer to.
+"""DataFileMeta: the metadata of one data file in a manifest.
 
 Source: Paimon 2.0 DataFileMeta, FileEntry.Identifier, SimpleStats.
 """
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 EMPTY_ROW = bytes(12)
-"""The serialized BinaryRow of no fields: four bytes of arity, eight of header."""
+"""The bytes of a BinaryRow without fields: four bytes for the number of fields, and eight for the row's header."""
 
 
 class FileSource(IntEnum):
@@ -17,7 +17,9 @@ class FileSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SimpleStats:
-    """Minima and maxima as serialized BinaryRows (with arity prefix); one null count per field, None if unknown."""
+    """Statistics of some columns. The minima and the maxima are BinaryRows, after their number of fields in 4 bytes.
+    Each field has a null count, which is None if it is unknown.
+    """
 
     min_values: bytes = EMPTY_ROW
     max_values: bytes = EMPTY_ROW
@@ -29,9 +31,10 @@ EMPTY_STATS = SimpleStats()
 
 @dataclass(frozen=True, slots=True)
 class DataFileMeta:
-    """One data file. Sizes are bytes; keys are serialized BinaryRows of the trimmed primary key.
+    """The metadata of one data file. Sizes are in bytes; keys are BinaryRows of the trimmed primary key.
 
-    `creation_time_ms` is local wall-clock time read as if it were UTC, as Paimon's JVM writers store it.
+    `creation_time_ms` is the local time of the writer, converted to milliseconds as if it were UTC, as Paimon's Java
+    writers do.
 
     The members are those of a data file in Paimon's manifests.
     """
@@ -58,8 +61,10 @@ class DataFileMeta:
     write_cols: tuple[str, ...] | None = None
 
     def upgraded(self, level: int) -> "DataFileMeta":
-        """Returns the same file on a higher level; nothing else changes, and no byte of it is rewritten."""
-        assert level > self.level, f"{self.file_name}: upgrade from {self.level} to {level}"
+        """Returns the metadata of the same file on a higher level of its bucket. Nothing else changes, and the file is
+        not rewritten.
+        """
+        assert level > self.level, f"{self.file_name}: cannot be upgraded from level {self.level} to {level}"
         return replace(self, level=level)
 
     @property

@@ -1,4 +1,5 @@
-"""The values that snapshots are made of: Snapshot, manifest metas, manifest entries, index entries.
+"""The records in the files of a snapshot: the snapshot itself, manifests as a manifest list names them, and the entries
+of manifests and index manifests.
 
 Source: Paimon 2.0 Snapshot, ManifestFileMeta, ManifestEntry, IndexManifestEntry.
 """
@@ -33,7 +34,9 @@ class CommitKind(Enum):
 
     @property
     def moves_rows(self) -> bool:
-        """Whether such a commit adds or removes rows; others rewrite files, or change statistics."""
+        """Returns True if commits of this kind can add or remove rows. Commits of the other kinds only rewrite files or
+        change statistics.
+        """
         return self not in (CommitKind.COMPACT, CommitKind.ANALYZE)
 
 
@@ -42,7 +45,7 @@ BATCH_COMMIT_IDENTIFIER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One published state of a table. Optional members are left out of the file when None.
+    """One published state of a table. A member that is None is left out of the snapshot file.
 
     The members are those of Paimon's snapshot file.
     """
@@ -72,8 +75,8 @@ class Snapshot:
     version: int = 3
 
     def is_same_as(self, other: "Snapshot | None") -> bool:
-        """Whether both are the same published state. The names of the manifest lists tell it, as each is used once;
-        the uuid does not, as a server may not keep it.
+        """Returns True if both snapshots are the same published state. It compares the names of their manifest lists,
+        which are never used twice. The uuid cannot be compared, because a catalog's server may not store it.
         """
         if other is None:
             return False
@@ -90,7 +93,9 @@ EntryIdentity = tuple[bytes, int, int, str, tuple[str, ...], bytes | None, str |
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A file added to or deleted from a bucket. `partition` is a serialized BinaryRow with arity prefix."""
+    """A data file that was added to a bucket or deleted from it. `partition` is a BinaryRow, after its number of fields
+    in 4 bytes.
+    """
 
     kind: FileKind
     partition: bytes
@@ -100,14 +105,17 @@ class ManifestEntry:
 
     @property
     def identity(self) -> EntryIdentity:
-        """Returns the fields that a DELETE must share with its ADD. Source: Paimon 2.0 FileEntry.Identifier."""
+        """Returns the fields that identify a file: an entry that deletes a file has the same values in them as the
+        entry that added the file. Source: Paimon 2.0 FileEntry.Identifier.
+        """
         f = self.file
         return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_index, f.external_path)
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestFileMeta:
-    """A manifest as a manifest list names it; bounds are over all its entries, ADD and DELETE.
+    """A manifest as a manifest list describes it. The bounds include all entries of the manifest, both ADD and
+    DELETE.
 
     The members are those of an entry of Paimon's manifest list.
     """
@@ -128,7 +136,9 @@ class ManifestFileMeta:
 
 @dataclass(frozen=True, slots=True)
 class DeletionVectorRange:
-    """Where one data file's deletion vector lies inside an index file (bytes), and how many rows it deletes."""
+    """The position of one data file's deletion vector in an index file (offset and length in bytes), and how many rows
+    the vector deletes.
+    """
 
     data_file_name: str
     offset: int

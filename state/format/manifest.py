@@ -1,6 +1,7 @@
-"""Manifests and manifest lists: the files a snapshot adds and deletes, and the manifests that say so.
+"""Manifests, which list the data files that a snapshot adds and deletes, and manifest lists, which list manifests.
 
-Readers skip whole manifests by the bounds in their metas, so a bound is right or None.
+A manifest list has the bounds of each manifest, and readers skip manifests by these bounds. So a bound that is not
+known for sure is None.
 
 Source: Paimon 2.0 ManifestEntrySerializer, DataFileMetaSerializer, ManifestFileMetaSerializer (version 2 each),
 SimpleStats; fields that pypaimon adds are ignored, as Paimon's Java reader does.
@@ -27,26 +28,28 @@ _KINDS = {0: FileKind.ADD, 1: FileKind.DELETE}
 
 
 def encode_manifest(entries: Sequence[ManifestEntry], encoding: Encoding = AVRO) -> bytes:
-    """Returns the bytes of a manifest holding the entries in order; the caller puts a DELETE before an ADD of the same
-    file.
+    """Returns the bytes of a manifest with the entries in the given order. If a file has a DELETE and an ADD, the
+    caller puts the DELETE first.
     """
     return write_records([_entry_record(e) for e in entries], ENTRY_FORMAT, encoding)
 
 
 def decode_manifest(data: bytes) -> list[ManifestEntry]:
-    """Returns the entries of a manifest in file order. Raises CorruptFileError, also for a version other than ours."""
+    """Returns the entries of a manifest in file order. Raises CorruptFileError if the bytes are no manifest, or if an
+    entry has a version that this release does not read.
+    """
     shared = _Shared()
     return [_entry(i, record, shared) for i, record in enumerate(read_records(data, ENTRY_FORMAT))]
 
 
 def encode_manifest_list(metas: Sequence[ManifestFileMeta], encoding: Encoding = AVRO) -> bytes:
-    """Returns the bytes of a manifest list, oldest manifest first; an empty list is a file without records."""
+    """Returns the bytes of a manifest list. `metas` has the oldest manifest first, and may be empty."""
     return write_records([_meta_record(m) for m in metas], LIST_FORMAT, encoding)
 
 
 def decode_manifest_list(data: bytes) -> list[ManifestFileMeta]:
-    """Returns the metas of a manifest list in file order. Raises CorruptFileError, also for a version other than
-    ours.
+    """Returns what a manifest list says of each manifest, in the order of the file. Raises CorruptFileError if the
+    bytes are no manifest list, or if an entry has a version that this release does not read.
     """
     return [_meta(i, r) for i, r in enumerate(read_records(data, LIST_FORMAT))]
 
@@ -54,11 +57,11 @@ def decode_manifest_list(data: bytes) -> list[ManifestFileMeta]:
 def describe_manifest(
     name: str, size: int, entries: Sequence[ManifestEntry], partition_types: Sequence[DataType], schema_id: int
 ) -> ManifestFileMeta:
-    """Returns the meta by which a manifest list names a manifest of these entries; `size` is the manifest's exact
+    """Returns what a manifest list says of a manifest with these entries. `size` is the exact size of the manifest in
     bytes.
 
-    Bounds are over ADD and DELETE alike. The schema id is the greatest of the files', and `schema_id` when there are no
-    files. Row ids are bounded, both ends included, only if every file has them.
+    The bounds include both ADD and DELETE entries. The schema id is the largest schema id of the files, or `schema_id`
+    if there are no files. The result has bounds for row ids, both ends included, only if every file has row ids.
     Source: Paimon 2.0 ManifestFile.ManifestEntryWriter.
     """
     deleted = sum(e.kind is FileKind.DELETE for e in entries)
@@ -144,8 +147,9 @@ def _stats_record(stats: SimpleStats) -> dict[str, object]:
 
 
 class _Shared(dict[Hashable, Any]):
-    """Values that many entries of a manifest have in common, each kept once: they are a third of a large table's
-    metadata."""
+    """Keeps equal values of many entries of a manifest only once in memory. They are a third of a large table's
+    metadata.
+    """
 
     def __missing__(self, value: Hashable) -> Any:
         self[value] = value
@@ -156,7 +160,9 @@ def _entry(ordinal: int, record: dict[str, Any], shared: _Shared) -> ManifestEnt
     _check_version(ordinal, record)
     kind = _KINDS.get(record["_KIND"])
     if kind is None:
-        raise CorruptFileError(f"entry {ordinal} has kind {record['_KIND']}", entry=ordinal)
+        raise CorruptFileError(
+            f"entry {ordinal} has kind {record['_KIND']}, which is neither ADD nor DELETE", entry=ordinal
+        )
     if record["_BUCKET"] not in _INT or record["_TOTAL_BUCKETS"] not in _INT:
         raise CorruptFileError(f"entry {ordinal} has a bucket or bucket count out of range", entry=ordinal)
     return ManifestEntry(
@@ -174,7 +180,7 @@ def _data_file(ordinal: int, record: dict[str, Any], shared: _Shared) -> DataFil
     stats_cols, write_cols = get("_VALUE_STATS_COLS"), get("_WRITE_COLS")
     min_key, max_key = record["_MIN_KEY"], record["_MAX_KEY"]
     if source not in _FILE_SOURCES:
-        raise CorruptFileError(f"entry {ordinal} has file source {source}", entry=ordinal)
+        raise CorruptFileError(f"entry {ordinal} has the unknown file source {source}", entry=ordinal)
     if record["_FILE_SIZE"] < 0 or record["_ROW_COUNT"] < 0 or not 0 <= record["_LEVEL"] < 2**31:
         raise CorruptFileError(f"entry {ordinal} has a file size, row count or level out of range", entry=ordinal)
     return DataFileMeta(
@@ -230,8 +236,8 @@ def _to_stats(record: dict[str, Any]) -> SimpleStats:
 
 
 def _file_stats(record: dict[str, Any], shared: _Shared, low: bytes = b"", high: bytes = b"") -> SimpleStats:
-    """Returns the statistics of a file. If their bounds equal `low` and `high`, these objects are used, so that memory
-    holds them once.
+    """Returns the statistics of a file. If its bounds equal `low` and `high`, it uses these objects, so that memory
+    holds the values only once.
     """
     stats = _to_stats(record)
     if stats is EMPTY_STATS:

@@ -1,4 +1,4 @@
-"""The Avro schemas of manifests and manifest lists, with Java's record names and field order.
+"""The Avro schemas of manifests and manifest lists, with the record names and the field order of Paimon's Java code.
 
 Source: Paimon 2.0 ManifestEntry, DataFileMeta, ManifestFileMeta, SimpleStats.
 """

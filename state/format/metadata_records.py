@@ -1,7 +1,7 @@
-"""Records of manifests, manifest lists and index manifests, in whichever format a table keeps them.
+"""Reads and writes the records of manifests, manifest lists and index manifests in Avro, Parquet or ORC.
 
-Avro unless `manifest.format` says otherwise; a file's first bytes identify its format. Metadata is small, so records
-are Python's.
+The table option `manifest.format` says which format is written; Avro is the default. A reader recognizes the format by
+the first bytes of the file. Metadata is small, so records are Python dicts.
 Source: Paimon 2.0 ObjectsFile, `manifest.format`.
 """
 
@@ -21,7 +21,9 @@ from bucketline.state.format.avro.schema import AvroRecordFormat, Json
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How metadata files are written: their format, and the codec as the library calls it that writes the format."""
+    """How metadata files are written: their format, and the compression codec, by the name that the library for this
+    format uses.
+    """
 
     form: FileFormat = FileFormat.AVRO
     codec: str = DEFAULT_CODEC
@@ -42,14 +44,14 @@ _ARROW: Mapping[str, pa.DataType] = {
     "string": pa.string(),
 }
 _BYTES = ("_KIND", "_FILE_SOURCE")
-"""Numbers that are TINYINT in Paimon, for which Avro has no type."""
+"""The fields that have the type TINYINT in Paimon. Avro has no such type."""
 _TYPES: Mapping[str, type] = {"int": int, "long": int, "bytes": bytes, "string": str}
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError)
 
 
 def read_records(data: bytes, form: AvroRecordFormat) -> Iterable[Record]:
-    """Returns the records of a file, as `avro.iterate_records` gives them. Raises CorruptFileError, here or while they
-    are read.
+    """Returns the records of a file as dicts, as `avro.iterate_records` does. Raises CorruptFileError if the file is
+    damaged, either at once or while the caller iterates.
     """
     read = next((read for magic, read in _READERS.items() if data.startswith(magic)), None)
     if read is None:
@@ -64,8 +66,8 @@ def read_records(data: bytes, form: AvroRecordFormat) -> Iterable[Record]:
 
 
 def write_records(records: Sequence[Record], form: AvroRecordFormat, encoding: Encoding) -> bytes:
-    """Returns the bytes of a file with these records; a format other than Avro has them in columns of the same
-    names.
+    """Returns the bytes of a file with these records. In Parquet and ORC, the columns have the names of the Avro
+    fields.
     """
     if encoding.form is FileFormat.AVRO:
         return encode_records(records, form, encoding.codec)
@@ -102,7 +104,7 @@ def _arrow_field(name: str, kind: Json) -> pa.Field:
 
 
 def _in_millis(data_type: pa.DataType) -> pa.DataType:
-    """Returns the type with milliseconds for all timestamps, which Python's own can hold."""
+    """Returns the type with all timestamps in milliseconds, because Python's datetime has no nanoseconds."""
     if pa.types.is_timestamp(data_type):
         return pa.timestamp("ms")
     if pa.types.is_struct(data_type):
@@ -113,12 +115,12 @@ def _in_millis(data_type: pa.DataType) -> pa.DataType:
 
 
 def _record(row: object, schema: Mapping[str, Json], place: str) -> Record:
-    """Returns the fields of a row that the schema knows. A field of the schema that may be null may be missing in the
-    row.
+    """Returns the fields of a row that are in the schema. A nullable field of the schema may be missing in the row.
+    `place` names the record in errors.
     """
     fields = schema["fields"]
     if not isinstance(row, dict) or not isinstance(fields, list):
-        raise CorruptFileError(f"{place} is no record", offset=0)
+        raise CorruptFileError(f"{place} is null where a record is required", offset=0)
     kept: Record = {}
     for field in fields:
         assert isinstance(field, dict)

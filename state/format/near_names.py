@@ -1,10 +1,11 @@
-"""Names in metadata that differ from a known name in one flipped bit.
+"""Finds damaged names in metadata: names that differ from a known name in one flipped bit.
 
-Unknown members and options are ignored, because other writers have more of them. But a name that differs in a single
-bit from a known, missing name is damaged, and ignoring it would lose its value.
+Members and options that this release does not know are normally ignored, because other writers may use them. But a name
+that differs in a single bit from a known name that is missing was probably damaged on disk, and ignoring it would lose
+its value.
 
-Tables also have properties of catalogs, other tools and users. A name that may well be such a property is ignored, even
-if it looks like an option: names that readers do not use, and plain words with a capital.
+The options of a table also contain properties of catalogs, other tools and users. Some names are accepted although they
+look like a damaged option: names near an option that readers do not use, and plain words with a capital letter.
 """
 
 from collections.abc import Collection, Iterable
@@ -29,8 +30,8 @@ def check_names(present: Iterable[str], known: Collection[str], kind: str) -> No
 
 
 def flipped_name(name: str, known: Collection[str]) -> str | None:
-    """Returns the known name that differs from this unknown one in one bit; None when it is known, or there is no such
-    name.
+    """Returns the known name that differs from `name` in one bit. Returns None if `name` itself is known, or if there
+    is no such name.
     """
     if name in known:
         return None
@@ -43,7 +44,9 @@ def _is_one_bit_off(one: str, other: str) -> bool:
 
 
 def check_options(options: Collection[str]) -> None:
-    """Raises CorruptFileError if an option differs by one bit from the name of a known option that is missing."""
+    """Raises CorruptFileError if the name of an option differs by one bit from the name of a known option that is
+    missing.
+    """
     for name in options:
         near = flipped_name(name, _COMPARED)
         if near is not None and near not in options and not _is_capitalized_word(name, near):

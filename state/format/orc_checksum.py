@@ -1,13 +1,15 @@
 """Checksums of a whole ORC file, stored in its footer as user metadata, which other readers ignore.
 
-The file's bytes up to the checksums are taken in blocks of one size, so that a reader who wants a few columns has to
-check little more than he reads. The checksums are found from the end of the file, without trusting its postscript:
+The bytes before the checksums are divided into blocks of equal size. So a reader of a few columns checks little more
+than the bytes that it reads. The reader finds the checksums from the end of the file, without trusting ORC's
+postscript. The end of the file is:
 
     footer as written | chunk header | user metadata item: name, value | postscript | length of the postscript
 
-with the value last in its item: format, size of a block, length of the body, one CRC-32 for each block, CRC-32 of
-postscript and its length, CRC-32 of the value so far, length of the value, magic. Numbers are little-endian.
-Source: ORC specification v1, file tail (Footer.metadata is member 5); Protocol Buffers wire format.
+The value is the last part of its item. It holds, in this order: format, block size, length of the body, a CRC-32 for
+each block, a CRC-32 of the postscript and its length, a CRC-32 of the value up to here, length of the value, magic
+number. Numbers are little-endian. Source: ORC specification v1, file tail (Footer.metadata is member 5); Protocol
+Buffers wire format.
 """
 
 import struct
@@ -18,10 +20,10 @@ from dataclasses import dataclass
 from bucketline.state.errors import CorruptFileError
 
 TAIL_BYTES = 16 << 10
-"""What is read of a file's end at first: as much as ORC's own readers do."""
+"""The number of bytes that are read first from the end of a file. ORC's own readers read as many."""
 
 LONGEST_ENDING = 256
-"""Bytes of the longest postscript and its length."""
+"""The largest number of bytes that a postscript and its length can take."""
 
 _NAME = b"bucketline.crc32"
 _MAGIC = b"BKLT-CRC"
@@ -42,18 +44,18 @@ class BlockChecksums:
     values: tuple[int, ...]
 
     def check(self, number: int, block: "bytes | memoryview") -> None:
-        """Raises CorruptFileError if block `number` does not hold the same bytes as when it was written."""
+        """Raises CorruptFileError if the checksum of block `number` does not match the bytes in `block`."""
         if zlib.crc32(block) != self.values[number]:
             at = number * self.block_bytes
             raise CorruptFileError(f"the checksum of the bytes from offset {at} on does not match", offset=at)
 
 
 def checked_tail(tail: bytes, *, offset: int, block_bytes: int, values: Sequence[int], started: bytes) -> bytes:
-    """Returns the last bytes of an ORC file with checksums of all that comes before them; unchanged where they do not
-    fit in.
+    """Takes the last bytes of an ORC file, and returns them with the checksums of the whole file added. If the
+    checksums do not fit into the footer, it returns the bytes unchanged.
 
-    `tail` are the file's bytes from `offset` on, its postscript among them; `values` are the checksums of the blocks
-    before `offset` that are whole, and `started` are the bytes of the last block before it, which is not whole.
+    `tail` holds the file's bytes from `offset` on, including the postscript. `values` are the checksums of the complete
+    blocks before `offset`, and `started` holds the bytes of the incomplete block right before `offset`.
     """
     postscript_bytes = tail[-1] + 1
     members = _varint_members(tail[-postscript_bytes:-1])
@@ -61,7 +63,8 @@ def checked_tail(tail: bytes, *, offset: int, block_bytes: int, values: Sequence
     rest = tail[: len(tail) - postscript_bytes]
     end = offset + len(rest)
     lead = b""
-    # How long the lengths are depends on how many blocks there are, and those on where the value begins.
+    # The length fields depend on the number of blocks, which depends on where the value begins. So repeat until both
+    # agree.
     for _ in range(4):
         body_bytes = end + len(lead)
         value_bytes = _HEAD.size + _CRC.size * -(-body_bytes // block_bytes) + _FOOT.size
@@ -84,10 +87,10 @@ def checked_tail(tail: bytes, *, offset: int, block_bytes: int, values: Sequence
 
 
 def read_checksums(tail: bytes, size: int) -> BlockChecksums | int | None:
-    """Returns the checksums at the end of a file of `size` bytes; None when it has none.
+    """Returns the checksums of a file of `size` bytes; None if the file has no checksums.
 
-    `tail` are its last bytes, at least TAIL_BYTES or all; where they are too few, the answer is how many are needed.
-    Raises CorruptFileError when the end of the file is not as it was written.
+    `tail` holds the last bytes of the file: at least TAIL_BYTES, or the whole file. If more bytes are needed, returns
+    how many. Raises CorruptFileError if the end of the file is damaged.
     """
     at = tail.rfind(_MAGIC, max(0, len(tail) - LONGEST_ENDING - len(_MAGIC)))
     if at < 0:
@@ -119,7 +122,7 @@ def read_checksums(tail: bytes, size: int) -> BlockChecksums | int | None:
 
 
 def _varint_members(postscript: bytes) -> dict[int, int]:
-    """Returns the members of a postscript that are numbers."""
+    """Returns the integer members of a postscript, by their field number in the Protocol Buffers message."""
     members: dict[int, int] = {}
     at = 0
     while at < len(postscript):
@@ -133,7 +136,7 @@ def _varint_members(postscript: bytes) -> dict[int, int]:
 
 
 def _with_footer_length(postscript: bytes, footer_bytes: int) -> bytes:
-    """Returns the postscript with another length of the footer, which is its first member."""
+    """Returns the postscript with its first member, the length of the footer, changed to `footer_bytes`."""
     tag, at = _read_varint(postscript, 0)
     assert tag == 1 << 3, "ORC's postscript begins with the length of the footer"
     _, at = _read_varint(postscript, at)

@@ -1,7 +1,7 @@
-"""The tail of an ORC file: where its stripes begin, and in which zone their writer was.
+"""Reads from the end of an ORC file where its stripes begin, and the time zone of their writer.
 
-Both are read here because pyarrow does not give them. Errors name the offset of a stripe; Paimon's older form of
-timestamps with local zone depends on the writer's zone.
+pyarrow exposes neither. Error messages need the offset of a stripe. The writer's time zone is needed for TIMESTAMP_LTZ
+values in Paimon's older format.
 Source: ORC specification v1, file tail and stripe footer; Protocol Buffers wire format.
 """
 
@@ -16,17 +16,17 @@ from bucketline.state.errors import CorruptFileError
 
 MAGIC = b"ORC"
 MAX_TAIL_BYTES = 256 << 20
-"""No footer may be longer, packed or not."""
+"""The largest allowed size of a footer, both compressed and uncompressed."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _CODECS = {0: None, 1: "zlib", 2: "snappy", 4: "lz4", 5: "zstd"}
 _LZ4_FRAME = bytes.fromhex("04224d18607073")
-"""The header of an LZ4 frame of independent blocks without checksums."""
+"""The header of an LZ4 frame with independent blocks and without checksums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """One stripe: where it begins in the file, and where its footer lies, in bytes."""
+    """One stripe of an ORC file: the offset at which it begins, and the offset and length of its footer, in bytes."""
 
     offset: int
     footer_offset: int
@@ -35,7 +35,7 @@ class Stripe:
 
 @dataclass(frozen=True, slots=True)
 class OrcTail:
-    """The stripes of a file in order, and how its parts are packed."""
+    """The stripes of a file in order, and how footers are compressed."""
 
     stripes: tuple[Stripe, ...]
     codec: str | None
@@ -46,12 +46,12 @@ def read_tail(read_at: Callable[[int, int], bytes], size: int) -> OrcTail:
     """Returns the tail of a file of `size` bytes; `read_at(offset, length)` reads from it. Raises CorruptFileError."""
     length = _exactly(read_at, size - 1, 1)[0] if size > len(MAGIC) else 0
     if not 0 < length < size:
-        raise CorruptFileError("no ORC file: it has no postscript", offset=max(size - 1, 0))
+        raise CorruptFileError("this is no ORC file: it has no postscript", offset=max(size - 1, 0))
     at = size - 1 - length
     postscript = dict(_members(_exactly(read_at, at, length), at))
     codec = _CODECS.get(_number(postscript.get(2, 0)), "")
     if postscript.get(8000) != MAGIC or codec == "":
-        raise CorruptFileError("no ORC file: it has no valid postscript, or an unknown compression", offset=at)
+        raise CorruptFileError("this is no ORC file: it has no valid postscript, or an unknown compression", offset=at)
     footer_length, block_bytes = _number(postscript.get(1, 0)), _number(postscript.get(3, 256 << 10))
     if not 0 <= footer_length <= min(at, MAX_TAIL_BYTES) or block_bytes > MAX_TAIL_BYTES:
         raise CorruptFileError(f"the ORC footer cannot be {counted(footer_length, 'byte')} long", offset=at)
@@ -62,7 +62,9 @@ def read_tail(read_at: Callable[[int, int], bytes], size: int) -> OrcTail:
 
 
 def writer_zone(read_at: Callable[[int, int], bytes], tail: OrcTail, stripe: Stripe) -> str:
-    """Returns the time zone of a stripe's writer; `UTC` if the stripe names none. Raises CorruptFileError."""
+    """Returns the name of the time zone of a stripe's writer; `UTC` if the stripe has an empty name. Raises
+    CorruptFileError.
+    """
     at = stripe.footer_offset
     packed = _exactly(read_at, at, stripe.footer_length)
     zone = dict(_members(_unpacked(packed, tail.codec, tail.block_bytes, at), at)).get(3, b"UTC")
@@ -89,12 +91,14 @@ def _exactly(read_at: Callable[[int, int], bytes], offset: int, length: int) -> 
 
 def _number(value: int | bytes) -> int:
     if isinstance(value, bytes):
-        raise CorruptFileError("a member of the ORC tail is no number", offset=0)
+        raise CorruptFileError("a member of the ORC tail that must be a number has another type", offset=0)
     return value
 
 
 def _members(data: bytes, at: int) -> Iterator[tuple[int, int | bytes]]:
-    """Yields number and value of each member of a message; `at` is the offset of the message in the file."""
+    """Yields the field number and the value of each member of a Protocol Buffers message. `at` is the offset of the
+    message in the file, for errors.
+    """
     place = 0
     while place < len(data):
         tag, place = _varint(data, place, at)
@@ -123,7 +127,9 @@ def _varint(data: bytes, place: int, at: int) -> tuple[int, int]:
 
 
 def _unpacked(data: bytes, codec: str | None, block_bytes: int, at: int) -> bytes:
-    """Returns the bytes of a part that is packed block by block; a block's header says whether it is packed at all."""
+    """Returns the uncompressed bytes of a footer. It consists of blocks, and the header of each block says whether the
+    block is compressed.
+    """
     if codec is None:
         return data
     parts: list[bytes] = []
@@ -144,7 +150,7 @@ def _unpack(block: bytes, codec: str, block_bytes: int, at: int) -> bytes:
         if codec == "zlib":
             return zlib.decompressobj(-zlib.MAX_WBITS).decompress(block, block_bytes)
         if codec in ("lz4", "zstd"):
-            # A bare LZ4 block does not tell its unpacked length; of a frame, pyarrow reads until the end.
+            # An LZ4 block does not contain its uncompressed length, but pyarrow can read an LZ4 frame until its end.
             framed = _LZ4_FRAME + len(block).to_bytes(4, "little") + block + bytes(4) if codec == "lz4" else block
             with pa.CompressedInputStream(pa.BufferReader(framed), codec) as stream:
                 body: bytes = stream.read(block_bytes)
@@ -155,4 +161,4 @@ def _unpack(block: bytes, codec: str, block_bytes: int, at: int) -> bytes:
         unpacked: bytes = pa.Codec(codec).decompress(block, decompressed_size=size, asbytes=True)
         return unpacked
     except (ValueError, OSError, EOFError, MemoryError, zlib.error) as e:
-        raise CorruptFileError(f"the {codec} block of the ORC tail does not unpack: {e}", offset=at) from e
+        raise CorruptFileError(f"the {codec} block of the ORC tail cannot be unpacked: {e}", offset=at) from e

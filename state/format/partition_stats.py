@@ -1,6 +1,6 @@
-"""Bounds over the partitions of a manifest, and what they rule out.
+"""Bounds of the partition values of a manifest, and the check whether a manifest can contain a partition.
 
-Partition bounds are never shortened, unlike those of string columns in data files.
+Unlike the bounds of string columns in data files, bounds of partitions are never shortened.
 
 Source: Paimon 2.0 SimpleStatsCollector as used by ManifestFile, PartitionPredicate.
 """
@@ -14,9 +14,10 @@ from bucketline.state.types.logical import DataType
 
 
 def collect_partition_stats(counts: Mapping[bytes, int], types: Sequence[DataType]) -> SimpleStats:
-    """Returns minima, maxima and null counts over partitions, given how many entries each serialized partition has.
+    """Returns the minimum, the maximum and the null count of each partition column. `counts` maps each partition (the
+    bytes of a BinaryRow) to its number of manifest entries.
 
-    A column that is null in every partition has null bounds. Raises CorruptFileError when a partition does not decode.
+    A column that is null in every partition has null bounds. Raises CorruptFileError if a partition cannot be decoded.
     """
     if not types:
         return EMPTY_STATS
@@ -34,9 +35,10 @@ def collect_partition_stats(counts: Mapping[bytes, int], types: Sequence[DataTyp
 
 
 def may_hold_any(stats: SimpleStats, rows: Collection[tuple[object, ...]], types: Sequence[DataType]) -> bool:
-    """Whether a manifest with these bounds may have an entry of one of the partitions, given as decoded rows.
+    """Returns True if a manifest with these bounds may have an entry of one of the partitions. `rows` are the decoded
+    values of the partitions.
 
-    Unknown bounds rule out nothing. Raises CorruptFileError when the bounds do not decode.
+    If a bound is unknown, every value is possible. Raises CorruptFileError if the bounds cannot be decoded.
     """
     if not types or stats.null_counts is None or len(stats.null_counts) != len(types):
         return len(rows) > 0
@@ -49,14 +51,14 @@ def _within(value: object, low: object, high: object, null_count: int | None) ->
     if value is None:
         return null_count is None or null_count > 0
     if low is None or high is None:
-        # Nothing but nulls, or bounds that are not known: both look the same without the count of rows.
+        # Either all values are null, or the bounds are unknown. Without the number of rows, both look the same.
         return True
     return bool(_rank(low) <= _rank(value) <= _rank(high))
 
 
 def _rank(value: object) -> tuple[object, ...]:
-    """Returns a key that sorts values of one type as Paimon does: -0.0 before 0.0, NaN last; for text, Python's order
-    by code point is that of the bytes in UTF-8.
+    """Returns a sort key that orders values of one type as Paimon does: -0.0 before 0.0, and NaN last. Python orders
+    strings by code point, which is the order of their bytes in UTF-8.
     """
     if isinstance(value, float):
         return (1, 0.0, 0.0) if math.isnan(value) else (0, value, math.copysign(1.0, value))

@@ -1,7 +1,8 @@
-"""The text of a partition value in folder names, as Java writes it: the legacy form and the form of a cast to STRING.
+"""Converts partition values to the text in folder names, as Paimon's Java code does. There are two forms: the legacy
+form, and the value cast to STRING.
 
-Source: Paimon 2.0 InternalRowPartitionComputer, CastExecutors to STRING; Double.toString and LocalDateTime.toString
-of Java.
+Source: Paimon 2.0 InternalRowPartitionComputer, CastExecutors to STRING; Double.toString and LocalDateTime.toString of
+Java.
 """
 
 from collections.abc import Callable
@@ -22,10 +23,12 @@ _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def legacy_text(value: object, data_type: DataType) -> str:
-    """Returns the text under `partition.legacy-name` = true: Java's toString of the internal value.
+    """Returns the text of a value if `partition.legacy-name` is true. It is what Java's toString returns for the
+    internal value.
 
-    `value` is in the internal form of `binary_row` and not null.
-    Raises UnsupportedTableError for BINARY: Java writes the identity of an array there, which nobody can repeat.
+    `value` is an internal value (`binary_row.decode_row` lists them) and not None.
+    Raises UnsupportedTableError for BINARY, because Java writes the address of an array there, which differs in each
+    process.
     """
     if data_type.root in _BYTES:
         raise _unsupported(data_type, "set partition.legacy-name to false")
@@ -36,9 +39,9 @@ def legacy_text(value: object, data_type: DataType) -> str:
 
 
 def cast_text(value: object, data_type: DataType) -> str:
-    """Returns the text under `partition.legacy-name` = false: the value cast to STRING.
+    """Returns the text of a value if `partition.legacy-name` is false. It is the value cast to STRING.
 
-    `value` is in the internal form of `binary_row` and not null.
+    `value` is an internal value (`binary_row.decode_row` lists them) and not None.
     Raises UnsupportedTableError for TIMESTAMP_LTZ, whose text depends on the zone of the writing JVM, and for bytes
     that are no UTF-8.
     """
@@ -59,7 +62,9 @@ def cast_text(value: object, data_type: DataType) -> str:
         try:
             return value.decode()
         except UnicodeDecodeError as e:
-            raise _unsupported(data_type, "a partition value is no UTF-8") from e
+            raise _unsupported(
+                data_type, "a partition value of type BINARY is no valid UTF-8, so it has no folder name"
+            ) from e
     return _plain_text(value, data_type)
 
 
@@ -98,15 +103,16 @@ def _float_text(value: float, shortest: Callable[[float], str]) -> str:
         whole, _, fraction = text.partition(".")
         return f"{sign}{whole}.{fraction.rstrip('0') or '0'}"
     if len(number.normalize().as_tuple().digits) == 1:
-        # Java always writes two digits, and takes the nearest two: 4.9E-324, where one digit would say 5.
+        # Java always writes at least two digits, and chooses the nearest ones: 4.9E-324, although 5E-324 would be
+        # enough.
         number = _TWO_DIGITS.create_decimal_from_float(value)
     digits = "".join(map(str, number.as_tuple().digits)).rstrip("0")
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{number.adjusted()}"
 
 
 def _iso_text(value: Timestamp) -> str:
-    """Returns the text of Java's LocalDateTime.toString: to the minute, the second, or 3, 6 or 9 digits of a second, as
-    short as the value allows.
+    """Returns the text of Java's LocalDateTime.toString. It ends after the minute, after the second, or after 3, 6 or 9
+    digits of a second, as early as the value allows.
     """
     days, millis = divmod(value.millis, _MILLIS_PER_DAY)
     year, month, day = _civil(days)
@@ -133,8 +139,8 @@ def _sql_text(value: Timestamp, precision: int) -> str:
 
 
 def _time_text(millis: int, precision: int) -> str:
-    """Returns a time as text: hours to seconds, then as many digits as the precision, but at least one and no zeros
-    after it.
+    """Returns a time as `hours:minutes:seconds.digits`. It has at most `precision` fractional digits and at least one;
+    further zeros at the end are left out.
     """
     text = _clock(millis)
     if precision == 0:
@@ -148,7 +154,9 @@ def _clock(millis: int) -> str:
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """Returns year, month and day of a date in days since 1970-01-01, also outside of datetime's years 1 to 9999."""
+    """Returns year, month and day of a date in days since 1970-01-01, also outside of the years 1 to 9999, to which
+    Python's datetime is limited.
+    """
     date = np.datetime64(days, "D")
     month = date.astype("datetime64[M]")
     months = int(month.astype(np.int64))

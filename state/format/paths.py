@@ -1,4 +1,4 @@
-"""Every file and folder name of a table, made and parsed; all paths are relative to the table's folder.
+"""Builds and parses the names of all files and folders of a table. Paths are relative to the table's folder.
 
 Source: Paimon 2.0 FileStorePathFactory, DataFilePathFactory, PartitionPathUtils, InternalRowPartitionComputer.
 """
@@ -19,14 +19,14 @@ INDEX_DIR = "index"
 STATISTICS_DIR = "statistics"
 TAG_DIR = "tag"
 TAG_SUCCESS_DIR = "tag-success-file"
-"""The folder inside the folder of tags whose files say that a tag has been created."""
+"""A folder inside the folder of tags. Each file in it says that a tag was created."""
 BRANCH_DIR = "branch"
 CONSUMER_DIR = "consumer"
 CHANGELOG_DIR = "changelog"
 OWN_DIR = "bucketline"
-"""Ours: notes of expiry, pins and announcements of removals. Paimon's tools do not look there."""
+"""The folder of this library's own files: pins, announced removals, and notes of expiry. Paimon ignores it."""
 COMPACTION_DIR = "compaction"
-"""Ours: plans of compactions, and who works on them. Paimon's tools do not look there."""
+"""The folder of this library's compaction plans, and of the files that say who works on them. Paimon ignores it."""
 LATEST = "LATEST"
 EARLIEST = "EARLIEST"
 
@@ -34,7 +34,7 @@ POSTPONE_BUCKET = -2
 
 _ESCAPED = {code: f"%{code:02X}" for code in [*range(0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{}[]^")]}
 _ESCAPE = re.compile("%([0-9a-fA-F]{2})")
-# Java's idea of white space, which leaves out the no-break spaces that Python's str.isspace has.
+# The characters that Java counts as white space. Unlike Python's str.isspace, it leaves out the no-break spaces.
 _SPACES = re.compile(r"[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
 _COMPRESSIONS = frozenset({"gz", "bz2", "deflate", "snappy", "lz4", "zst"})
 
@@ -45,26 +45,29 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Returns the text that `escape` was given; a % that begins no escape stays."""
+    """Returns the text for which `escape` returns `text`. A % that is not followed by two hexadecimal digits stays."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def default_partition_name(schema: TableSchema) -> str:
-    """Returns the text that stands for null, empty and blank values."""
+    """Returns the text that stands for a null, empty or blank partition value in folder names."""
     return schema.settings.paths.default_partition
 
 
 def is_blank(text: str) -> bool:
-    """Whether the name of the default partition stands for a text: Java's white space alone, or nothing."""
+    """Returns True if a text is empty or has only white space, as Java defines it. The name of the default partition
+    replaces such a value.
+    """
     return _SPACES.fullmatch(text) is not None
 
 
 def partition_values(schema: TableSchema, partition: bytes) -> tuple[tuple[str, str], ...]:
-    """Returns the (key, value) texts of a serialized partition, not escaped, in the order of the partition keys.
+    """Returns pairs of partition column and value as text, not escaped, in the order of the partition columns.
+    `partition` is a BinaryRow.
 
-    Null, empty and blank values all become the name of the default partition. Names of the newer form hold
-    TIMESTAMP_LTZ in the zone of the JVM; here it is UTC. Raises UnsupportedTableError for BINARY in legacy names, whose
-    text nobody can repeat.
+    A null, empty or blank value becomes the name of the default partition. If `partition.legacy-name` is false, Java
+    writes a TIMESTAMP_LTZ in the time zone of its JVM; this function uses UTC. Raises UnsupportedTableError for BINARY
+    if `partition.legacy-name` is true, because Java's text then differs in each process.
     """
     types = [f.type for f in schema.select(schema.partition_keys)]
     values = decode_row(partition, types)
@@ -84,15 +87,15 @@ def _utc_text(value: object, data_type: DataType) -> str:
 
 
 def partition_path(schema: TableSchema, partition: bytes) -> str:
-    """Returns the folder of a partition, `k=v/k2=v2/`; empty for a table without partitions."""
+    """Returns the folder of a partition, for example `k=v/k2=v2/`; an empty string for a table without partitions."""
     if not schema.partition_keys:
         return ""
     return "".join(f"{escape(key)}={escape(text)}/" for key, text in partition_values(schema, partition))
 
 
 def bucket_path(schema: TableSchema, partition: bytes, bucket: int) -> str:
-    """Returns the folder of a bucket's data files, `k=v/bucket-0`, below `data-file.path-directory` if the table has
-    one.
+    """Returns the folder of a bucket's data files, for example `k=v/bucket-0`. It is below the folder in the table
+    option `data-file.path-directory`, if that is set.
     """
     directory = schema.settings.paths.data_directory
     return (f"{directory}/" if directory else "") + partition_path(schema, partition) + bucket_dir(bucket)
@@ -106,8 +109,8 @@ def index_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
 
 
 def new_file_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
-    """Returns the folder of a bucket's new data files: that of `bucket_path`. Raises UnsupportedTableError where
-    readers disagree about its name.
+    """Returns the folder for new data files of a bucket, as `bucket_path` does. Raises UnsupportedTableError for a
+    partition value for which Paimon's readers do not agree on the folder's name.
     """
     if not schema.settings.paths.legacy_names:
         fields = schema.select(schema.partition_keys)
@@ -118,35 +121,42 @@ def new_file_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
 
 
 def bucket_dir(bucket: int) -> str:
-    """Returns the last part of a bucket's folder; postponed rows have one of their own."""
+    """Returns the last part of a bucket's folder: `bucket-0` for bucket 0, and `bucket-postpone` for the postpone
+    bucket.
+    """
     return "bucket-postpone" if bucket == POSTPONE_BUCKET else f"bucket-{bucket}"
 
 
 def parse_partition_path(path: str) -> tuple[tuple[str, str], ...]:
-    """Returns the (key, value) texts of the `k=v` parts of a path, unescaped; other parts are passed over."""
+    """Returns the partition column and value of each `k=v` part of a path, unescaped. Other parts of the path are
+    ignored.
+    """
     parts = [part.partition("=") for part in path.split("/") if "=" in part]
     return tuple((unescape(key), unescape(value)) for key, _, value in parts)
 
 
 def data_file_name(prefix: str, uuid: str, counter: int, extension: str) -> str:
-    """Returns the name of a data or changelog file. Each writer of files has a `uuid` of its own, and `counter` numbers
-    its files from 0.
+    """Returns the name of a data or changelog file. Each writer has its own `uuid`, and `counter` numbers the writer's
+    files from 0.
     """
     return f"{prefix}{uuid}-{counter}.{extension}"
 
 
 def postpone_prefix(prefix: str, commit_user: str, write_id: int) -> str:
-    """Returns the start of the names of a writer's postponed files, which replaces the table's data file prefix.
+    """Returns the prefix of the names of the files that a writer adds to the postpone bucket. It replaces the table's
+    prefix for data files.
 
-    The commit user must not contain `-s-`: readers look for the write id behind it.
+    The commit user must not contain `-s-`, because readers find the write id after these characters.
     """
-    assert "-s-" not in commit_user and write_id >= 0, f"no postpone file can be named for {commit_user}, {write_id}"
+    assert "-s-" not in commit_user and write_id >= 0, (
+        f"no name for a postpone file can be made from commit user {commit_user} and write id {write_id}"
+    )
     return f"{prefix}-u-{commit_user}-s-{write_id}-w-"
 
 
 def extension_of(file_name: str) -> str:
-    """Returns the format of a data file, as its name says: `parquet`, `orc`, `avro`. Raises CorruptFileError without
-    one.
+    """Returns the file format that the name of a data file ends with: `parquet`, `orc` or `avro`. Raises
+    CorruptFileError if the name ends with no file format.
 
     Source: Paimon 2.0 DataFilePathFactory.formatIdentifier.
     """
@@ -154,14 +164,16 @@ def extension_of(file_name: str) -> str:
     if len(parts) > 2 and parts[-1] in _COMPRESSIONS:
         parts.pop()
     if len(parts) < 2 or not parts[-1]:
-        raise CorruptFileError(f"{file_name}: the name does not have the ending of a file format", file_name=file_name)
+        raise CorruptFileError(
+            f"{file_name}: the name does not end with a file format (parquet, orc, avro)", file_name=file_name
+        )
     return parts[-1]
 
 
 def checked_name(name: str) -> str:
-    """Returns the name of a file as metadata gives it, which leads into no other folder. Raises CorruptFileError."""
+    """Returns a file name from metadata unchanged. Raises CorruptFileError if it is a path into another folder."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise CorruptFileError(f"{name!r} is no name of a file", file_name=name)
+        raise CorruptFileError(f"metadata names the file {name!r}, which is no plain file name", file_name=name)
     return name
 
 
@@ -170,7 +182,9 @@ def snapshot_name(snapshot_id: int) -> str:
 
 
 def parse_snapshot_id(name: str) -> int | None:
-    """Returns the id in a snapshot file's name; None for hints, temporary files and strays."""
+    """Returns the id in the name of a snapshot file; None for the hint files LATEST and EARLIEST, temporary files and
+    any other name.
+    """
     return _number_after("snapshot-", name)
 
 
@@ -188,7 +202,7 @@ def changelog_name(snapshot_id: int) -> str:
 
 
 def parse_changelog_id(name: str) -> int | None:
-    """Returns the id of a decoupled changelog's file; None for anything else."""
+    """Returns the id in the name of a changelog file, which outlives its snapshot; None for anything else."""
     return _number_after("changelog-", name)
 
 
@@ -202,7 +216,7 @@ def parse_tag(name: str) -> str | None:
 
 
 def branch_folder(path: str, branch: str) -> str:
-    """Returns the folder of a branch's metadata, of the table at `path`."""
+    """Returns the folder with the metadata of a branch of the table at `path`."""
     return f"{path}/{BRANCH_DIR}/branch-{branch}"
 
 
@@ -212,14 +226,16 @@ def parse_branch(name: str) -> str | None:
 
 
 def branch_at(path: str, folder: str) -> str | None:
-    """Returns the branch of the table at `path` whose metadata folder is `folder`; None when it is no branch's."""
+    """Returns the name of the branch whose metadata is in `folder`; None if `folder` is no branch of the table at
+    `path`.
+    """
     name = folder.removeprefix(f"{path}/{BRANCH_DIR}/")
     return None if name == folder or "/" in name else parse_branch(name)
 
 
 def history_of(folder: str) -> tuple[str, str]:
-    """Returns the path of the table to which a metadata folder belongs, and the branch's folder below that path; ""
-    instead of the branch's folder for the table's own.
+    """Splits the path of a metadata folder into the path of the table and the folder of the branch relative to it. For
+    the table's own metadata folder, the second part is "".
     """
     parent, _, name = folder.rpartition("/")
     path = parent.removesuffix(f"/{BRANCH_DIR}")
@@ -245,7 +261,7 @@ def index_file_name(uuid: str, counter: int) -> str:
 
 
 def temporary_name(target: str, uuid: str) -> str:
-    """Returns the name under which a file is written before it is renamed to `target`, in the same folder."""
+    """Returns the name, in the same folder, under which a file is written before it is renamed to `target`."""
     return f".{target}.{uuid}.tmp"
 
 

@@ -1,6 +1,7 @@
-"""The age of rows in tables whose rows expire: which rows a compaction drops, and which files have such rows.
+"""Record-level expiry (option `record-level.expire-time`): which rows a compaction drops because they are too old, and
+which files have such rows.
 
-Rows expire only where compactions read them: readers see an expired row until then, as Paimon's do. Source: Paimon 2.0
+As in Paimon, only compactions remove expired rows, and readers see a row until then. Source: Paimon 2.0
 RecordLevelExpire.
 """
 
@@ -22,7 +23,7 @@ from bucketline.state.types.logical import DataField, TypeRoot
 _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _MILLIS_FROM = 1_000_000_000_000
-"""A BIGINT from here on is in milliseconds, below it in seconds."""
+"""A BIGINT time of at least this value is in milliseconds, and a smaller one in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,15 @@ class RowAge:
     oldest_s: int
 
     def keeps(self, column: pa.Array) -> pa.Array:
-        """Returns a mask of the rows that stay, by their values of the column with the time; rows without a time stay.
-        The mask has no nulls.
+        """Takes the values of the time column, and returns a mask of the rows that stay. A row whose time is null
+        stays. The mask has no nulls.
         """
         return pc.greater_equal(_seconds(column, self.field.type.root), pa.scalar(self.oldest_s)).fill_null(True)
 
     def has_expired(self, file: DataFileMeta, schema_of: Callable[[int], TableSchema]) -> bool:
-        """Whether a row of the file has expired, by the statistics of the file; False if they do not tell."""
+        """Returns True if the statistics of the file show that one of its rows has expired, and False if they do not
+        show it.
+        """
         fields = stats_fields(schema_of(file.schema_id), file)
         if file.value_stats.null_counts is None or len(file.value_stats.null_counts) != len(fields):
             return False
@@ -53,9 +56,9 @@ class RowAge:
 
 
 def row_age(schema: TableSchema, now_ms: int) -> RowAge | None:
-    """Returns which rows have expired at a time; None in tables whose rows do not expire.
+    """Returns the limit of age for the rows of a table at the given time; None if the table's rows do not expire.
 
-    Raises OptionError when the column with the time is not there, or of a type that holds none.
+    Raises OptionError if the time column does not exist, or if its type cannot hold a time.
     """
     expiry = schema.settings.expiry
     if expiry.rows_ms is None:
@@ -70,7 +73,9 @@ def row_age(schema: TableSchema, now_ms: int) -> RowAge | None:
 
 
 def check_row_time(schema: TableSchema) -> None:
-    """Raises OptionError if an option names the column with the time of rows, and the column does not fit."""
+    """Raises OptionError if the option `record-level.time-field` names a column that does not exist or cannot hold a
+    time.
+    """
     _time_field(schema, schema.settings.expiry.row_time)
 
 

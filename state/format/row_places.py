@@ -1,7 +1,7 @@
-"""The columns that tell where a row lies: in which file, at which position of the file, in which partition and bucket.
+"""The columns that say where a row is stored: its file, its position in the file, its partition and its bucket.
 
-No file holds these columns, and a read returns only those that it names. A column of the table with the same name hides
-the column of this module.
+No file contains these columns, and a read returns only those of them that it names. A column of the table with the same
+name hides the column of this module.
 Source: Paimon 2.0 PaimonMetadataColumn (Spark).
 """
 
@@ -25,7 +25,9 @@ _FIRST_ID = 2**31 - 1 - 103
 
 
 def place_fields(schema: TableSchema) -> tuple[DataField, ...]:
-    """Returns the columns of places that rows of a table have. The partition is a struct of the partition columns."""
+    """Returns the columns of this module for a table. The column for the partition is a struct of the partition
+    columns.
+    """
     partition = DataType(TypeRoot.ROW, fields=schema.select(schema.partition_keys))
     types = {
         BUCKET: DataType(TypeRoot.INT),
@@ -40,14 +42,14 @@ def place_fields(schema: TableSchema) -> tuple[DataField, ...]:
 
 
 def hidden_fields(schema: TableSchema) -> tuple[DataField, ...]:
-    """Returns the columns that a read of the table may name and that are not columns of the table: those of row
-    tracking, if the table has it, and those of places.
+    """Returns the columns that a read may name although they are no columns of the table: those of this module, and
+    those of row tracking if the table has it.
     """
     return (*kept_schema(schema).fields[len(schema.fields) :], *place_fields(schema))
 
 
 def places_among(schema: TableSchema, columns: Iterable[str]) -> tuple[str, ...]:
-    """Returns those of the columns that tell where a row lies."""
+    """Returns those of the given columns that are columns of this module and not of the table."""
     named = tuple(name for name in columns if name in PLACES)
     if not named:
         return ()
@@ -56,7 +58,7 @@ def places_among(schema: TableSchema, columns: Iterable[str]) -> tuple[str, ...]
 
 
 def read_fields(schema: TableSchema, columns: tuple[str, ...]) -> tuple[DataField, ...]:
-    """Returns the columns of a read, which may be hidden ones."""
+    """Returns the fields for the columns of a read. The columns may be hidden ones (`hidden_fields`)."""
     if not places_among(schema, columns):
         return kept_schema(schema).select(columns)
     known = {f.name: f for f in (*place_fields(schema), *kept_schema(schema).fields)}

@@ -1,7 +1,8 @@
-"""Groups the files of a table with data evolution that make up the same rows, with the columns that each of them holds.
+"""Groups the files of a data evolution table by the rows they belong to. In such a table, the columns of a row can be
+in several files.
 
-Every file has a range of row ids. Files of one range hold different columns of the same rows, or newer values of the
-same columns; blob and vector files hold one column, each of a part of the range.
+Every file has a range of row ids. Files with the same range hold different columns of the same rows, or newer values of
+the same columns. A blob or vector file holds one column for a part of the range.
 Source: Paimon 2.0 DataEvolutionSplitRead.mergeRangesAndSort, DataEvolutionUtils, RangeHelper, SpecialFields.
 """
 
@@ -21,14 +22,16 @@ TRACKED = (
     DataField(ROW_ID_FIELD_ID, ROW_ID, DataType(TypeRoot.BIGINT)),
     DataField(SEQUENCE_FIELD_ID, SEQUENCE, DataType(TypeRoot.BIGINT)),
 )
-"""The columns that every row of a table with row tracking has in addition to those of its schema."""
+"""The columns that a table with row tracking has in addition to the columns of its schema."""
 
 TRACKED_NAMES = tuple(f.name for f in TRACKED)
 
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """The files of one range of row ids: those of ordinary columns, newest first, and those of single columns."""
+    """The files of one range of row ids: `files` hold ordinary columns, newest file first, and `parts` are the blob and
+    vector files.
+    """
 
     first_row_id: int
     row_count: int
@@ -37,7 +40,9 @@ class RowRange:
 
     @property
     def anchor(self) -> DataFileMeta:
-        """Returns the file whose deletion vector holds for the whole range: the oldest file of ordinary columns."""
+        """Returns the file whose deletion vector counts for all files of the range. It is the oldest file with ordinary
+        columns.
+        """
         return min(self.files, key=lambda f: (f.max_sequence_number, f.file_name))
 
 
@@ -47,38 +52,42 @@ def with_tracked(schema: TableSchema) -> TableSchema:
 
 
 def has_tracked(schema: TableSchema) -> bool:
-    """Whether a schema has the columns of row tracking. Files with unchanged rows are written under such a schema."""
+    """Returns True if a schema has all columns of row tracking. Files with unchanged rows are written under such a
+    schema.
+    """
     return schema.fields[-len(TRACKED) :] == TRACKED
 
 
 def has_row_ids(schema: TableSchema) -> bool:
-    """Whether a schema has the column of row ids. Files with rows that were in the table before are written under such
-    a schema.
+    """Returns True if a schema has the column of row ids. Files with rows that were in the table before are written
+    under such a schema.
     """
     return any(field.name == ROW_ID for field in schema.fields)
 
 
 def tracks_rows(schema: TableSchema) -> bool:
-    """Whether rows have ids and versions: the columns of row tracking, which must be requested by name."""
+    """Returns True if the rows of the table have an id and a version, which readers get only if they ask for these
+    columns by name.
+    """
     return schema.settings.reading.row_tracking and not schema.primary_keys
 
 
 def kept_schema(schema: TableSchema) -> TableSchema:
-    """Returns the schema with the columns of row tracking, if the table has row tracking. Reads use this schema, and so
-    do files with unchanged rows, because such rows keep their ids and versions.
+    """Returns the schema for reading rows and for writing files with unchanged rows. If the table has row tracking, it
+    includes the columns of row tracking, because unchanged rows keep their ids and versions.
     """
     return with_tracked(schema) if tracks_rows(schema) else schema
 
 
 def changed_schema(schema: TableSchema) -> TableSchema:
-    """Returns the schema of files with rows that get new values: in tables with row tracking the rows keep their ids,
-    and have the version of their file.
+    """Returns the schema for writing rows that get new values. If the table has row tracking, it includes the row ids,
+    which such rows keep, but not the versions, which come from the new file.
     """
     return replace(schema, fields=(*schema.fields, TRACKED[0])) if tracks_rows(schema) else schema
 
 
 def written_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, ...]:
-    """Returns the columns that a file holds, of the schema it was written under."""
+    """Returns the columns that a file holds. `stored` is the schema with which the file was written."""
     if file.write_cols is None:
         return stored.fields
     of_name = {f.name: f for f in stored.fields}
@@ -86,7 +95,7 @@ def written_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, 
 
 
 def stats_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, ...]:
-    """Returns the columns that a file's statistics are about, in their order."""
+    """Returns the columns for which a file has statistics, in the order of the statistics."""
     if file.value_stats_cols is not None:
         return with_tracked(stored).select(file.value_stats_cols)
     return written_fields(stored if file.write_cols is None else with_tracked(stored), file)
@@ -101,10 +110,10 @@ def is_vector_file(file: DataFileMeta) -> bool:
 
 
 def row_ranges(files: Iterable[DataFileMeta]) -> list[RowRange]:
-    """Returns the files by range of row ids, ascending.
+    """Groups the files by their range of row ids, and returns the ranges in ascending order.
 
-    Raises CorruptFileError for a file without row ids, for ranges that overlap without being the same, and for a range
-    that no file of ordinary columns covers.
+    Raises CorruptFileError for a file without row ids, for two different ranges that overlap, and for a range without a
+    file of ordinary columns.
     """
     ordered = sorted(files, key=lambda f: (_first(f), f.row_count, f.file_name))
     groups: list[list[DataFileMeta]] = []
@@ -122,13 +131,14 @@ def _range_of(group: list[DataFileMeta]) -> RowRange:
     parts = [f for f in group if is_blob_file(f) or is_vector_file(f)]
     files = sorted((f for f in group if f not in parts), key=lambda f: -f.max_sequence_number)
     if not files:
-        raise CorruptFileError(f"{parts[0].file_name}: no file holds the other columns of its rows")
+        raise CorruptFileError(f"{parts[0].file_name}: no file holds the ordinary columns of its rows")
     first, rows = _first(files[0]), files[0].row_count
     for file in files[1:]:
         if (_first(file), file.row_count) != (first, rows):
             raise CorruptFileError(
-                f"{file.file_name} holds the rows {_first(file)} to {_first(file) + file.row_count - 1}, "
-                f"{files[0].file_name} those from {first} to {first + rows - 1}: they cannot be put side by side",
+                f"{file.file_name} holds the rows {_first(file)} to {_first(file) + file.row_count - 1}, but "
+                f"{files[0].file_name} holds the rows {first} to {first + rows - 1}: files that overlap must hold the "
+                "same rows",
                 file=file.file_name,
             )
     for part in parts:

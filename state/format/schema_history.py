@@ -1,8 +1,9 @@
-"""Can one schema have become another? The ids of fields say so: each is given once, and never again.
+"""Checks by the ids of fields whether a schema can be a later version of another schema. Each id is used for one field
+only, and never again.
 
-A field of a later schema is one of the earlier schema, or it was added since, under an id above all that were given by
-then. That holds for any two schemas of a table, whatever was added, dropped and renamed between them. A name may go to
-another field.
+A field of the later schema is also in the earlier schema, or it was added afterwards and has an id larger than all ids
+used before. This is true for any two schemas of a table, however many columns were added, dropped or renamed between
+them. The name of a dropped column can be used again.
 Source: Paimon 2.0 SchemaManager, SchemaMergingUtils, ReassignFieldId.
 """
 
@@ -16,29 +17,30 @@ _OF_THE_SYSTEM = frozenset(f.id for f in TRACKED)
 
 
 def id_problems(before: TableSchema, after: TableSchema) -> Iterator[str]:
-    """Yields what is wrong with the field ids of `after`, seen from a `before` of the same table with a lower schema
-    id.
+    """Yields a description of each field id in `after` that is impossible if `before` is an earlier schema of the same
+    table.
 
-    pypaimon counts the fields of a nested row from 0: rows that are numbered so are not compared.
+    pypaimon numbers the fields of a nested row from 0. Nested rows with such ids are not compared.
     """
     if after.highest_field_id < before.highest_field_id:
-        yield f"highestFieldId is {after.highest_field_id}, schema {before.id} has {before.highest_field_id}"
+        yield f"highestFieldId is {after.highest_field_id}, but in schema {before.id} it is {before.highest_field_id}"
         return
     for name, field_id in _added_ids(before.fields, after.fields, ""):
         if field_id in _OF_THE_SYSTEM:
             continue
         if field_id <= before.highest_field_id:
             yield (
-                f"column {name} has id {field_id}, which schema {before.id} does not have and which is not new: "
-                f"highestFieldId was {before.highest_field_id} there"
+                f"column {name} has id {field_id}, which schema {before.id} does not have. But it is no new id, "
+                "because "
+                f"highestFieldId of schema {before.id} is {before.highest_field_id}"
             )
         elif field_id > after.highest_field_id:
-            yield f"column {name} has id {field_id}, and highestFieldId is {after.highest_field_id}"
+            yield f"column {name} has id {field_id}, which is above highestFieldId {after.highest_field_id}"
 
 
 def _added_ids(before: Sequence[DataField], after: Sequence[DataField], row: str) -> Iterator[tuple[str, int]]:
-    """Yields name and id of each field that a row did not have before, at any depth. Rows whose fields are counted from
-    0 are left out.
+    """Yields the name and id of each field that is new in `after`, at any depth of nesting. Nested rows whose fields
+    are numbered from 0 are left out. `row` is the prefix of the names.
     """
     known = {f.id: f for f in before}
     is_counted = bool(row) and {f.id for f in after} == set(range(len(after)))

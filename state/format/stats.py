@@ -1,8 +1,8 @@
-"""Column statistics of data files: bounds and null counts, combined over batches, cut to size, as SimpleStats.
+"""Column statistics of data files: the minimum, the maximum and the number of nulls of each column.
 
-Bounds are those Java finds in Parquet footers, cut by `metadata.stats-mode`; where the order of values is not one that
-every reader shares (NaN), or Java has none (timestamps finer than microseconds), the bounds stay unknown.
-Source: Paimon 2.0 SimpleStatsConverter, SimpleColStatsCollector, ParquetSimpleStatsExtractor.
+The bounds are those that Paimon's Java code reads from Parquet footers, shortened as `metadata.stats-mode` says. Bounds
+stay unknown if readers do not agree on the order of values (NaN), or if Java has no bounds (timestamps finer than
+microseconds). Source: Paimon 2.0 SimpleStatsConverter, SimpleColStatsCollector, ParquetSimpleStatsExtractor.
 """
 
 import struct
@@ -22,21 +22,23 @@ from bucketline.state.types.logical import DataField, DataType, TypeRoot
 from bucketline.state.types.values import from_scalar
 
 Bound = bool | int | float | str | bytes | Decimal | Timestamp
-"""A value in the internal form of `binary_row`: dates in days, times in milliseconds."""
+"""An internal value (`binary_row.decode_row` lists them): a date in days, a time in milliseconds, and so on."""
 
 _MAX_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 KEY_MODE = StatsMode(StatsKind.TRUNCATE, 128)
-"""The mode of system columns, `_KEY_*` among them, unless the column has its own. Source: StatsCollectorFactories."""
+"""The statistics mode of the system columns and the `_KEY_*` columns, unless an option sets another mode for the
+column. Source: StatsCollectorFactories.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """What is known of one column: whole minimum and maximum, and how many values are null.
+    """The minimum and the maximum of a column, which are not shortened, and how many values are null.
 
-    Both bounds are None when every value is null, or when `is_bounded` is False: then nothing is known of the values,
-    and nothing ever will be, whatever is merged in.
+    Both bounds are None if every value is null, or if `is_bounded` is False. In the latter case the bounds are unknown,
+    and merging other bounds does not change that.
     """
 
     minimum: Bound | None
@@ -45,7 +47,7 @@ class ColumnBounds:
     is_bounded: bool = True
 
     def merge(self, other: "ColumnBounds") -> "ColumnBounds":
-        """Returns the bounds of the values of both columns together."""
+        """Returns the bounds of the values of both objects together."""
         null_count = self.null_count + other.null_count
         if not (self.is_bounded and other.is_bounded):
             return ColumnBounds(None, None, null_count, is_bounded=False)
@@ -56,21 +58,23 @@ class ColumnBounds:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """Bounds of the rows of one file or of a part of it, one element per field."""
+    """Statistics of a file or of a part of it. `columns` has the bounds of each field in `fields`, in the same
+    order.
+    """
 
     fields: tuple[DataField, ...]
     modes: tuple[StatsMode, ...]
     columns: tuple[ColumnBounds, ...]
 
     def merge(self, other: "ColumnStats") -> "ColumnStats":
-        """Returns the statistics of the rows of both. Both must be of the same fields and modes."""
+        """Returns the statistics of the rows of both objects, which must have the same fields and modes."""
         assert self.fields == other.fields and self.modes == other.modes, "statistics of different columns"
         columns = tuple(mine.merge(its) for mine, its in zip(self.columns, other.columns, strict=True))
         return ColumnStats(self.fields, self.modes, columns)
 
     def of_keys(self, keys: Sequence[DataField]) -> "ColumnStats | None":
-        """Returns the statistics of some of the columns under `KEY_MODE`; None where they were not collected in
-        full.
+        """Returns the statistics of the columns in `keys` with the mode `KEY_MODE`; None if these statistics were not
+        collected in full.
         """
         places = {f.name: i for i, f in enumerate(self.fields)}
         positions = [places[k.name] for k in keys if k.name in places and self.modes[places[k.name]].has_bounds]
@@ -82,7 +86,8 @@ class ColumnStats:
         """Returns the statistics in the dense form of a manifest, and `_VALUE_STATS_COLS`: the names of the columns
         that have statistics.
 
-        None in place of the names when all columns do; no names and empty statistics when none does.
+        If all columns have statistics, None is returned instead of the names. If no column has statistics, there are no
+        names and the statistics are empty.
         Source: Paimon 2.0 SimpleStatsConverter.toBinary with `metadata.stats-dense-store`.
         """
         kept = [i for i in range(len(self.fields)) if _has_stats(self.fields[i].type, self.modes[i])]
@@ -90,8 +95,8 @@ class ColumnStats:
         return stats, None if len(kept) == len(self.fields) else tuple(self.fields[i].name for i in kept)
 
     def to_full_stats(self) -> SimpleStats:
-        """Returns the statistics with one element for every field, unknown ones null: key statistics, and the form that
-        is not dense.
+        """Returns the statistics with an element for every field, which is null if it is unknown. Statistics of keys
+        have this form, and all statistics if `metadata.stats-dense-store` is false.
 
         Source: Paimon 2.0 SimpleStatsConverter.toBinaryAllMode.
         """
@@ -111,11 +116,10 @@ class ColumnStats:
 def collect_stats(
     table: pa.Table | pa.RecordBatch, fields: Sequence[DataField], modes: Sequence[StatsMode]
 ) -> ColumnStats:
-    """Returns the statistics of the rows of `table`; columns are found by the names of `fields` and have their Arrow
-    types.
+    """Returns the statistics of the rows of `table` for the columns in `fields`.
 
-    `modes` has a mode for each field, and the result has statistics for each field. Other columns of the table are
-    ignored.
+    Columns are found by name, and must have the Arrow types of the fields. `modes` has a mode for each field. Other
+    columns of the table are ignored.
     """
     columns = tuple(
         _bounds_of(table.column(field.name), field.type, mode) for field, mode in zip(fields, modes, strict=True)
@@ -124,15 +128,15 @@ def collect_stats(
 
 
 def is_within(bounds: ColumnBounds, low: Bound | None, high: Bound | None) -> bool:
-    """Whether the bounds of a column show no value outside of `low` and `high`, both included. Unknown bounds show
-    none.
+    """Returns True unless the bounds of a column show that it has a value below `low` or above `high`. If bounds are
+    unknown, returns True.
     """
     return _is_beyond(bounds.minimum, low, sign=-1) and _is_beyond(bounds.maximum, high, sign=1)
 
 
 def unknown_stats(fields: Sequence[DataField]) -> SimpleStats:
-    """Returns one null element for every field: what key statistics hold when nothing was collected (postpone
-    files).
+    """Returns statistics with a null for every field. Files in the postpone bucket have such statistics for their keys,
+    because none are collected.
     """
     nothing = [None] * len(fields)
     row = encode_row(nothing, [f.type.as_nullable() for f in fields])
@@ -142,10 +146,11 @@ def unknown_stats(fields: Sequence[DataField]) -> SimpleStats:
 def stats_modes(
     fields: Sequence[DataField], settings: TableSettings, level: int | None = None
 ) -> tuple[StatsMode, ...]:
-    """Returns the mode of each table column, for a file of the given level.
+    """Returns the statistics mode of each table column for a file of the given level.
 
-    A column's own mode wins; the rest follows that of the level, then that of the table; columns from
-    `metadata.stats-keep-first-n-columns` on have none. Raises OptionError.
+    If a column has its own mode, it is used. Otherwise the mode of the level is used, if there is one, or else the mode
+    of the table. Columns after the first `metadata.stats-keep-first-n-columns` have no statistics. Raises OptionError
+    for a mode that is not valid.
     Source: Paimon 2.0 StatsCollectorFactories, CoreOptions.
     """
     files = settings.files
@@ -163,15 +168,18 @@ def stats_modes(
 
 
 def truncate_min(value: Bound, length: int) -> Bound:
-    """Returns a value not above the given one, of at most `length` code points (text) or bytes (binary)."""
+    """Shortens a lower bound: returns a value that is not larger than `value` and has at most `length` code points
+    (string) or bytes (binary).
+    """
     return value[:length] if isinstance(value, str | bytes) else value
 
 
 def truncate_max(value: Bound, length: int) -> Bound | None:
-    """Returns a value not below the given one, of at most `length` code points or bytes; None when there is none.
+    """Shortens an upper bound: returns a value that is not smaller than `value` and has at most `length` code points
+    (string) or bytes (binary). Returns None if no such value exists.
 
-    Source: Paimon 2.0 TruncateSimpleColStatsCollector. That class may return a surrogate, which UTF-8 cannot hold; this
-    function does not.
+    Source: Paimon 2.0 TruncateSimpleColStatsCollector. Unlike that class, this function never returns a surrogate,
+    which UTF-8 cannot encode.
     """
     if isinstance(value, str) and len(value) > length:
         for end in range(length - 1, -1, -1):
@@ -195,7 +203,7 @@ def _cut(column: ColumnBounds, mode: StatsMode) -> tuple[Bound | None, Bound | N
     if column.minimum is None or column.maximum is None or mode.length is None:
         return column.minimum, column.maximum
     high = truncate_max(column.maximum, mode.length)
-    # One bound alone is never written.
+    # A file has both bounds or none.
     return (None, None) if high is None else (truncate_min(column.minimum, mode.length), high)
 
 
@@ -216,8 +224,8 @@ def _bounds_of(column: pa.Array | pa.ChunkedArray, data_type: DataType, mode: St
 
 
 def _is_too_long(bound: object, data_type: DataType) -> bool:
-    """Whether a decimal has more digits than its type, as sums of other writers may have. Such a decimal cannot be
-    stored as a bound.
+    """Returns True if a bound is a decimal with more digits than its type allows, as other writers' sums may be. Such a
+    decimal cannot be stored as a bound.
     """
     if not isinstance(bound, Decimal):
         return False
@@ -230,7 +238,7 @@ def _float_bounds(column: pa.Array | pa.ChunkedArray, null_count: int) -> Column
     min_max = pc.min_max(column)
     low, high = min_max["min"].as_py(), min_max["max"].as_py()
     if low == 0 or high == 0:
-        # Arrow takes the zeros for equal; in key order -0.0 is the smaller one.
+        # For Arrow, -0.0 and 0.0 are equal; in key order -0.0 is smaller.
         values = column.drop_null().to_numpy()
         negative = np.signbit(values[values == 0])
         low = -0.0 if low == 0 and negative.any() else low
@@ -239,9 +247,9 @@ def _float_bounds(column: pa.Array | pa.ChunkedArray, null_count: int) -> Column
 
 
 def _is_unbounded(data_type: DataType) -> bool:
-    """Whether the bounds of a type are not kept. Bytes: Java 1.4 writes no bounds, and with the bounds of other writers
-    it loses rows, because it compares bytes as signed numbers. Timestamps finer than microseconds: Java 2.0 writes no
-    bounds.
+    """Returns True for the types for which no bounds are stored. For byte strings, Paimon 1.4 writes no bounds; with
+    bounds of other writers it would lose rows, because it compares bytes as signed numbers. For timestamps finer than
+    microseconds, Paimon 2.0 writes no bounds.
     """
     if data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
         return (data_type.precision or 0) > 6
@@ -258,8 +266,8 @@ def _pick(one: Bound | None, other: Bound | None, *, sign: int) -> Bound | None:
 
 
 def _is_beyond(value: Bound | None, bound: Bound | None, *, sign: int) -> bool:
-    """Whether a bound is at the value, or beyond it: below for `sign` -1, above for 1. True if either is unknown, or
-    the bound is NaN.
+    """Returns True if `bound` is at most `value` (for `sign` -1) or at least `value` (for `sign` 1). Also returns True
+    if either of them is None, or if `bound` is NaN.
     """
     if value is None or bound is None or bound != bound:
         return True
@@ -267,7 +275,7 @@ def _is_beyond(value: Bound | None, bound: Bound | None, *, sign: int) -> bool:
 
 
 def _rank(value: Bound) -> object:
-    # 0.0 == -0.0 for Python; the sign bit tells them apart.
+    # Python compares 0.0 and -0.0 as equal, so their sign bits are compared.
     if isinstance(value, float):
         return (value, struct.pack(">d", value)[0] < 0x80)
     return value

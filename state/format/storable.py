@@ -1,7 +1,7 @@
-"""Columns that the data files of a table cannot store.
+"""Refuses columns that the data files of a table cannot store.
 
-A schema with such a column is refused before it is published: nobody could write the table any more, and Paimon Java
-does not even open it if `file.format` is Avro.
+A schema with such a column is refused before it is published. Otherwise nobody could write to the table any more, and
+Paimon's Java code could not even open it if `file.format` is Avro.
 
 Source: Paimon 2.0 SchemaValidation, AvroFileFormat, AvroSchemaVisitor.
 """
@@ -22,9 +22,10 @@ _NOT_IN_ORC = (TypeRoot.VARIANT, TypeRoot.BLOB, TypeRoot.VECTOR)
 
 
 def check_storable(schema: TableSchema) -> None:
-    """Checks that every format that the table's options name can store the table's columns so that Java reads them.
+    """Checks that every file format in the table's options can store the table's columns so that Paimon's Java code can
+    read them.
 
-    Raises UnsupportedTableError as `refuse_columns`.
+    Raises UnsupportedTableError, which names the column, if a format cannot.
     """
     for form in _formats(schema):
         refuse_columns(form, schema.fields)
@@ -33,10 +34,11 @@ def check_storable(schema: TableSchema) -> None:
 
 
 def refuse_columns(form: FileFormat, columns: Sequence[DataField], stored: Sequence[DataField] | None = None) -> None:
-    """Refuses columns that files of a format are not written with.
+    """Raises UnsupportedTableError, which names the column, for a column that this release cannot write in a file
+    format.
 
-    `columns` are the table's, `stored` those of a file, which may have more. Raises UnsupportedTableError naming the
-    column.
+    `columns` are the columns of the table. `stored` are the columns of a data file, which has more, for example `_KEY_`
+    columns.
     """
     match form:
         case FileFormat.PARQUET:
@@ -58,24 +60,25 @@ def _formats(schema: TableSchema) -> list[FileFormat]:
 
 
 def _refuse_mixed_timestamps(columns: Iterable[DataField]) -> None:
-    """Refuses timestamps finer than microseconds in a table that also has coarser ones: pyarrow makes all timestamps
-    INT96, or none.
+    """Raises UnsupportedTableError for a table that has both timestamps finer than microseconds and other timestamps.
 
-    Java reads TIMESTAMP(7..9) only from INT96. It reads coarser timestamps from INT96 too, but fails to filter by them.
+    Paimon's Java code reads TIMESTAMP(7..9) only if Parquet stores it as INT96. It also reads other timestamps from
+    INT96, but fails to filter by them. pyarrow can write either all timestamps of a file as INT96, or none.
     """
     types = [(f.name, arrow_type(f.type)) for f in columns]
     fine = [name for name, data_type in types if holds_nanoseconds(data_type)]
     coarse = [name for name, data_type in types if pa.types.is_timestamp(data_type) and data_type.unit != "ns"]
     if fine and coarse:
         raise UnsupportedTableError(
-            f"column {fine[0]!r} has finer timestamps than microseconds and {coarse[0]!r} has not; this release writes "
+            f"column {fine[0]!r} has timestamps finer than microseconds and column {coarse[0]!r} has not; this "
+            "release writes "
             "tables with one sort of them; declare all with a precision up to 6, or all with 7 to 9",
             column=fine[0],
         )
 
 
 def holds_nanoseconds(data_type: pa.DataType) -> bool:
-    """Whether a type is a timestamp finer than microseconds, or has one inside."""
+    """Returns True if a type is a timestamp finer than microseconds, or has such a timestamp nested in it."""
     if pa.types.is_timestamp(data_type):
         return bool(data_type.unit == "ns")
     return any(holds_nanoseconds(data_type.field(i).type) for i in range(data_type.num_fields))
@@ -85,4 +88,8 @@ def _refuse_for_orc(columns: Iterable[DataField]) -> None:
     for field in columns:
         unwritten = next((t for t in types_in(field.type) if t.root in _NOT_IN_ORC), None)
         if unwritten is not None:
-            raise UnsupportedTableError(f"column {field.name}: {unwritten} is not written in ORC", column=field.name)
+            raise UnsupportedTableError(
+                f"column {field.name}: this release cannot write {unwritten} in ORC; choose another type or file "
+                "format",
+                column=field.name,
+            )

@@ -15,7 +15,9 @@ _SYSTEM_TABLE, _BRANCH = "$", "branch_"
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table of a database; `branch` is None for the branch `main`."""
+    """The name of a table: its database, its name in the database, and a branch. `branch` is None for the branch
+    `main`.
+    """
 
     database: str
     table: str
@@ -35,10 +37,10 @@ class TableName:
 
 
 def parse_table_name(text: str) -> TableName:
-    """Returns the name in `database.table`, `database.table$branch_name` or `table`, which is in the database
+    """Parses `database.table` or `database.table$branch_name`. A `table` without a database is in the database
     `default`.
 
-    Raises OptionError for names that no folder can have, and for system tables.
+    Raises OptionError for a name that no folder can have, and for a system table.
     """
     database, dot, rest = text.partition(".")
     if not dot:
@@ -48,7 +50,9 @@ def parse_table_name(text: str) -> TableName:
     if dollar:
         if not suffix.startswith(_BRANCH) or _SYSTEM_TABLE in suffix:
             raise OptionError(
-                f"{text!r} names a system table; open {database}.{table} and ask it: snapshots(), files(), tags()",
+                f"{text!r} is a system table, which cannot be opened; open {database}.{table} and call snapshots(), "
+                "files() or "
+                "tags()",
                 key="table",
                 value=text,
             )
@@ -64,11 +68,15 @@ def check_database_name(name: str) -> None:
     if name == SYSTEM_DATABASE:
         raise OptionError(f"the database '{SYSTEM_DATABASE}' is reserved for system tables", key="database", value=name)
     if "." in name:
-        raise OptionError(f"database name {name!r}: '.' stands before the table's name", key="database", value=name)
+        raise OptionError(
+            f"database name {name!r} must not contain '.', which separates the database from the table",
+            key="database",
+            value=name,
+        )
 
 
 def check_case(name: TableName) -> None:
-    """Raises OptionError if database or table are not in lower case."""
+    """Raises OptionError if the database or the table is not in lower case."""
     for part in (name.database, name.table):
         if part != part.lower():
             raise OptionError(f"{part!r} is not in lower case, and 'case-sensitive' is false", key="table", value=part)

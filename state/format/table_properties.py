@@ -1,4 +1,4 @@
-"""The properties of a table that a metastore shows: its options, and its keys.
+"""The properties of a table that a metastore shows: the table's options and its keys.
 
 Source: Paimon 2.0 JdbcCatalog.collectTableProperties.
 """
@@ -9,7 +9,7 @@ _BUCKET_KEY = "bucket-key"
 
 
 def table_properties(schema: TableSchema) -> dict[str, str]:
-    """Returns the properties by name; keys are left out where there are none."""
+    """Returns the properties by name. Primary keys and partition keys are left out if the table has none."""
     declared = schema.options.get(_BUCKET_KEY, "").split(",") if _BUCKET_KEY in schema.options else []
     partitions = set(schema.partition_keys)
     bucket_keys = declared or [k for k in schema.primary_keys if k not in partitions]

@@ -1,1 +1,1 @@
-"""Compaction plans, claims and results as values, with their JSON and the rules of leases."""
+"""Compaction plans, claims on their items, and results: their values, their JSON, and the rules of leases."""

@@ -1,8 +1,8 @@
-"""Chooses the buckets that become items of a plan, their order and their input files; and decides whether a plan is
-due.
+"""Decides when a compaction plan is due, which buckets become items of the plan, in which order, and with which input
+files.
 
-`lsm.tree.pick` finds what a bucket needs; a strategy only says which of these compactions are taken, and which first.
-Times are local wall-clock time, as the creation times of files are.
+`lsm.tree.pick` finds the compaction that a bucket needs. A strategy only decides which of these compactions the plan
+takes, and in which order. Times are local times, like the creation times of files.
 Source: Paimon 2.0 CompactProcedure (partition_idle_time); Hudi 1.x has strategies and triggers of such names.
 """
 
@@ -28,9 +28,10 @@ BucketTest = Callable[[tuple[bytes, int]], bool]
 
 @dataclass(frozen=True, slots=True)
 class PlannedBucket:
-    """A bucket as a plan sees it: its live files, the index files with its deletion vectors, and the data files that
-    have such vectors (`masked`). `expired` names the data files with rows that have expired. For a postpone bucket
-    `total_buckets` counts the real buckets of the partition.
+    """A bucket that may become an item of a plan: its live files, the index files with its deletion vectors
+    (`vector_files`), and the names of the data files that have a deletion vector (`masked`). `expired` has the names of
+    the data files with expired rows. For a postpone bucket, `total_buckets` is the number of real buckets of the
+    partition.
     """
 
     partition: bytes
@@ -48,7 +49,7 @@ class PlannedBucket:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """A unit of a bucket; units with a larger `urgency` come first."""
+    """A possible compaction of a bucket. Compactions with a larger `urgency` come first."""
 
     bucket: PlannedBucket
     unit: CompactUnit
@@ -66,11 +67,13 @@ def choose_keyed(
     chosen: PartitionTest = lambda partition: True,
     fully: BucketTest = lambda place: False,
 ) -> tuple[Item, ...]:
-    """Returns the items of a plan for a table with a primary key, the most urgent first, at most one a bucket.
+    """Returns the items of a plan for a table with a primary key, the most urgent first, and at most one for each
+    bucket.
 
-    `busy` are the buckets with an open item; `chosen` says which partitions are looked at. Buckets that pass `fully`
-    are compacted fully under any strategy. The rows of postpone buckets come first, under any strategy, because no
-    reader sees them yet; a partition with such an item has no other item.
+    `busy` are the buckets that have an open item in an earlier plan. `chosen` returns True for the partitions to look
+    at. `fully` returns True for the buckets that are compacted fully under any strategy. Items that move rows out of
+    postpone buckets come first under any strategy, because readers do not see these rows yet. A partition with such an
+    item has no other item.
     """
     looked_at = _looked_at(buckets, plan, local_ms, chosen)
     is_full = partial(_is_fully_due, options=options, plan=plan, key_order=key_order, local_ms=local_ms, fully=fully)
@@ -96,8 +99,8 @@ def _moves(
     busy: Collection[tuple[bytes, int]],
     is_full: Callable[[PlannedBucket], bool],
 ) -> list[_Choice]:
-    """Returns the postpone buckets whose rows are moved to real buckets. A partition with an item in any bucket is left
-    out, as the work on that item would be lost.
+    """Returns the postpone buckets whose rows are to be moved to real buckets. A partition that has an open item in any
+    bucket is left out, because the work on that item would be lost.
     """
     busy_partitions = {partition for partition, _ in busy}
     waiting = [b for b in buckets if b.bucket == POSTPONE_BUCKET and b.partition not in busy_partitions]
@@ -118,7 +121,7 @@ def _is_fully_due(
     local_ms: int,
     fully: BucketTest,
 ) -> bool:
-    """Whether a bucket is to be compacted fully."""
+    """Returns True if a bucket is to be compacted fully now."""
     if plan.strategy is Strategy.FULL or fully(b.place):
         return True
     if b.bucket < 0 or plan.full_after_ms is None:
@@ -136,10 +139,10 @@ def choose_append(
     chosen: PartitionTest = lambda partition: True,
     fully: BucketTest = lambda place: False,
 ) -> tuple[Item, ...]:
-    """Returns the items of a plan for an append table: each a group of small files that follow each other.
+    """Returns the items of a plan for an append table. Each item joins a group of small files that follow each other.
 
-    A bucket may have several items, because they are independent; `busy_files` are inputs of open items. Buckets that
-    pass `fully` are compacted fully.
+    A bucket may have several items, because they do not depend on each other. `busy_files` are the input files of open
+    items. `fully` returns True for the buckets that are compacted fully.
     """
     choices = []
     for b in _looked_at(buckets, plan, local_ms, chosen):
@@ -150,8 +153,8 @@ def choose_append(
 
 
 def is_due(plan: PlanOptions, *, commits: int, since_last_ms: int | None) -> bool:
-    """Whether a writer plans with its commit number `commits`, counted from 1; `since_last_ms` is how long ago the last
-    plan was made, by this writer or another, None if never.
+    """Returns True if a writer must make a plan after its commit number `commits`, counted from 1. `since_last_ms` is
+    the time since any writer made the last plan; None if there is no plan yet.
     """
     by_commits = commits % plan.commits == 0
     by_time = since_last_ms is None or since_last_ms >= plan.interval_ms
@@ -204,7 +207,7 @@ def _unit(
 
 
 def _is_old(levels: Levels, plan: PlanOptions, local_ms: int) -> bool:
-    """Whether the last full compaction was too long ago."""
+    """Returns True if the last full compaction was longer ago than the plan's options allow."""
     if plan.full_after_ms is None:
         return False
     full_ms = last_full_ms(levels)
@@ -221,14 +224,14 @@ def _urgency(levels: Levels, plan: PlanOptions) -> tuple[float, ...]:
 
 
 def _amplification(levels: Levels) -> float:
-    """Returns the size of the newer runs together, in percent of the oldest run."""
+    """Returns the total size of all sorted runs except the oldest, in percent of the size of the oldest run."""
     *newer, oldest = levels.runs()
     return 100.0 * sum(r.size_bytes for r in newer) / max(1, oldest.size_bytes)
 
 
 def _within_budget(choices: Sequence[_Choice], max_bytes: int | None) -> tuple[Item, ...]:
-    """Returns the most urgent choices as numbered items, within the budget; the first one is taken whatever its
-    size.
+    """Returns the most urgent choices as numbered items, as long as their total size is at most `max_bytes`. The first
+    choice is always taken, even if it is larger.
     """
     ordered = sorted(choices, key=lambda c: (tuple(-u for u in c.urgency), c.bucket.place, c.unit.files[0].file_name))
     items: list[Item] = []

@@ -1,5 +1,5 @@
-"""Finds the compact unit of an item in the present state of its bucket, or why the item has no compact unit any
-more.
+"""Computes the compaction that an item of a plan needs in the present state of its bucket, or the reason why the item
+has become obsolete.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,9 +15,9 @@ from bucketline.state.plans.plan import Item
 
 @dataclass(frozen=True, slots=True)
 class Obsolete:
-    """The bucket has changed, and the item cannot be done any more; a later plan looks at it anew.
+    """Says that an item cannot be done any more because its bucket has changed. A later plan looks at the bucket again.
 
-    `inputs_gone` says that input files no longer exist, as after the item's own commit.
+    `inputs_gone` is true if input files are no longer live. That is also the case after the item itself was committed.
     """
 
     reason: str
@@ -27,10 +27,12 @@ class Obsolete:
 def live_inputs(
     item: Item, files: Sequence[DataFileMeta], *, total_buckets: int, vector_files: Collection[str]
 ) -> tuple[DataFileMeta, ...] | Obsolete:
-    """Returns the item's input files among the bucket's live ones, in the item's order.
+    """Returns the metadata of the item's input files, in the order of the item, or Obsolete if the item cannot be done
+    any more. `files` are the live files of the bucket.
 
-    `total_buckets` and `vector_files` are the bucket's present ones, which must equal those in the item. Rows of a
-    postpone bucket may go to any number of buckets if there were none before.
+    `total_buckets` and `vector_files` are the present number of buckets and index files, which must be the same as in
+    the item. Only if an item of a postpone bucket was planned when its partition had no real buckets, any number is
+    accepted.
     """
     live = {(f.file_name, f.level): f for f in files}
     missing = [f for f in item.inputs if (f.name, f.level) not in live]
@@ -39,17 +41,18 @@ def live_inputs(
     if total_buckets != item.total_buckets and not (item.moves_rows and item.total_buckets == 0):
         return Obsolete(f"the partition was rescaled from {item.total_buckets} to {counted(total_buckets, 'bucket')}")
     if set(vector_files) != set(item.vector_files):
-        return Obsolete("rows of the bucket were deleted by other deletion vectors since it was planned")
+        return Obsolete("rows of the bucket were deleted by other deletion vectors since the item was planned")
     return tuple(live[f.name, f.level] for f in item.inputs)
 
 
 def unit_of(
     item: Item, inputs: Sequence[DataFileMeta], levels: Levels, options: CompactOptions
 ) -> CompactUnit | Obsolete:
-    """Returns the item's compact unit in the bucket's tree as it is now.
+    """Returns the compaction of an item for the present files of its bucket, or Obsolete. `inputs` comes from
+    `live_inputs`.
 
-    Deletes are dropped only if no older run is outside of the unit now; the state when the item was planned does not
-    matter.
+    Delete rows are dropped only if no sorted run outside of the inputs is older now. The state at the time of planning
+    does not matter.
     """
     unit = CompactUnit(tuple(inputs), item.output_level, item.file_rewrite)
     reason = why_unsound(unit, levels)
@@ -59,31 +62,35 @@ def unit_of(
 
 
 def why_unsound(unit: CompactUnit, levels: Levels) -> str | None:
-    """Returns why a unit must not be compacted in this tree; None when it may be.
+    """Returns the reason why a compaction would be wrong for the present files of the bucket; None if it is correct.
 
-    Its inputs must be whole runs, contiguous in age, and older rows must lie on levels above the output. Files that are
-    rewritten alone stay on their level, so they need not be a whole run.
+    Its inputs must be complete sorted runs that follow each other in age, and older rows must be on levels above the
+    output level. Files that are rewritten by themselves stay on their level, so they need not be a complete run.
     """
     names = {f.file_name for f in unit.files}
     if unit.file_rewrite:
         other = next((f for f in unit.files if f.level != unit.output_level), None)
-        return None if other is None else f"{other.file_name} would leave level {other.level} by itself"
+        return (
+            None
+            if other is None
+            else f"{other.file_name} would leave level {other.level} without the other files of the level"
+        )
     if unit.output_level < 1:
-        return f"level {unit.output_level} is no level that a compaction writes to"
+        return f"no compaction writes to level {unit.output_level}"
     is_taken = []
     for run in levels.runs():
         inside = [f.file_name in names for f in run.run.files]
         if any(inside) and not all(inside):
-            return f"it takes a part of the run on level {run.level}"
+            return f"it takes only a part of the sorted run on level {run.level}"
         is_taken.append(all(inside))
     if True not in is_taken:
-        return "it takes no file"
+        return "it takes no files"
     first, last = is_taken.index(True), len(is_taken) - 1 - is_taken[::-1].index(True)
     if not all(is_taken[first : last + 1]):
-        return "an older and a newer run are taken, and one between them is not"
+        return "it takes an older and a newer sorted run, but not the run between them"
     for run in levels.runs()[last + 1 :]:
         if run.level <= unit.output_level:
-            return f"an older run on level {run.level} stays below the output on level {unit.output_level}"
+            return f"an older sorted run on level {run.level} would stay below the output on level {unit.output_level}"
     if any(run.level > unit.output_level for run in levels.runs()[first : last + 1]):
-        return f"it takes a run above its output on level {unit.output_level}"
+        return f"it takes a sorted run above its output on level {unit.output_level}"
     return None

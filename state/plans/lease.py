@@ -1,11 +1,12 @@
-"""Leases on items of a plan. They work without a common clock and without a lock service, and listings of the storage
-may be out of date.
+"""Leases on items of a compaction plan: a worker takes a lease before it works on an item, so that two workers do not
+do the same work.
 
-A lease is a file of the item and an epoch, made if it is absent. Its owner alone renews a heartbeat of that epoch.
-Others judge by clocks of their own: a heartbeat that has not changed for the lease's period, counted from when they
-first saw it so, has an owner that is dead or asleep. The next epoch is then free to take. A lease only saves work that
-would be done twice. What keeps it from being committed twice is the table: a compaction whose input files are gone
-conflicts, so an owner that wakes up late does no harm.
+Leases need no common clock and no lock service, and work even if listings of the storage are out of date. A lease is a
+file for an item and an epoch number, which a worker creates if it does not exist. Only its owner renews the heartbeat,
+a second file. Other workers use their own clocks: if they have not seen the heartbeat change for the period of the
+lease, they assume that the owner is dead or asleep, and may take the lease of the next epoch.
+Leases are not needed for correctness. If two workers do the same compaction, the second commit conflicts, because its
+input files are gone. So an owner that wakes up late does no harm.
 """
 
 from dataclasses import dataclass
@@ -14,19 +15,19 @@ from enum import Enum
 from bucketline.state.plans.plan import ItemResult, ItemState
 
 MOST_FAILURES = 3
-"""The failed tries after which an item is given up; a later plan may take up its bucket again."""
+"""The number of failed attempts after which an item is given up. A later plan may include its bucket again."""
 
 MOST_EPOCHS = 30
-"""The number of leases after which an item is given up: it may be the cause that its workers die."""
+"""The number of leases after which an item is given up, because the item may be what makes its workers die."""
 
 BEATS_A_PERIOD = 4
-"""How often a heartbeat is renewed within the period of its lease."""
+"""How many times a heartbeat is renewed during the period of its lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of one owner to work on an item. `owner` is a UUID made for this one lease; `period_ms` is how long a
-    heartbeat keeps the lease.
+    """The right of a worker to work on an item. `owner` is a UUID that is created for each lease. `period_ms` is the
+    time in milliseconds for which a heartbeat keeps the lease.
     """
 
     owner: str
@@ -35,8 +36,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The owner of a lease gave the item back. `failure` is the error that was the cause; None if the owner was asked
-    to stop.
+    """Records that the owner of a lease gave the item back. `failure` is the error because of which it did so; None if
+    the owner was asked to stop.
     """
 
     failure: str | None = None
@@ -44,7 +45,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A lease that is held, with its item and epoch."""
+    """A lease that this worker holds, with its item and epoch."""
 
     plan_id: str
     number: int
@@ -54,11 +55,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ItemView:
-    """The state of an item by its files. `epoch` is the highest epoch of a lease, 0 without any; `lease`, `beat` and
-    `release` belong to this epoch. `failures` counts the releases with an error in all epochs; `failure` is the last
-    such error.
+    """The state of an item, as its files show it. `epoch` is the highest epoch of a lease, or 0 if there is no lease.
+    `lease`, `beat` (the heartbeat) and `release` belong to this epoch. `failures` is the number of releases with an
+    error in all epochs, and `failure` is the last of these errors.
 
-    The lease is None where it could not be read yet: the storage lists its file, but does not give it out.
+    `lease` is None if the storage lists its file but cannot read it yet.
     """
 
     epoch: int = 0
@@ -71,8 +72,8 @@ class ItemView:
 
     @property
     def state(self) -> ItemState:
-        """Returns the state that the files show. It does not say whether a lease has expired: each worker judges that
-        by its own clock.
+        """Returns the state that the files show. It does not say whether a lease has expired, because each worker
+        decides that by its own clock.
         """
         if self.result is not None:
             return self.result.state
@@ -81,7 +82,9 @@ class ItemView:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """An epoch and its heartbeat as a judge saw them, and since when, by the judge's monotonic clock."""
+    """The epoch and heartbeat of an item that a worker saw, and since when it has seen them unchanged, by the worker's
+    monotonic clock.
+    """
 
     epoch: int
     beat: str | None
@@ -89,27 +92,27 @@ class Observation:
 
 
 def observe(before: Observation | None, view: ItemView, now_ms: int) -> Observation:
-    """Returns what a judge remembers of an item after a look: the epoch and heartbeat, and since when they have not
-    changed.
+    """Returns what a worker must remember after it has looked at an item again: the epoch and heartbeat, and since when
+    they have not changed. `before` is what it remembered before.
     """
-    # An older epoch comes from an old listing, and is ignored.
+    # An older epoch comes from an outdated listing and is ignored.
     if before is not None and (view.epoch < before.epoch or (before.epoch, before.beat) == (view.epoch, view.beat)):
         return before
     return Observation(view.epoch, view.beat, now_ms)
 
 
 class Verdict(Enum):
-    """What a worker that looks for work decides about an item."""
+    """What a worker that looks for work may do with an item."""
 
     TAKE = "claim the next epoch"
     GIVE_UP = "record that it failed"
-    LEAVE = "somebody is at it"
+    LEAVE = "another worker is working on it"
     CLOSED = "nothing is left to do"
 
 
 def judge(view: ItemView, seen: Observation, now_ms: int, *, unread_period_ms: int) -> Verdict:
-    """Returns the decision what may be done with an item now. `unread_period_ms` is the period of a lease that could
-    not be read.
+    """Returns what a worker may do with an item now. `seen` is what the worker remembers of the item.
+    `unread_period_ms` is the period that is assumed for a lease that cannot be read.
     """
     if view.result is not None:
         return Verdict.CLOSED
@@ -126,5 +129,5 @@ def _free(view: ItemView) -> Verdict:
 
 
 def next_beat_ms(lease: Lease) -> int:
-    """Returns how long an owner waits between two renewals."""
+    """Returns how many milliseconds the owner of a lease waits between two renewals of its heartbeat."""
     return max(1, lease.period_ms // BEATS_A_PERIOD)

@@ -1,4 +1,6 @@
-"""A compaction plan: items that any number of processes may work on, each on one bucket, and the results of items."""
+"""A compaction plan and the results of its items. Each item is the compaction of one bucket, and any number of
+processes may work on the items.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from bucketline.state.format.paths import POSTPONE_BUCKET
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file that an item takes away, at the level where it lies."""
+    """A data file that an item compacts, and its level."""
 
     name: str
     level: int
@@ -24,14 +26,15 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One compaction of one bucket; `number` counts the items of a plan from 0.
+    """One compaction of one bucket. The items of a plan are numbered from 0.
 
-    `total_buckets` is what the bucket's files record. With `file_rewrite` each file is rewritten alone. `vector_files`
-    are the index files that held the bucket's deletion vectors when it was planned.
+    `total_buckets` is the number of buckets that the bucket's files record. If `file_rewrite` is true, each file is
+    rewritten by itself. `vector_files` are the index files that had the bucket's deletion vectors when the item was
+    planned.
 
-    An item of the postpone bucket moves the rows that wait there to the real buckets of their partition, and compacts
-    these buckets: if a compaction is due, or fully if `output_level` is not 0. `total_buckets` is how many real buckets
-    there were, 0 if there was none yet.
+    An item of a postpone bucket moves its rows to the real buckets of the partition, and compacts those that need it,
+    or compacts them fully if `output_level` is not 0. Its `total_buckets` is the number of real buckets, or 0 if there
+    were none yet.
     """
 
     number: int
@@ -53,15 +56,17 @@ class Item:
 
     @property
     def moves_rows(self) -> bool:
-        """Whether the item moves rows out of the postpone bucket."""
+        """Returns True if the item moves rows out of the postpone bucket."""
         return self.bucket == POSTPONE_BUCKET
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Items planned together on snapshot `base_snapshot` with schema `schema_id`; it never changes.
+    """Items that were planned together, for the snapshot `base_snapshot` and the schema `schema_id`. A plan never
+    changes.
 
-    `plan_id` is a UUID, `strategy` is what chose the items, `made_ms` is when, by the planner's clock.
+    `plan_id` is a UUID, `strategy` is the strategy that chose the items, and `made_ms` is the time of planning by the
+    planner's clock.
     """
 
     plan_id: str
@@ -73,14 +78,14 @@ class Plan:
 
     @property
     def user(self) -> str:
-        """Returns the commit user of all commits of the plan. The commit identifier of an item's commit is the number
-        of the item.
+        """Returns the commit user for all commits of the plan. The commit identifier of an item is the number of the
+        item.
         """
         return compactor_user(self.plan_id)
 
 
 class ItemState(Enum):
-    """The state of an item. The last three are final."""
+    """The possible states of an item of a plan. The last three are final."""
 
     REQUESTED = "requested"
     LEASED = "leased"
@@ -91,7 +96,9 @@ class ItemState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """The result of an item. `snapshot_id` is the snapshot of its commit; `reason` says why there is no commit."""
+    """The result of an item of a plan. `snapshot_id` is the id of the snapshot that the item committed. `reason` says
+    why there is no commit.
+    """
 
     state: ItemState
     snapshot_id: int | None = None
@@ -99,7 +106,9 @@ class ItemResult:
 
 
 def executors_worth_having(items: Sequence[Item]) -> int:
-    """Returns how many workers finish the items about as soon as any larger number: the largest item sets the limit."""
+    """Returns the number of workers above which the items would not be finished much earlier. The largest item limits
+    this number.
+    """
     sizes = sorted((max(1, i.input_bytes) for i in items), reverse=True)
     if not sizes:
         return 0
@@ -110,7 +119,9 @@ def executors_worth_having(items: Sequence[Item]) -> int:
 
 
 def _longest(sizes: Sequence[int], workers: int) -> int:
-    """Returns the bytes of the busiest worker, when each item goes to the worker that has the fewest bytes so far."""
+    """Returns how many bytes the worker with the most bytes gets, if each item goes to the worker that has the fewest
+    bytes so far.
+    """
     loads = [0] * workers
     for size in sizes:
         loads[loads.index(min(loads))] += size

@@ -1,6 +1,6 @@
-"""Plans, leases and results as JSON texts; only this library reads them, and they state the version of their layout.
+"""Encodes plans, leases and results as JSON, and decodes them. Only this library reads these files.
 
-A file in the layout of another release is refused with an error that names it.
+Each file contains the version of its layout. A file with another version is refused with an error that names the file.
 """
 
 import json
@@ -40,7 +40,7 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def decode_plan(data: bytes, path: str) -> Plan:
-    """Returns the plan in a file. Raises CorruptFileError naming the file."""
+    """Returns the plan in a file. Raises CorruptFileError, which names the file, if it cannot be read."""
     members = _decode(data, path)
     with _naming(path):
         return Plan(
@@ -58,7 +58,7 @@ def encode_lease(lease: Lease) -> bytes:
 
 
 def decode_lease(data: bytes, path: str) -> Lease:
-    """Returns the lease in a file. Raises CorruptFileError naming the file."""
+    """Returns the lease in a file. Raises CorruptFileError, which names the file, if it cannot be read."""
     members = _decode(data, path)
     with _naming(path):
         return Lease(str(members["owner"]), int(members["periodMs"]))
@@ -69,8 +69,8 @@ def encode_release(release: Release) -> bytes:
 
 
 def decode_release(data: bytes, path: str) -> Release:
-    """Returns the decoded reason why the owner of a lease gave an item back. Raises CorruptFileError that names the
-    file.
+    """Returns the release in a file, which says why the owner of a lease gave an item back. Raises CorruptFileError,
+    which names the file, if it cannot be read.
     """
     return Release(_text_or_none(_decode(data, path).get("failure")))
 
@@ -80,7 +80,7 @@ def encode_result(result: ItemResult) -> bytes:
 
 
 def decode_result(data: bytes, path: str) -> ItemResult:
-    """Returns the decoded result of an item. Raises CorruptFileError that names the file."""
+    """Returns the result of an item in a file. Raises CorruptFileError, which names the file, if it cannot be read."""
     members = _decode(data, path)
     with _naming(path):
         snapshot = members.get("snapshot")
@@ -114,7 +114,7 @@ def _decode(data: bytes, path: str) -> Mapping[str, Any]:
         version = members["version"]
     if version != VERSION:
         raise CorruptFileError(
-            f"{path} is of version {version!r}, this release reads {VERSION}; run one release everywhere",
+            f"{path} has version {version!r}, but this release reads {VERSION}; use one release in all processes",
             path=path,
             found=version,
             expected=VERSION,
@@ -124,7 +124,7 @@ def _decode(data: bytes, path: str) -> Mapping[str, Any]:
 
 
 class _naming:
-    """Turns errors of reading into a CorruptFileError that names the file."""
+    """A context manager that turns errors of decoding into a CorruptFileError that names the file."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,1 +1,1 @@
-"""SQL text → frozen statements: Flink's spelling and Spark's, parsed by sqlglot."""
+"""Parses SQL text, in the spelling of Flink or Spark, into immutable statement objects. The parser is sqlglot."""

@@ -1,6 +1,7 @@
-"""`ALTER TABLE`, in Flink's spelling and Spark's.
+"""Parses `ALTER TABLE`, in the spelling of Flink or Spark.
 
-Flink's MODIFY says the whole column; Spark's ALTER COLUMN one property. Both become the same changes of the schema.
+Flink's MODIFY declares the whole column, and Spark's ALTER COLUMN changes one property. Both become the same schema
+changes.
 """
 
 from collections.abc import Callable
@@ -32,10 +33,10 @@ _COLUMN_ENDS = ("FIRST", "AFTER")
 
 
 def read_alter(words: Words) -> Statement:
-    """Reads `ALTER TABLE t ...`."""
+    """Parses `ALTER TABLE t ...`."""
     words.expect("ALTER")
     if not words.take("TABLE"):
-        raise refused(f"ALTER {words.peek()} is not supported; ALTER TABLE is", statement="ALTER")
+        raise refused(f"ALTER {words.peek()} is not supported; use ALTER TABLE", statement="ALTER")
     words.verb = "ALTER TABLE"
     missing_ok = words.take("IF", "EXISTS")
     name = words.table()
@@ -68,7 +69,7 @@ def read_alter(words: Words) -> Statement:
 
 
 def _takes_if_exists(words: Words) -> bool:
-    """Passes `COLUMN[S] IF EXISTS`, if it comes; nothing otherwise."""
+    """Skips `COLUMN`, `COLUMNS` and `IF EXISTS` if they come next. Returns True if `IF EXISTS` came."""
     return words.take("COLUMNS", "IF", "EXISTS") or words.take("COLUMN", "IF", "EXISTS") or words.take("IF", "EXISTS")
 
 
@@ -83,7 +84,7 @@ def _partition(words: Words) -> dict[str, str | None]:
 def _set(words: Words) -> list[SchemaChange]:
     for other in ("LOCATION", "SERDE", "SERDEPROPERTIES", "OWNER"):
         if words.sees(other):
-            raise refused(f"ALTER TABLE SET {other} is not supported; options are set as SET ('key' = 'value')")
+            raise refused(f"ALTER TABLE SET {other} is not supported; set options with SET ('key' = 'value')")
     words.take("TBLPROPERTIES")
     changes: list[SchemaChange] = []
     for key, value in words.options().items():
@@ -92,7 +93,7 @@ def _set(words: Words) -> list[SchemaChange]:
 
 
 def _reset(words: Words) -> list[SchemaChange]:
-    """Reads Flink's RESET, or Spark's UNSET TBLPROPERTIES."""
+    """Parses Flink's RESET, or Spark's UNSET TBLPROPERTIES."""
     if words.take("TBLPROPERTIES"):
         words.take("IF", "EXISTS")
     words.expect("(")
@@ -104,12 +105,14 @@ def _reset(words: Words) -> list[SchemaChange]:
 
 
 def read_comment(words: Words) -> AlterTable:
-    """Reads `COMMENT ON TABLE t IS 'text'`; NULL takes the comment away."""
+    """Parses `COMMENT ON TABLE t IS 'text'`; NULL removes the comment."""
     words.expect("COMMENT")
     words.expect("ON")
     words.verb = "COMMENT ON"
     if not words.take("TABLE"):
-        raise words.wrong("tables have a comment; for a column use ALTER TABLE t ALTER COLUMN c COMMENT '...'")
+        raise words.wrong(
+            "COMMENT ON supports only tables; for a column use ALTER TABLE t ALTER COLUMN c COMMENT '...'"
+        )
     name = words.table()
     words.expect("IS")
     comment = None if words.take("NULL") else words.string("a comment")
@@ -119,7 +122,7 @@ def read_comment(words: Words) -> AlterTable:
 
 def _add(words: Words) -> list[SchemaChange]:
     if words.sees("PARTITION") or words.sees("IF", "NOT", "EXISTS", "PARTITION"):
-        raise refused("ALTER TABLE ADD PARTITION is not supported; a partition comes with its first row")
+        raise refused("ALTER TABLE ADD PARTITION is not supported; a partition is created with its first row")
     if words.sees("PRIMARY") or words.sees("CONSTRAINT") or words.sees("WATERMARK"):
         raise words.wrong("keys and watermarks cannot be added; create a table with the key")
     if not words.take("COLUMNS"):
@@ -128,7 +131,7 @@ def _add(words: Words) -> list[SchemaChange]:
 
 
 def _each(words: Words, read: Callable[[Words], list[SchemaChange]]) -> list[SchemaChange]:
-    """Returns the changes that `read` finds in each part of a list, which may be in brackets."""
+    """Returns the changes that `read` returns for each part of a comma-separated list, which may be in parentheses."""
     if not words.take("("):
         changes = read(words)
         while words.take(","):
@@ -145,7 +148,7 @@ def _added(words: Words) -> list[SchemaChange]:
     path, field = _column(words)
     if field.default_value is not None:
         raise refused(
-            f"ALTER TABLE: a column is added without DEFAULT, since rows that exist have no value for it; "
+            f"ALTER TABLE: a column is added without DEFAULT, because existing rows have no value for it; use "
             f"ALTER COLUMN {path[-1]} SET DEFAULT afterwards",
             statement="ALTER TABLE",
         )
@@ -153,7 +156,7 @@ def _added(words: Words) -> list[SchemaChange]:
 
 
 def _modify(words: Words) -> list[SchemaChange]:
-    """Reads Flink's MODIFY, which declares the whole column as it is to be."""
+    """Parses Flink's MODIFY, which declares the whole new column."""
     if words.take("COMMENT"):
         return [SetTableComment(words.string("a comment") or None)]
     if words.sees("PRIMARY") or words.sees("WATERMARK") or words.sees("CONSTRAINT"):
@@ -174,7 +177,7 @@ def _modified(words: Words) -> list[SchemaChange]:
 
 
 def _column(words: Words) -> tuple[ColumnPath, DataField]:
-    """Returns a path and the column that its declaration makes."""
+    """Parses the path of a column and its declaration."""
     path = words.path("the name of a column")
     start, end = words.clause(*_COLUMN_ENDS)
     return path, _declared(path, words.source(start, end))
@@ -182,7 +185,7 @@ def _column(words: Words) -> tuple[ColumnPath, DataField]:
 
 def _declared(path: ColumnPath, text: str) -> DataField:
     """Returns the column that a declaration describes. Raises OptionError for a computed column, and for a declaration
-    that cannot be read.
+    that is not valid.
     """
     if text.split(maxsplit=1)[0].upper() == "AS":
         raise refused(
@@ -217,7 +220,9 @@ def _rename(words: Words) -> list[SchemaChange]:
 
 
 def _alter(words: Words) -> list[SchemaChange]:
-    """Reads Spark's ALTER COLUMN, which changes one property of a column, or of each of several."""
+    """Parses Spark's ALTER COLUMN, which changes one property of a column, or one property of each of several
+    columns.
+    """
     words.take("COLUMN")
     changes = _altered(words)
     while words.take(","):
@@ -231,8 +236,8 @@ def _altered(words: Words) -> list[SchemaChange]:
         field = _declared(path, words.source(*words.clause()))
         if not field.type.nullable or field.description is not None or field.default_value is not None:
             raise refused(
-                "ALTER TABLE ALTER COLUMN ... TYPE takes a type alone; say the rest in another ALTER COLUMN, after a "
-                "comma, or the whole column with MODIFY",
+                "ALTER TABLE ALTER COLUMN ... TYPE takes only a type; write the rest into another ALTER COLUMN, after "
+                "a comma, or use MODIFY for the whole column",
                 statement="ALTER TABLE",
             )
         return [ChangeType(path, field.type)]
@@ -254,9 +259,9 @@ def _altered(words: Words) -> list[SchemaChange]:
 
 
 _REMEDIES = {
-    "CHANGE": "ALTER COLUMN changes one property of a column, MODIFY the whole of it",
-    "REPLACE": "DROP COLUMNS and ADD COLUMNS instead",
-    "PARTITION": "partitions are overwritten with INSERT OVERWRITE, and dropped with DROP PARTITION",
+    "CHANGE": "use ALTER COLUMN for one property of a column, or MODIFY for the whole column",
+    "REPLACE": "use DROP COLUMNS and ADD COLUMNS instead",
+    "PARTITION": "use INSERT OVERWRITE to replace partitions, and DROP PARTITION to drop them",
     "RECOVER": "partitions are found in the table's snapshots",
     "CLUSTER": "CALL sys.compact with order_strategy and order_by sorts an append table",
 }

@@ -1,4 +1,4 @@
-"""`CALL sys.procedure(...)`: positional or named arguments, in Flink's spelling or Spark's."""
+"""Parses `CALL sys.procedure(...)` with positional or named arguments, in the spelling of Flink or Spark."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,12 +10,14 @@ from bucketline.state.sql.words import Words
 
 
 def read_call(words: Words) -> Call | Merge:
-    """Returns the call, with its arguments as texts. Raises OptionError for arguments that are no literals."""
+    """Parses a call; its arguments are strings. Raises OptionError for an argument that is no literal."""
     words.expect("CALL")
     words.verb = "CALL"
     path = words.path("the name of a procedure")
     if [name.lower() for name in path[-2:-1]] != ["sys"] or len(path) > 3:
-        raise refused(f"CALL {'.'.join(path)}: procedures are in sys, as CALL sys.compact(...)", statement="CALL")
+        raise refused(
+            f"CALL {'.'.join(path)}: all procedures are in sys, as in CALL sys.compact(...)", statement="CALL"
+        )
     words.verb = f"CALL sys.{path[-1]}"
     words.expect("(")
     positional: list[str | None] = []
@@ -40,8 +42,8 @@ def read_call(words: Words) -> Call | Merge:
 
 
 def _merge(call: Call) -> Merge:
-    """Returns the MERGE statement that a call of Flink's procedure `merge_into` means. Source: Paimon 2.0
-    MergeIntoProcedure, MergeIntoAction.
+    """Converts a call of Flink's procedure `merge_into` to a MERGE statement. Source: Paimon 2.0 MergeIntoProcedure,
+    MergeIntoAction.
     """
     arguments = bind_call(call)
     if "source_sqls" in arguments:

@@ -1,7 +1,7 @@
-"""CREATE, DROP, USE, SHOW, DESCRIBE, SET and RESET.
+"""Parses CREATE, DROP, USE, SHOW, DESCRIBE, SET and RESET.
 
-Types mean what they mean in Paimon, in both spellings: TIMESTAMP has no time zone, TIMESTAMP_LTZ is an instant.
-Source: Flink SQL and Spark SQL with Paimon 2.0.
+In the spelling of Flink and of Spark, types have the meaning that they have in Paimon: TIMESTAMP has no time zone, and
+TIMESTAMP_LTZ is an instant. Source: Flink SQL and Spark SQL with Paimon 2.0.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,12 +26,12 @@ from bucketline.state.sql.statement import (
 )
 from bucketline.state.sql.words import Words, database_name, table_name
 
-PLACE_OF_A_TABLE = "a table lies in <warehouse>/<database>.db/<table>"
+PLACE_OF_A_TABLE = "the folder of a table is always <warehouse>/<database>.db/<table>"
 _PROVIDERS = ("paimon", "bucketline")
 
 
 def read_create(words: Words) -> Statement:
-    """Reads `CREATE TABLE`, `CREATE DATABASE` or `CREATE CATALOG`."""
+    """Parses `CREATE TABLE`, `CREATE DATABASE` or `CREATE CATALOG`."""
     words.expect("CREATE")
     if words.take("CATALOG"):
         words.verb = "CREATE CATALOG"
@@ -49,20 +49,20 @@ def read_create(words: Words) -> Statement:
         return _replaced(words, created=True)
     target = " ".join(filter(None, (words.peek(0), words.peek(1), words.peek(2)))) or "?"
     raise refused(
-        f"CREATE {target} is not supported; CREATE TABLE, CREATE DATABASE and CREATE CATALOG are. Views and functions "
+        f"CREATE {target} is not supported; use CREATE TABLE, CREATE DATABASE or CREATE CATALOG. Views and functions "
         "belong to the Spark session: spark.sql(...)",
         statement="CREATE",
     )
 
 
 def read_replace(words: Words) -> CreateTable:
-    """Reads `REPLACE TABLE t (...)`: the table has to exist, and is empty afterwards."""
+    """Parses `REPLACE TABLE t (...)`. The table must exist, and is empty afterwards."""
     words.expect("REPLACE")
     words.expect("TABLE")
     statement = _replaced(words, created=False)
     if statement.query is not None:
         raise refused(
-            "REPLACE TABLE takes no AS SELECT, as in Paimon; CREATE OR REPLACE TABLE ... AS SELECT does",
+            "REPLACE TABLE cannot have AS SELECT, as in Paimon; use CREATE OR REPLACE TABLE ... AS SELECT",
             statement="REPLACE TABLE",
         )
     return statement
@@ -70,7 +70,9 @@ def read_replace(words: Words) -> CreateTable:
 
 def _replaced(words: Words, *, created: bool) -> CreateTable:
     if words.sees("IF", "NOT", "EXISTS"):
-        raise refused("a table that is replaced takes no IF NOT EXISTS", statement="REPLACE TABLE")
+        raise refused(
+            "CREATE OR REPLACE TABLE cannot have IF NOT EXISTS; remove one of the two", statement="REPLACE TABLE"
+        )
     return replace(_create_table(words), replaces=True, created=created)
 
 
@@ -91,14 +93,17 @@ def _create_table(words: Words) -> CreateTable:
     clauses: dict[str, object] = {}
     name = words.table()
     if name.system is not None or name.branch is not None:
-        raise refused(f"CREATE TABLE {name}: a name with $ is a system table or a branch; CALL sys.create_branch")
+        raise refused(
+            f"CREATE TABLE {name}: a name with $ means a system table or a branch; use CALL sys.create_branch for a "
+            "branch"
+        )
     columns: list[str] = []
     keys: tuple[str, ...] = ()
     if words.sees("("):
         columns, keys = _columns(words)
     while not words.is_done and not words.sees("AS") and words.peek() != "SELECT":
         if words.sees("WITH") and words.peek(1) != "(":
-            break  # a query that begins with WITH
+            break  # A query that begins with WITH.
         clause, value = _clause(words, columns)
         if clause in clauses:
             raise refused(f"CREATE TABLE: {clause} is given twice", statement=words.verb)
@@ -138,7 +143,7 @@ def _create_table(words: Words) -> CreateTable:
 
 
 def _columns(words: Words) -> tuple[list[str], tuple[str, ...]]:
-    """Returns the columns as column text, and the primary key."""
+    """Parses the list of columns. Returns the text of each column, and the columns of the primary key."""
     columns: list[str] = []
     keys: tuple[str, ...] = ()
     words.expect("(")
@@ -164,7 +169,9 @@ def _columns(words: Words) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _column(words: Words, columns: list[str]) -> str | None:
-    """Adds one column's text. Returns its name if the column is declared as the primary key."""
+    """Parses a column and appends its text to `columns`. Returns the column's name if it is declared as the primary
+    key, and None otherwise.
+    """
     name = words.tokens[words.at].text if words.comes_name() else None
     columns.append(words.source(*words.clause("PRIMARY")))
     if not words.take("PRIMARY", "KEY"):
@@ -177,7 +184,7 @@ def _column(words: Words, columns: list[str]) -> str | None:
 
 def _refuse_columns(words: Words) -> None:
     if words.sees("WATERMARK", "FOR"):
-        raise refused("CREATE TABLE: WATERMARK belongs to streams of Flink; leave it out", statement=words.verb)
+        raise refused("CREATE TABLE: WATERMARK is only for streams of Flink; remove it", statement=words.verb)
     if words.sees("UNIQUE") or words.sees("FOREIGN", "KEY") or words.sees("CHECK", "("):
         raise refused(f"CREATE TABLE: {words.peek()} is not supported; use PRIMARY KEY", statement=words.verb)
     ahead = words.peek(1)
@@ -190,7 +197,7 @@ def _refuse_columns(words: Words) -> None:
 
 
 def _clause(words: Words, columns: list[str]) -> tuple[str, object]:
-    """Returns one clause after the columns: its name and its value."""
+    """Parses a clause after the list of columns. Returns its name and its value."""
     if words.take("COMMENT"):
         return "COMMENT", words.string("a comment")
     if words.take("WITH") or words.take("TBLPROPERTIES") or words.take("OPTIONS"):
@@ -200,7 +207,7 @@ def _clause(words: Words, columns: list[str]) -> tuple[str, object]:
     if words.take("USING"):
         provider = words.name("a format")
         if provider.lower() not in _PROVIDERS:
-            raise refused(f"CREATE TABLE: USING {provider} is not supported; leave it out, or write USING paimon")
+            raise refused(f"CREATE TABLE: USING {provider} is not supported; remove it, or write USING paimon")
         return "USING", provider
     if words.take("LIKE"):
         source, copied = words.table(), True
@@ -227,7 +234,9 @@ def _clause(words: Words, columns: list[str]) -> tuple[str, object]:
 
 
 def _partition_columns(words: Words, columns: list[str]) -> tuple[str, ...]:
-    """Reads `(dt, hr)`, or `(dt STRING, hr INT)`, which adds the columns."""
+    """Parses the partition columns: `(dt, hr)`, or `(dt STRING, hr INT)`, which also adds these columns to the
+    table.
+    """
     words.expect("(")
     names = []
     while True:
@@ -241,7 +250,7 @@ def _partition_columns(words: Words, columns: list[str]) -> tuple[str, ...]:
 
 
 def read_drop(words: Words) -> Drop:
-    """Reads `DROP TABLE`, `DROP DATABASE` or `DROP CATALOG`."""
+    """Parses `DROP TABLE`, `DROP DATABASE` or `DROP CATALOG`."""
     words.expect("DROP")
     kind = _kind(words, "DROP")
     missing_ok = words.take("IF", "EXISTS")
@@ -269,12 +278,12 @@ def _kind(words: Words, verb: str) -> Kind:
             words.verb = f"{verb} {kind.value}"
             return kind
     raise refused(
-        f"{verb} {words.peek()} is not supported; {verb} TABLE, {verb} DATABASE and {verb} CATALOG are", statement=verb
+        f"{verb} {words.peek()} is not supported; use {verb} TABLE, {verb} DATABASE or {verb} CATALOG", statement=verb
     )
 
 
 def read_use(words: Words) -> Use:
-    """Reads `USE db`, `USE DATABASE db`, `USE CATALOG c` or `USE c.db`."""
+    """Parses `USE db`, `USE DATABASE db`, `USE CATALOG c` or `USE c.db`."""
     words.expect("USE")
     words.verb = "USE"
     kind = Kind.DATABASE
@@ -286,12 +295,12 @@ def read_use(words: Words) -> Use:
     path = words.path("the name of a database")
     words.end()
     if len(path) > (2 if kind is Kind.DATABASE else 1):
-        raise refused(f"USE {'.'.join(path)}: give a database, or catalog.database", statement="USE")
+        raise refused(f"USE {'.'.join(path)}: expected a database, or catalog.database", statement="USE")
     return Use(kind, path)
 
 
 def read_show(words: Words) -> Show:
-    """Reads `SHOW TABLES` and its like."""
+    """Parses `SHOW TABLES` and the other SHOW statements."""
     words.expect("SHOW")
     words.verb = "SHOW"
     for written, subject in _SHOWN:
@@ -359,7 +368,7 @@ _NAMED: Mapping[str, Callable[[Words, str], Show]] = {
 
 
 def read_describe(words: Words) -> Describe:
-    """Reads `DESCRIBE t`, `DESC EXTENDED t` or `DESCRIBE TABLE t`."""
+    """Parses `DESCRIBE t`, `DESC EXTENDED t` or `DESCRIBE TABLE t`."""
     words.at += 1
     words.verb = "DESCRIBE"
     if words.peek(1):
@@ -372,7 +381,7 @@ def read_describe(words: Words) -> Describe:
 
 
 def read_refresh(words: Words) -> Refresh:
-    """Reads `REFRESH TABLE t`."""
+    """Parses `REFRESH TABLE t`."""
     words.expect("REFRESH")
     words.verb = "REFRESH"
     words.expect("TABLE")
@@ -382,7 +391,7 @@ def read_refresh(words: Words) -> Refresh:
 
 
 def read_set(words: Words) -> Set:
-    """Reads `SET`, `SET key` or `SET key = value`, with or without quotes."""
+    """Parses `SET`, `SET key` or `SET key = value`, with or without quotes."""
     words.expect("SET")
     words.verb = "SET"
     if words.is_done:
@@ -402,7 +411,7 @@ def read_set(words: Words) -> Set:
 
 
 def read_reset(words: Words) -> Reset:
-    """Reads `RESET` or `RESET key`."""
+    """Parses `RESET` or `RESET key`."""
     words.expect("RESET")
     words.verb = "RESET"
     if words.is_done:

@@ -1,6 +1,6 @@
-"""The SQL that is read: Spark's, with what Flink's spelling and Paimon's names need.
+"""The SQL dialect of bucketline: Spark's dialect, with additions for Flink's spelling and for Paimon's names.
 
-A quote inside a text is written '' or \\'. A `$` is part of a name, as in `orders$files`.
+A quote inside a string is written '' or \\'. A `$` is part of a name, as in `orders$files`.
 """
 
 import re
@@ -17,12 +17,14 @@ from bucketline.conf.errors import OptionError
 
 
 class BucketlineSql(Spark):  # type: ignore[misc]  # sqlglot is not typed
-    """Spark's dialect with names like `t$files` and with '' inside texts."""
+    """Spark's dialect with names such as `t$files`, and with '' inside strings."""
 
     class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
         STRING_ESCAPES = ("'", "\\")
         VAR_SINGLE_TOKENS = frozenset({"$"})
-        COMMANDS: frozenset[TokenType] = frozenset()  # CALL, SHOW and their like are read token by token as well
+        COMMANDS: frozenset[TokenType] = (
+            frozenset()
+        )  # CALL, SHOW and similar statements are also parsed token by token.
 
     class Parser(Spark.Parser):  # type: ignore[misc]
         STRICT_CAST = True  # CAST stays CAST
@@ -30,28 +32,32 @@ class BucketlineSql(Spark):  # type: ignore[misc]  # sqlglot is not typed
         FUNCTIONS: ClassVar = {
             name: make for name, make in Spark.Parser.FUNCTIONS.items() if name in ("AVG", "COUNT", "MAX", "MIN", "SUM")
         }
-        """Aggregates. Any other function stays a call by its name: for some functions sqlglot's nodes lose a part."""
+        """Aggregate functions get nodes of their own. Any other function stays a call with its name, because the nodes
+        of sqlglot lose parts of some functions.
+        """
 
 
 DIALECT = BucketlineSql
 
 _IN_TEXT = re.compile(r"\\.|''", re.DOTALL)
-"""An escaped sign, or a quote that is written twice."""
+"""Matches an escaped character in a string, or a quote that is written twice."""
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Returns the tokens of a text, one a word. Raises OptionError for a text or a comment that does not end."""
+    """Returns the tokens of an SQL text; each word is a token. Raises OptionError for a string or a comment that does
+    not end.
+    """
     try:
         return [word for token in sqlglot.tokenize(text, read=DIALECT) for word in _single_words(token)]
     except SqlglotError as e:
         place = str(e).splitlines()[0].removeprefix("Error tokenizing ")
         raise refused(
-            f"the text cannot be read: a text in quotes, a name in backticks or a comment does not end, after {place}"
+            f"the text cannot be parsed: a string, a name in backticks or a comment does not end, after {place}"
         ) from e
 
 
 def _single_words(token: Token) -> Iterator[Token]:
-    """Yields the words of a token. A keyword of several words, such as PRIMARY KEY, is one token to sqlglot."""
+    """Splits a token into words. For sqlglot, a keyword of several words, such as PRIMARY KEY, is one token."""
     if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) or len(str(token.text).split()) < 2:
         yield token
         return
@@ -61,8 +67,8 @@ def _single_words(token: Token) -> Iterator[Token]:
 
 
 def sql_text(node: exp.Expression) -> str:
-    """Returns a value or a condition as the SQL text that `bl.expr` takes: '' in texts, quoted names. TIMESTAMP has no
-    time zone, as in Paimon.
+    """Returns a value or a condition as SQL text that `bl.expr` accepts, with quoted names, and with '' for a quote in
+    a string. TIMESTAMP has no time zone, as in Paimon.
     """
 
     def plain(part: exp.Expression) -> exp.Expression:
@@ -73,7 +79,7 @@ def sql_text(node: exp.Expression) -> str:
 
 
 def as_spark_reads(text: str) -> str:
-    """Returns the query with \\' for '' in its texts: to Spark two quotes end one text and begin another."""
+    """Returns the query with \\' instead of '' in its strings. For Spark, two quotes end a string and begin another."""
     for token in reversed(tokens_of(text)):
         end = token.end + 1
         if token.token_type is TokenType.STRING and text[token.start] == "'" and "'" in token.text:
@@ -83,7 +89,9 @@ def as_spark_reads(text: str) -> str:
 
 
 def parse_one(text: str) -> exp.Expression:
-    """Returns one query or change of rows. Raises OptionError with the place where the text cannot be read."""
+    """Parses a query or a statement that changes rows, and returns sqlglot's tree. Raises OptionError, which says where
+    the text is not valid.
+    """
     try:
         statements = [s for s in sqlglot.parse(text, read=DIALECT) if s is not None]
     except SqlglotError as e:
@@ -96,12 +104,12 @@ def parse_one(text: str) -> exp.Expression:
 
 
 def refused(why: str, **fields: object) -> OptionError:
-    """Returns the error of a statement that cannot be read, or is not supported."""
+    """Returns the error for a statement that cannot be parsed or is not supported. `why` is the reason."""
     return OptionError(f"SQL: {why}", key="sql").reworded(f"SQL: {why}", **fields)
 
 
 def reason_of(error: SqlglotError) -> str:
-    """Returns why sqlglot cannot read a text, with the place."""
+    """Returns why sqlglot cannot parse a text, and where in the text."""
     details = getattr(error, "errors", None)
     if not details:
         return str(error).splitlines()[0]
@@ -109,14 +117,16 @@ def reason_of(error: SqlglotError) -> str:
     place = f", at {detail['highlight']!r} (line {detail['line']})" if detail.get("highlight") else ""
     description = str(detail.get("description") or "")
     if not description or "<" in description:
-        description = "the statement cannot be read: something is missing"
+        description = "the statement cannot be parsed: something is missing"
     elif "Unexpected token" in description:
-        description = "the statement cannot be read"
+        description = "the statement cannot be parsed"
     return f"{description.rstrip('.')}{place}"
 
 
 def quoted_column(name: str, table: str | None = None) -> exp.Column:
-    """Returns a column by its exact name, of the table with that name or alias if it is given."""
+    """Returns a node for the column with exactly this name. If `table` is given, it is the name or alias of the
+    column's table.
+    """
     column = exp.column(exp.to_identifier(name, quoted=True))
     if table is not None:
         column.set("table", exp.to_identifier(table, quoted=True))

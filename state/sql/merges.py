@@ -1,6 +1,6 @@
-"""MERGE: the clauses of the tree that sqlglot makes, as one statement.
+"""Parses MERGE: converts the clauses of sqlglot's tree to a statement.
 
-Source: Spark's MERGE INTO. Of several clauses of one kind only the last may be without a condition.
+If a MERGE has several clauses of one kind, only the last may be without a condition. Source: Spark's MERGE INTO.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ _TAKES = {"matched": ("update", "delete"), "not_matched": ("insert",), "by_sourc
 
 
 def read_merge(text: str) -> Merge:
-    """Reads MERGE INTO ... USING ... ON ... WHEN .... Raises OptionError for what is not supported."""
+    """Parses MERGE INTO ... USING ... ON ... WHEN .... Raises OptionError for a statement that is not supported."""
     words = Words(text)
     words.verb = "MERGE"
     words.expect("MERGE")
     if words.take("WITH", "SCHEMA", "EVOLUTION"):
-        raise refused("MERGE WITH SCHEMA EVOLUTION is not supported; ALTER TABLE ... ADD COLUMN first")
+        raise refused("MERGE WITH SCHEMA EVOLUTION is not supported; use ALTER TABLE ... ADD COLUMN first")
     if "WHEN" not in (words.peek(i) for i in range(len(words.tokens))):
         raise refused("MERGE: a WHEN clause is missing", statement="MERGE")
     parsed = read_relations(text)
     tree = parsed.tree
     if not isinstance(tree, exp.Merge):
-        raise refused("MERGE: the statement cannot be read", statement="MERGE")
+        raise refused("MERGE: the statement cannot be parsed", statement="MERGE")
     only(tree, "MERGE", "this", "using", "on", "whens")
     if not isinstance(tree.args.get("on"), exp.Expression):
         raise refused("MERGE: ON is missing", statement="MERGE")
@@ -60,7 +60,9 @@ def read_merge(text: str) -> Merge:
 
 
 def _source(text: str, parsed: Parsed, source: exp.Expression) -> tuple[Query, tuple[str, ...]]:
-    """Returns the query after USING: a table, or SELECT or VALUES in brackets; and the names that its columns get."""
+    """Returns the query after USING, which is a table, or SELECT or VALUES in parentheses, and the names that its
+    columns get.
+    """
     alias = source.args.get("alias")
     columns = tuple(c.name for c in alias.columns) if isinstance(alias, exp.TableAlias) else ()
     if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
@@ -70,7 +72,7 @@ def _source(text: str, parsed: Parsed, source: exp.Expression) -> tuple[Query, t
     if isinstance(source, exp.Subquery | exp.Values):
         only(source, "MERGE USING", "this", "expressions", "alias")
         return read_query(_in_brackets(text)), columns
-    raise refused("MERGE: USING takes a table, a view or (SELECT ...)", statement="MERGE")
+    raise refused("MERGE: after USING there must be a table, a view or (SELECT ...)", statement="MERGE")
 
 
 def _in_brackets(text: str) -> str:
@@ -109,13 +111,13 @@ def _verb_and_values(then: exp.Expression, alias: str) -> tuple[str, SetValues |
         assigned = assignments(then.expressions, "MERGE")
         values = {target_of(e, alias): e.expression for e in assigned}
         if not values or len(values) < len(assigned):
-            raise refused("MERGE: UPDATE SET takes column = value, and each column once; or *", statement="MERGE")
+            raise refused("MERGE: UPDATE SET needs column = value, with each column once, or *", statement="MERGE")
         return "update", values
     if isinstance(then, exp.Insert):
         return "insert", _inserted(then, alias)
     if isinstance(then, exp.Var) and then.name.upper() == "DELETE":
         return "delete", None
-    raise refused(f"MERGE: THEN {then.sql()} is not supported; UPDATE SET, DELETE and INSERT are", statement="MERGE")
+    raise refused(f"MERGE: THEN {then.sql()} is not supported; use UPDATE SET, DELETE or INSERT", statement="MERGE")
 
 
 def _inserted(then: exp.Insert, alias: str) -> SetValues | Sequence[exp.Expression] | None:
@@ -124,11 +126,13 @@ def _inserted(then: exp.Insert, alias: str) -> SetValues | Sequence[exp.Expressi
     if then.this is None and isinstance(then.expression, exp.Tuple | exp.Paren):
         return tuple(then.expression.expressions) or (then.expression.this,)
     if not isinstance(then.this, exp.Tuple) or not isinstance(then.expression, exp.Tuple):
-        raise refused("MERGE: INSERT takes *, or (columns) VALUES (values)", statement="MERGE")
+        raise refused("MERGE: INSERT needs *, or (columns) VALUES (values)", statement="MERGE")
     names = []
     for column in then.this.expressions:
         if not isinstance(column, exp.Column) or (column.table and column.table.lower() != alias.lower()):
-            raise refused(f"MERGE: {column.sql()!r} is no column of the table to insert", statement="MERGE")
+            raise refused(
+                f"MERGE: {column.sql()!r} is no column of the table into which rows are inserted", statement="MERGE"
+            )
         names.append(column.name)
     values = then.expression.expressions
     if len(names) != len(values):

@@ -1,8 +1,9 @@
-"""Finds what a query needs of its tables: the columns, and a condition that the rows must meet.
+"""Finds which columns and which rows of its tables a query needs.
 
-Spark's Python sources are not told what a query needs, so it is read from the text. Both answers are on the safe side:
-a column is left out only if its name stands nowhere in the query and nothing in it means columns without naming them; a
-part of WHERE is passed on only if Spark and the reader cannot disagree about it. Spark computes the whole query anyway.
+Spark does not tell a data source in Python what a query needs, so it is derived from the text of the query. The results
+are on the safe side. A column is left out only if its name does not occur in the query and nothing in the query uses
+columns without naming them. A part of WHERE is passed on only if Spark and the reader always agree about it. Spark
+computes the whole query in any case.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -18,7 +19,7 @@ from bucketline.state.types.columns_text import in_backticks
 from bucketline.state.types.logical import DataField, TypeRoot
 
 _DIGITS = {TypeRoot.TINYINT: 2, TypeRoot.SMALLINT: 4, TypeRoot.INT: 9, TypeRoot.BIGINT: 18}
-"""Digits of whole numbers that each type holds."""
+"""The number of digits of whole numbers that each type can hold."""
 
 _SMALL = (*_DIGITS, TypeRoot.BOOLEAN, TypeRoot.DATE, TypeRoot.FLOAT, TypeRoot.DOUBLE)
 _COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
@@ -29,8 +30,8 @@ _BEFORE_STAR = ("SELECT", "DISTINCT", "ALL", ",")
 def needed_columns(
     query: Query, relation: Relation, fields: Sequence[DataField], hidden: Sequence[DataField] = ()
 ) -> tuple[str, ...] | None:
-    """Returns the columns of a table that the query may use, in their order; at least one. None stands for all `fields`
-    without the `hidden` columns, which `*` does not include.
+    """Returns the columns of a table that the query may use, in the order of the table, and at least one column. None
+    means all `fields`, without the `hidden` columns, which `*` does not include.
     """
     place = _table(query, relation)
     if place is None or _names_columns_otherwise(query.tree) or _has_star(place[1]):
@@ -46,8 +47,8 @@ def needed_columns(
 
 
 def star_beside(query: Query, hidden: Collection[str]) -> int | None:
-    """Returns where `*` stands in a query over one table that also names a hidden column; None for other queries. Spark
-    would take all columns that are read for those of `*`.
+    """Returns the position of `*` in a query over one table that also uses a hidden column; None for other queries. If
+    the hidden column were read, Spark would include it in `*`.
     """
     select, tokens = query.tree, tokens_of(query.text)
     names = {name.lower() for name in hidden}
@@ -62,7 +63,7 @@ def star_beside(query: Query, hidden: Collection[str]) -> int | None:
 
 
 def with_listed_columns(query: Query, star: int, fields: Sequence[DataField]) -> Query:
-    """Returns the query with columns in place of the `*` at a position."""
+    """Returns the query with a list of the columns `fields` instead of the `*` at position `star`."""
     (relation,) = query.relations
     listed = ", ".join(in_backticks(f.name) for f in fields)
     again = read_query(f"{query.text[:star]}{listed}{query.text[star + 1 :]}")
@@ -75,8 +76,8 @@ def _is_star(column: exp.Expression) -> bool:
 
 
 def needed_rows(query: Query, relation: Relation, fields: Sequence[DataField]) -> str | None:
-    """Returns a condition, as SQL on one table, that all rows pass which the query needs of this table. None if nothing
-    is known.
+    """Returns a condition in SQL that every row of the table meets which the query needs. Returns None if no such
+    condition can be derived.
     """
     place = _table(query, relation)
     if place is None or _names_columns_otherwise(query.tree):
@@ -98,7 +99,9 @@ def needed_rows(query: Query, relation: Relation, fields: Sequence[DataField]) -
 
 
 def _table(query: Query, relation: Relation) -> tuple[exp.Table, exp.Select] | None:
-    """Returns the table in the tree and the SELECT whose FROM or JOIN names it; None where it stands elsewhere."""
+    """Returns the node of a table in the tree, and the SELECT whose FROM or JOIN contains it; None if the table is at
+    another position.
+    """
     for table in query.tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier) or int(table.parts[0].meta.get("start", -1)) != relation.start:
             continue
@@ -113,7 +116,9 @@ def _table(query: Query, relation: Relation) -> tuple[exp.Table, exp.Select] | N
 
 
 def _names_columns_otherwise(tree: exp.Expression) -> bool:
-    """Whether a query may use columns that it does not name: NATURAL JOIN, PIVOT, IDENTIFIER('...'), TRANSFORM."""
+    """Returns True if a query may use columns without naming them, as in NATURAL JOIN, PIVOT, IDENTIFIER('...') and
+    TRANSFORM.
+    """
     if tree.find(exp.Pivot, exp.QueryTransform):
         return True
     for join in tree.find_all(exp.Join):
@@ -123,7 +128,7 @@ def _names_columns_otherwise(tree: exp.Expression) -> bool:
 
 
 def _has_star(select: exp.Select) -> bool:
-    """Whether a * in this SELECT means columns; in COUNT(*) it means rows."""
+    """Returns True if this SELECT has a `*` that means columns. In COUNT(*) it means rows."""
     for star in select.find_all(exp.Star):
         if star.find_ancestor(exp.Select) is select and not _counts_rows(star):
             return True
@@ -135,7 +140,9 @@ def _counts_rows(star: exp.Star) -> bool:
 
 
 def _keeps_rows(table: exp.Table, joins: Sequence[exp.Join]) -> bool:
-    """Whether a condition on joined rows is one on the rows of this table: no join adds nulls to it."""
+    """Returns True if a condition on joined rows can also be applied to the rows of this table. This is so if no outer
+    join adds rows with nulls for the table.
+    """
     is_first = isinstance(table.parent, exp.From)
     for join in joins:
         words = {str(join.args.get(key) or "").upper() for key in ("side", "kind", "method")} - {"", "INNER", "CROSS"}
@@ -156,8 +163,8 @@ def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def _passed_on(node: exp.Expression, known: dict[str, DataField], alias: str, *, needs_alias: bool) -> str | None:
-    """Returns a part of WHERE as SQL on the table alone, if it compares a column with literals of its own type; None
-    otherwise.
+    """Returns a part of WHERE as SQL on this table only, if it compares a column with literals of the column's type;
+    None otherwise.
     """
 
     def field(operand: exp.Expression) -> DataField | None:
@@ -186,7 +193,7 @@ def _passed_on(node: exp.Expression, known: dict[str, DataField], alias: str, *,
 
 
 def _is_of(node: exp.Expression, field: DataField) -> bool:
-    """Whether a node is a literal of the type of a column: whole numbers and texts."""
+    """Returns True if a node is a literal of the column's type. Only whole numbers and strings are supported."""
     if field.type.root in _DIGITS:
         inner = node.this if isinstance(node, exp.Neg) else node
         is_number = isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdigit()

@@ -15,7 +15,9 @@ _SIGNS = frozenset(("=", "==", "<>", "!=", "<", "<=", ">", ">="))
 
 @dataclass(frozen=True, slots=True)
 class NewestPartitionCall:
-    """A call from `start` to `end` of a text, the table that it names, and whether its value is compared."""
+    """A call of the function, from `start` to `end` of a text: the table that it names, and whether its result is
+    compared with another value.
+    """
 
     start: int
     end: int
@@ -24,8 +26,8 @@ class NewestPartitionCall:
 
 
 def newest_partition_calls(text: str) -> Iterator[NewestPartitionCall]:
-    """Yields the calls `sys.max_pt('t')` and `catalog.sys.max_pt('t')` in a text. Raises OptionError for arguments that
-    are not the name of a table.
+    """Yields the calls `sys.max_pt('t')` and `catalog.sys.max_pt('t')` in a text. Raises OptionError if the argument is
+    not the name of a table.
     """
     if FUNCTION not in text.lower():
         return

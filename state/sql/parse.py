@@ -1,4 +1,4 @@
-"""A text of SQL statements, separated by semicolons, as values."""
+"""Parses a text with SQL statements, which are separated by semicolons."""
 
 from collections.abc import Callable
 
@@ -24,14 +24,14 @@ from bucketline.state.sql.words import Words, split_script
 
 
 def parse_script(text: str) -> list[tuple[str, Statement]]:
-    """Returns each statement with its text. Raises OptionError, naming it, for one that cannot be read or is not
-    supported.
+    """Returns the text and the parsed form of each statement. Raises OptionError, which names the statement, if it
+    cannot be parsed or is not supported.
     """
     return [(part.strip(), parse_statement(part)) for part in split_script(text)]
 
 
 def parse_statement(text: str) -> Statement:
-    """Returns one statement. Raises OptionError as `parse_script`."""
+    """Parses a text that has one statement. Raises the errors of `parse_script`."""
     words = Words(text)
     verb = words.peek()
     words.verb = verb
@@ -67,8 +67,8 @@ _READ_WORDS: dict[str, Callable[[Words], Statement]] = {
 _VERBS = ("SELECT", "UPDATE", "DELETE", "MERGE", *_READ_WORDS)
 _LIST = ", ".join(_VERBS)
 _REMEDIES = {
-    "EXPLAIN": "; ask the DataFrame: bl.sql(spark, 'SELECT ...').explain()",
-    "ANALYZE": "; statistics of columns are not collected, files have their own",
+    "EXPLAIN": "; use the DataFrame: bl.sql(spark, 'SELECT ...').explain()",
+    "ANALYZE": "; statistics of columns are not collected, because each file has its own statistics",
     "MSCK": "; partitions are found in the table's snapshots",
     "BEGIN": "; run the statements of a statement set one by one",
     "EXECUTE": "; run the statements of a statement set one by one",

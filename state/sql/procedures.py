@@ -1,7 +1,8 @@
-"""The parameters of procedures, in the order of Spark and of Flink, and the values that a call gives them.
+"""The parameters of procedures, and which values a call gives them.
 
-Positional arguments follow one of both orders: the one in which they make sense. '' stands for an argument that is left
-out, as in Flink. `plan_compaction` and `run_compactor` are our own.
+Spark and Flink have the parameters in different orders. Positional arguments follow the order in which their values are
+valid. As in Flink, '' stands for an argument that is left out. `plan_compaction` and `run_compactor` are procedures of
+bucketline only.
 Source: Paimon 2.0 org.apache.paimon.spark.procedure, org.apache.paimon.flink.procedure.
 """
 
@@ -19,9 +20,10 @@ STRATEGIES = ("full", "minor")
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """A procedure: its parameters in Spark's order and in Flink's, of which the first `required` must be given.
+    """A procedure: its parameters in the order of Spark and in the order of Flink. The first `required` parameters must
+    be given.
 
-    `also` maps other names that are understood, as those of Flink, to the parameter that they mean.
+    `also` maps other names of parameters, for example Flink's, to the parameters.
     """
 
     spark: tuple[str, ...]
@@ -104,7 +106,7 @@ PROCEDURES: Mapping[str, Procedure] = {
 _OBJECTS = "this release has no functions and views of a catalog"
 _GLOBAL = "this release does not maintain global indexes"
 _EVOLUTION = "this release does not write tables with data evolution"
-_HIVE = "it reads a Hive metastore, which this release does not know; copy the rows by INSERT INTO ... SELECT"
+_HIVE = "it reads a Hive metastore, which this release does not support; copy the rows by INSERT INTO ... SELECT"
 NOT_HERE: Mapping[str, str] = {
     "create_function": _OBJECTS,
     "alter_function": _OBJECTS,
@@ -120,24 +122,24 @@ NOT_HERE: Mapping[str, str] = {
     "migrate_table": _HIVE,
     "migrate_database": _HIVE,
     "migrate_file": _HIVE,
-    "repair": "it writes into a Hive metastore, which this release does not know",
-    "repair_earliest_snapshot": "CALL sys.expire_snapshots finishes what an expiry has left undone",
-    "merge_branch": "CALL sys.fast_forward makes a branch the table's own history; INSERT INTO joins rows of both",
-    "materialize_deletion_vectors": "CALL sys.compact writes files without their deleted rows",
+    "repair": "it writes into a Hive metastore, which this release does not support",
+    "repair_earliest_snapshot": "use CALL sys.expire_snapshots, which finishes an interrupted expiry",
+    "merge_branch": "use CALL sys.fast_forward to continue with a branch, or INSERT INTO to add the rows of a branch",
+    "materialize_deletion_vectors": "use CALL sys.compact, which rewrites files without their deleted rows",
     "drop_partition": "use ALTER TABLE ... DROP PARTITION",
     "query_service": "this release starts no service for lookups",
     "refresh_object_table": "this release does not read object tables",
     "alter_column_default_value": "use ALTER TABLE ... ALTER COLUMN ... SET DEFAULT",
 }
-"""Procedures of Paimon that are refused, and why, or what to use instead."""
+"""Procedures of Paimon that are not supported, each with the reason or with what to use instead."""
 
 _CHOICES = {"compact_strategy": STRATEGIES, "order_strategy": ("none", *SORT_STRATEGIES)}
 
 
 def bind_call(call: Call) -> dict[str, str]:
-    """Returns the arguments by parameter; those left out, NULL or empty are not among them.
+    """Returns the arguments of a call by parameter. Arguments that are left out, NULL or empty are not included.
 
-    Raises OptionError for an unknown procedure or argument, and for one that is missing.
+    Raises OptionError for an unknown procedure, and for an unknown or missing argument.
     """
     procedure = PROCEDURES.get(call.procedure)
     if procedure is None and call.procedure in NOT_HERE:
@@ -180,7 +182,9 @@ def _positional(call: Call, procedure: Procedure) -> dict[str, str | None]:
                 orders.append((order, values))
     if not orders:
         most = max(len(procedure.spark), len(procedure.flink))
-        raise refused(f"CALL sys.{call.procedure}: {len(call.positional)} arguments, and it takes {most} at most")
+        raise refused(
+            f"CALL sys.{call.procedure}: {len(call.positional)} arguments are given, but it takes at most {most}"
+        )
     fitting = [values for _, values in orders if _makes_sense(values)]
     readings = [{k: v for k, v in values.items() if v} for values in fitting]
     if len(readings) == 2 and readings[0] != readings[1]:
@@ -193,7 +197,9 @@ def _positional(call: Call, procedure: Procedure) -> dict[str, str | None]:
 
 
 def _makes_sense(values: Mapping[str, str | None]) -> bool:
-    """Whether each argument that must be one of a few words is one, and a duration begins with a digit."""
+    """Returns True if the values can be valid for their parameters: an argument with a fixed set of words has one of
+    them, and a duration begins with a digit.
+    """
     for name, choices in _CHOICES.items():
         value = (values.get(name) or "").strip().lower()
         if value and value not in choices:

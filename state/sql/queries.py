@@ -1,4 +1,4 @@
-"""SELECT, INSERT, UPDATE, DELETE and TRUNCATE: sqlglot parses, and what it found becomes a statement."""
+"""Parses SELECT, INSERT, UPDATE, DELETE and TRUNCATE with sqlglot, and converts its tree to a statement."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,13 +19,15 @@ from bucketline.state.sql.words import Words
 
 
 def read_query(text: str) -> Query:
-    """Returns a SELECT, VALUES, or several joined by UNION and its like. Raises OptionError for anything else."""
+    """Parses a query: a SELECT, VALUES, or several of them combined by UNION, INTERSECT or EXCEPT. Raises OptionError
+    for any other text.
+    """
     return _query(read_relations(text))
 
 
 def _query(parsed: Parsed) -> Query:
     if not isinstance(parsed.tree, exp.Query | exp.Values):
-        raise refused(f"{type(parsed.tree).__name__.upper()} is no query; SELECT and VALUES are")
+        raise refused(f"{type(parsed.tree).__name__.upper()} is no query; use SELECT or VALUES")
     if isinstance(parsed.tree, exp.Select) and not parsed.tree.expressions:
         raise refused("SELECT needs columns, or *")
     if parsed.tree.args.get("into") is not None:
@@ -34,7 +36,7 @@ def _query(parsed: Parsed) -> Query:
 
 
 def read_insert(words: Words) -> Insert:
-    """Reads `INSERT INTO t ...` or `INSERT OVERWRITE t ...`."""
+    """Parses `INSERT INTO t ...` or `INSERT OVERWRITE t ...`."""
     words.expect("INSERT")
     words.verb = "INSERT"
     overwrite = words.take("OVERWRITE")
@@ -62,7 +64,7 @@ def read_insert(words: Words) -> Insert:
 
 
 def read_partition(words: Words) -> tuple[dict[str, str | None], tuple[str, ...]]:
-    """Reads `(dt = '1', hr)`. Returns the values by column, and the columns without a value."""
+    """Parses `(dt = '1', hr)`. Returns the values by column, and the columns without a value."""
     values: dict[str, str | None] = {}
     dynamic: list[str] = []
     words.expect("(")
@@ -80,7 +82,7 @@ def read_partition(words: Words) -> tuple[dict[str, str | None], tuple[str, ...]
 
 
 def read_truncate(words: Words) -> TruncateTable:
-    """Reads `TRUNCATE TABLE t`, of one partition or of all."""
+    """Parses `TRUNCATE TABLE t`, for one partition or for the whole table."""
     words.expect("TRUNCATE")
     words.verb = "TRUNCATE TABLE"
     words.expect("TABLE")
@@ -95,7 +97,7 @@ def read_truncate(words: Words) -> TruncateTable:
 
 
 def read_change(text: str) -> Statement:
-    """Reads UPDATE or DELETE."""
+    """Parses UPDATE or DELETE."""
     parsed = read_relations(text)
     match parsed.tree:
         case exp.Update():
@@ -115,16 +117,16 @@ def _update(parsed: Parsed, tree: exp.Update) -> Update:
 
 def _delete(parsed: Parsed, tree: exp.Delete) -> Delete:
     if tree.args.get("tables"):
-        raise refused("DELETE: FROM is missing, as in DELETE FROM t WHERE ...", statement="DELETE")
+        raise refused("DELETE: FROM is missing; write DELETE FROM t WHERE ...", statement="DELETE")
     only(tree, "DELETE", "this", "where")
     return Delete(parsed.relation(tree.this), tree.this.alias_or_name, _condition(tree), parsed.relations)
 
 
 def assignments(nodes: Sequence[exp.Expression], verb: str) -> Sequence[exp.Expression]:
-    """Returns the `column = value` of a SET. Raises OptionError for anything else."""
+    """Returns the assignments `column = value` of a SET clause. Raises OptionError for any other node."""
     for e in nodes:
         if not isinstance(e, exp.EQ) or not _is_path(e.this):
-            raise refused(f"{verb}: SET takes column = value, not {e.sql()}", statement=verb)
+            raise refused(f"{verb}: SET needs column = value, found {e.sql()}", statement=verb)
     return nodes
 
 
@@ -135,13 +137,13 @@ def _is_path(node: exp.Expression) -> bool:
 
 
 def target_of(assignment: exp.Expression, alias: str) -> tuple[str, ...]:
-    """Returns the column that an assignment sets, or the path of a field inside of one."""
+    """Returns the column that an assignment sets, or the path of a field inside a column."""
     path = path_of(assignment.this)
     return path[1:] if len(path) > 1 and path[0].lower() == alias.lower() else path
 
 
 def path_of(node: exp.Expression) -> tuple[str, ...]:
-    """Returns the names that a node with dots, such as `a.b.c`, consists of."""
+    """Returns the names in a node with dots, such as `a.b.c`."""
     if isinstance(node, exp.Dot):
         return (*path_of(node.this), str(node.expression.name))
     return tuple(str(part.name) for part in node.parts)
@@ -153,7 +155,7 @@ def _condition(tree: exp.Expression) -> exp.Expression | None:
 
 
 def only(tree: exp.Expression, verb: str, *allowed: str) -> None:
-    """Raises OptionError, naming the clause, if a tree has any other clause."""
+    """Raises OptionError, which names the clause, if a tree has a clause that is not in `allowed`."""
     for key, value in tree.args.items():
         if value and key not in allowed:
             raise refused(f"{verb}: {key.upper().rstrip('_')} is not supported", statement=verb)

@@ -1,7 +1,7 @@
-"""The tables in a query or a change of rows: which ones, at which version, with which options.
+"""Finds the tables in a query or in a statement that changes rows, with the version and the options of each table.
 
-Versions (`VERSION AS OF 3`) and hints (`/*+ OPTIONS(...) */`) stand right after a table's name. Blanks replace
-them before sqlglot reads the text; so positions stay true. A call such as
+A version (`VERSION AS OF 3`) or a hint (`/*+ OPTIONS(...) */`) comes right after a table's name. Both are replaced by
+spaces before sqlglot parses the text, so that positions in the text do not change. A call such as
 `paimon_incremental_query('t', 1, 3)` becomes the table's name and an option (`table_functions.py`).
 """
 
@@ -42,7 +42,9 @@ _ZONED = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """What a hint or a version says, as options. It follows the token that ends at `after`, from `start` to `end`."""
+    """A hint or a version in the text, from `start` to `end`, with the options that it means. It follows the token that
+    ends at `after`.
+    """
 
     after: int
     start: int
@@ -52,20 +54,20 @@ class _Mark:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A statement without versions and hints, its tree, and its tables in the order of the text."""
+    """The text of a statement without versions and hints, sqlglot's tree, and the tables in the order of the text."""
 
     text: str
     tree: exp.Expression
     relations: tuple[Relation, ...]
 
     def relation(self, table: exp.Expression) -> Relation:
-        """Returns the relation that belongs to a table of the tree."""
+        """Returns the relation for a table node of the tree."""
         start, _ = _span(table)
         return next(r for r in self.relations if r.start == start)
 
 
 def read_relations(text: str) -> Parsed:
-    """Returns the statement's tree and tables. Raises OptionError for what cannot be read."""
+    """Parses a statement, and returns its tree and tables. Raises OptionError if the statement cannot be parsed."""
     calls = list(incremental_calls(text))
     for call in calls:
         text = text[: call.start] + call.name.ljust(call.end - call.start) + text[call.end :]
@@ -83,13 +85,13 @@ def read_relations(text: str) -> Parsed:
     for mark in marks:
         if not any(start < mark.end <= end for start, end in spans):
             if mark in called:
-                raise refused("a function that reads changes, as paimon_incremental_query, belongs after FROM")
+                raise refused("a function that reads changes, such as paimon_incremental_query, must come after FROM")
             raise refused(f"{text[mark.start : mark.end].strip()!r} does not follow the name of a table")
     return Parsed(plain, tree, relations)
 
 
 def parse_hint(text: str) -> dict[str, str]:
-    """Returns the options of `OPTIONS('key'='value', ...)`. Raises OptionError for another hint."""
+    """Returns the options of a hint `OPTIONS('key'='value', ...)`. Raises OptionError for any other hint."""
     words = Words(text)
     words.verb = f"hint /*+ {text.strip()} */"
     words.expect("OPTIONS")
@@ -101,7 +103,7 @@ def parse_hint(text: str) -> dict[str, str]:
 
 
 def hints_between(text: str, start: int, end: int) -> dict[str, str]:
-    """Returns the options of the hints in a stretch of blanks and comments."""
+    """Returns the options of all hints between two positions of the text, where there are only spaces and comments."""
     options: dict[str, str] = {}
     for match in hints_in(text, start, end):
         options |= parse_hint(match["hint"])
@@ -147,16 +149,20 @@ def _version(words: Words) -> str:
 
 
 def _instant(words: Words) -> str:
-    """Returns a time as epoch milliseconds: seconds since 1970 as a number (Spark), or a text in the local zone."""
+    """Parses a time, and returns it in milliseconds since 1970, as a string. The time is a number of seconds since
+    1970, as in Spark, or a string in the local time zone.
+    """
     words.take("TIMESTAMP")
     if not words.comes_string():
-        return str(words.whole_number("a time, as '2026-01-31 12:00:00' or seconds since 1970") * 1000)
+        return str(words.whole_number("a time such as '2026-01-31 12:00:00', or a number of seconds since 1970") * 1000)
     text = words.string("a time")
     return str(local_ms(text, _interval(words)))
 
 
 def _interval(words: Words) -> timedelta:
-    """Reads `+ INTERVAL '1' DAY` and its like, if it comes. Returns the time to add, zero if there is none."""
+    """Parses intervals such as `+ INTERVAL '1' DAY`, if they come next. Returns the time to add, which is zero if there
+    are none.
+    """
     sign = 1 if words.take("+", "INTERVAL") else -1 if words.take("-", "INTERVAL") else 0
     if not sign:
         return timedelta()
@@ -171,12 +177,12 @@ def _interval(words: Words) -> timedelta:
 
 
 def local_ms(text: str, more: timedelta = timedelta()) -> int:
-    """Returns a time in the local zone, unless it has an offset, as epoch milliseconds."""
+    """Parses a time, and returns it in milliseconds since 1970. A time without an offset is in the local time zone."""
     try:
         instant = datetime.fromisoformat(_ZONED.sub(lambda m: "+00:00" if m[0] == "Z" else m[0], text.strip()))
         return round((instant + more).timestamp() * 1000)
     except (ValueError, OverflowError) as e:
-        raise refused(f"time travel: {text!r} is no time, as '2026-01-31 12:00:00'") from e
+        raise refused(f"time travel: {text!r} is no time; write it as '2026-01-31 12:00:00'") from e
 
 
 def _relations(tree: exp.Expression, marks: Sequence[_Mark]) -> Iterator[Relation]:
@@ -184,9 +190,11 @@ def _relations(tree: exp.Expression, marks: Sequence[_Mark]) -> Iterator[Relatio
     tables = []
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Dot):
-            raise refused(f"{table.sql()!r} has more parts than catalog, database and table; quote odd names with `")
+            raise refused(
+                f"{table.sql()!r} has more parts than catalog, database and table; put a name with a dot in backticks"
+            )
         if not isinstance(table.this, exp.Identifier) or table.find_ancestor(exp.Hint, exp.JoinHint):
-            continue  # a function that gives rows, or a name in a hint
+            continue  # This is a function that returns rows, or a name in a hint.
         if not table.db and table.name.lower() in queries and not _is_in_its_own(table):
             continue
         tables.append(table)
@@ -204,13 +212,15 @@ def _relations(tree: exp.Expression, marks: Sequence[_Mark]) -> Iterator[Relatio
 
 
 def _is_in_its_own(table: exp.Expression) -> bool:
-    """Whether a table stands in the query that has its name: `WITH t AS (SELECT * FROM t)`."""
+    """Returns True if a table is used in the definition of a query with the same name: `WITH t AS (SELECT * FROM
+    t)`.
+    """
     query = table.find_ancestor(exp.CTE)
     return query is not None and query.alias_or_name.lower() == table.name.lower()
 
 
 def _span(table: exp.Expression) -> tuple[int, int]:
-    """Returns where a table's name begins in the text, and the position after its end."""
+    """Returns the position at which a table's name begins in the text, and the position after its end."""
     return start_of(table), int(table.parts[-1].meta["end"]) + 1
 
 

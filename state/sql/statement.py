@@ -1,6 +1,6 @@
-"""The statements, as frozen values.
+"""SQL statements as immutable objects.
 
-Names are as written; which catalog and database they mean is decided when a statement is run.
+Names are as in the text. Which catalog and database they mean is decided when a statement is run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,22 +32,22 @@ class TableReference:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as a query names it: at which version, with which options, and where it stands in the text."""
+    """A table as it is used in a query: its name, version and options, and its position in the text."""
 
     name: TableReference
     start: int
     end: int
-    """One after the last sign of its names, version and options."""
+    """The position after the last character of its name, version and options."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     has_alias: bool = False
-    """Whether an alias follows, or TABLESAMPLE, before which no alias may stand."""
+    """True if an alias follows, or TABLESAMPLE, before which an alias cannot be added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A SELECT. `tree` is the tree that sqlglot makes. `relations` are its tables, with their versions and hints; the
-    text has blanks in place of versions and hints.
+    """A SELECT. `tree` is sqlglot's tree. `relations` are the tables with their versions and hints. In `text`, versions
+    and hints are replaced by spaces.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE. `columns` is column text, None where the columns come from `like` or `query`.
+    """CREATE TABLE. `columns` is the list of columns as text; None if the columns come from `like` or `query`.
 
     There is one attribute for each clause of the statement.
     """
@@ -73,7 +73,7 @@ class CreateTable:
     like_options: bool = True
     query: Query | None = None
     replaces: bool = False
-    """Whether an existing table of that name is replaced. If there is none, `created` says whether it is created."""
+    """True if an existing table with this name is replaced. If there is none, `created` says whether it is created."""
 
     created: bool = True
 
@@ -121,8 +121,8 @@ class Use:
 @dataclass(frozen=True, slots=True)
 class Show:
     """SHOW of a `subject`: TABLES, VIEWS, DATABASES, CATALOGS, COLUMNS, PARTITIONS, CREATE TABLE, OPTIONS, TAGS,
-    CURRENT DATABASE or CURRENT CATALOG. `partition` are the values that shown partitions have, `key` the one option to
-    show.
+    CURRENT DATABASE or CURRENT CATALOG. `partition` are the values of the partitions to show, and `key` is the only
+    option to show.
     """
 
     subject: str
@@ -144,8 +144,8 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class AlterTable:
-    """ALTER TABLE. With `missing_ok` it is no error if there is no such table; with `column_missing_ok`, if a column to
-    be dropped does not exist.
+    """ALTER TABLE. If `missing_ok` is true, a missing table is no error. If `column_missing_ok` is true, it is no error
+    if a column to drop does not exist.
     """
 
     name: TableReference
@@ -163,9 +163,9 @@ class RenameTable:
 
 @dataclass(frozen=True, slots=True)
 class CreateTag:
-    """Creates or moves a tag. `snapshot` is an id, None for the newest; `retained` a duration as text. With `replaces`
-    an existing tag of that name is moved; if there is none, it is created, unless `created` is False, which makes it an
-    error.
+    """Creates or moves a tag. `snapshot` is a snapshot id, or None for the newest snapshot. `retained` is the tag's
+    lifetime as text. If `replaces` is true, an existing tag with this name is moved. If `created` is False, it is an
+    error if there is none.
     """
 
     name: TableReference
@@ -193,7 +193,9 @@ class DeleteTags:
 
 @dataclass(frozen=True, slots=True)
 class DropPartitions:
-    """Empties the partitions that match one of the mappings from column to value; `missing_ok`: there may be none."""
+    """Removes all rows of the partitions that match one of the mappings from column to value. If `missing_ok` is true,
+    it is no error if there is no such partition.
+    """
 
     name: TableReference
     partitions: tuple[Mapping[str, str | None], ...]
@@ -202,7 +204,7 @@ class DropPartitions:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """SET of an option of the session. Without a value the option is shown, without a key all options are."""
+    """SET of an option of the session. Without a value, the option is shown. Without a key, all options are shown."""
 
     key: str | None
     value: str | None
@@ -210,15 +212,15 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Sets one option of the session, or all options, back to the default."""
+    """Resets one option of the session, or all options, to the default."""
 
     key: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A procedure with its arguments as texts; None is NULL. `catalog` is the catalog of tables in the arguments that
-    name no catalog.
+    """A call of a procedure with its arguments as strings; None stands for NULL. `catalog` is the catalog for tables in
+    the arguments that are given without a catalog.
     """
 
     procedure: str
@@ -229,9 +231,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Rows for a table. `columns` are the columns that get values; None stands for all columns. `partition` has the
-    partition columns that are given with a value, `dynamic` those whose values come with the rows, in the table's
-    order.
+    """INSERT of rows into a table. `columns` are the columns that get values; None means all columns. `partition` has
+    the partition columns with a fixed value. `dynamic` are the partition columns whose values come with the rows, in
+    the order of the table.
     """
 
     table: Relation
@@ -244,12 +246,14 @@ class Insert:
 
 
 SetValues: TypeAlias = Mapping[tuple[str, ...], exp.Expression]
-"""What a SET says: columns, or fields inside of columns by their paths, and their values."""
+"""The assignments of a SET clause: columns, or paths of fields inside columns, and their values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """UPDATE. `relations` are all tables that the statement names: the one to change, and those of queries in it."""
+    """UPDATE. `relations` are all tables that the statement names: the table to change, and the tables of queries in
+    the statement.
+    """
 
     table: Relation
     alias: str
@@ -260,7 +264,9 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """DELETE. `relations` are all tables that the statement names: the one to change, and those of queries in it."""
+    """DELETE. `relations` are all tables that the statement names: the table to change, and the tables of queries in
+    the statement.
+    """
 
     table: Relation
     alias: str
@@ -272,8 +278,8 @@ class Delete:
 class MergeAction:
     """What a clause of MERGE does with a row for which the condition is true. `verb` is update, delete or insert.
 
-    `values` maps columns, and in an update also fields inside of them, to expressions. It is None for `UPDATE SET *`
-    and `INSERT *`. The values of `INSERT VALUES` come in the order of the table's columns.
+    `values` maps columns (in an update also fields inside columns) to expressions. It is None for `UPDATE SET *` and
+    `INSERT *`. For an `INSERT VALUES` without columns, the values are in the order of the table's columns.
     """
 
     verb: str
@@ -283,11 +289,11 @@ class MergeAction:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """MERGE. `source` is a table or a query in brackets. `source_columns` are the names that its columns get; empty if
-    they keep their own.
+    """MERGE. `source` is a table or a query in parentheses. `source_columns` are the names that its columns get; it is
+    empty if they keep their names.
 
-    For each row the first clause of its kind whose condition is true decides what happens. A row for which there is
-    none stays as it is.
+    The first clause of the right kind whose condition is true decides what happens to a row. A row for which there is
+    no such clause does not change.
     """
 
     table: Relation
@@ -303,7 +309,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class TruncateTable:
-    """Takes all rows out of a table, or those of the partitions that match."""
+    """Removes all rows of a table, or all rows of the partitions that match."""
 
     name: TableReference
     partition: Mapping[str, str | None] | None

@@ -1,7 +1,7 @@
-"""Paimon's functions after FROM that read the changes between two snapshots, as a table with an option.
+"""Converts Paimon's table functions, which read the changes between two snapshots, to a table with an option.
 
-`paimon_incremental_query('t', 1, 3)` means `t /*+ OPTIONS('incremental-between' = '1,3') */`. Before sqlglot reads the
-text, the table's name replaces the call, followed by blanks up to the end of the call; so positions stay true.
+`paimon_incremental_query('t', 1, 3)` means `t /*+ OPTIONS('incremental-between' = '1,3') */`. Before sqlglot parses the
+text, the call is replaced by the table's name and by spaces, so that positions in the text do not change.
 
 Source: Paimon 2.0 PaimonTableValuedFunctions.
 """
@@ -27,7 +27,9 @@ _BEFORE = ("FROM", "JOIN", ",")
 
 @dataclass(frozen=True, slots=True)
 class IncrementalCall:
-    """A call from `start` to `end` of the text: the table's name in backticks, and the option that the call means."""
+    """A call of such a function, from `start` to `end` of the text: the table's name in backticks, and the option that
+    the call means.
+    """
 
     start: int
     end: int
@@ -36,7 +38,9 @@ class IncrementalCall:
 
 
 def incremental_calls(text: str) -> Iterator[IncrementalCall]:
-    """Yields the calls of Paimon's incremental functions in a statement. Raises OptionError for wrong arguments."""
+    """Yields the calls of Paimon's functions for incremental queries in a statement. Raises OptionError for wrong
+    arguments.
+    """
     words = Words(text)
     while not words.is_done:
         key = _KEYS.get(words.peek())

@@ -1,4 +1,4 @@
-"""Tags in ALTER TABLE, as Paimon's extensions of Spark spell them."""
+"""Parses the clauses of ALTER TABLE for tags, in the syntax of Paimon's extensions of Spark."""
 
 from bucketline.state.sql.statement import CreateTag, DeleteTags, RenameTag, TableReference
 from bucketline.state.sql.words import Words
@@ -7,8 +7,8 @@ _UNITS = ("DAYS", "HOURS", "MINUTES", "DAY", "HOUR", "MINUTE")
 
 
 def read_tag(words: Words, name: TableReference) -> CreateTag | DeleteTags | RenameTag | None:
-    """Reads `CREATE TAG x AS OF VERSION 1 RETAIN 7 DAYS`, `REPLACE TAG x ...`, `RENAME TAG x TO y` or `DELETE TAG x`,
-    after the table; None for anything else.
+    """Parses `CREATE TAG x AS OF VERSION 1 RETAIN 7 DAYS`, `REPLACE TAG x ...`, `RENAME TAG x TO y` or `DELETE TAG x`
+    after the table's name. Returns None for any other clause.
     """
     if words.take("CREATE", "TAG"):
         return _created(words, name)

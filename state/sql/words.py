@@ -1,7 +1,7 @@
-"""A statement as a row of tokens, read from left to right.
+"""Parses a statement token by token, from left to right.
 
-Definitions and calls are read so: every token is understood or named in an error. Queries and changes of rows go to
-sqlglot's parser instead.
+Definitions and calls are parsed in this way, so that every token is either understood or named in an error. Queries and
+statements that change rows are parsed by sqlglot instead.
 """
 
 import re
@@ -21,8 +21,8 @@ _NO_NAMES = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.COMMA, Toke
 
 
 def split_script(text: str) -> Iterator[str]:
-    """Yields the statements of a text, without the semicolons between them; empty ones are left out. After CALL the
-    semicolon may be missing at the end of a line, since nothing can follow the bracket.
+    """Yields the statements of a text, without the semicolons between them. Empty statements are left out. At the end
+    of a line, the semicolon after a CALL may be missing, because nothing can follow its closing parenthesis.
     """
     start, at, depth, tokens = 0, 0, 0, tokens_of(text)
     for i, token in enumerate(tokens):
@@ -41,7 +41,7 @@ def split_script(text: str) -> Iterator[str]:
 
 
 def ends_statement(text: str) -> bool:
-    """Whether a text that is being typed ends with a statement's semicolon."""
+    """Returns True if a text, which a user is typing, ends with the semicolon of a statement."""
     try:
         tokens = tokens_of(text)
     except OptionError:
@@ -50,8 +50,8 @@ def ends_statement(text: str) -> bool:
 
 
 def gaps(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
-    """Yields the start and end of each stretch of the text where blanks and comments may stand: before each token, and
-    behind the last.
+    """Yields the start and end of each part of the text that can only have spaces and comments: before each token, and
+    after the last one.
     """
     start = 0
     for token in tokens:
@@ -61,19 +61,21 @@ def gaps(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
 
 
 def hints_in(text: str, start: int, end: int) -> Iterator[re.Match[str]]:
-    """Yields the hints among blanks and comments; the group `hint` of a match is the text of the hint."""
+    """Yields the hints in a part of the text that has only spaces and comments. The group `hint` of a match is the text
+    of the hint.
+    """
     return (comment for comment in _COMMENT.finditer(text, start, end) if comment["hint"] is not None)
 
 
 @dataclass(slots=True)
 class Words:
-    """The tokens of one statement and how far they are read."""
+    """The tokens of a statement, and the position of the next token to parse."""
 
     text: str
     tokens: Sequence[Token] = field(init=False)
     at: int = 0
     verb: str = ""
-    """What the statement is called in errors."""
+    """The name of the statement in errors."""
     hinted: set[int] = field(default_factory=set)
     """The positions of the tokens before which hints are allowed."""
 
@@ -85,7 +87,9 @@ class Words:
         return self.at >= len(self.tokens)
 
     def peek(self, ahead: int = 0) -> str:
-        """Returns the keyword or sign that comes, in capitals; empty for a text in quotes and at the end."""
+        """Returns the next keyword or symbol in upper case, without moving on; an empty string if a string literal or
+        the end comes next. With `ahead`, it looks that many tokens further.
+        """
         at = self.at + ahead
         if at >= len(self.tokens):
             return ""
@@ -93,34 +97,38 @@ class Words:
         return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else str(token.text).upper()
 
     def sees(self, *words: str) -> bool:
-        """Whether exactly these words come."""
+        """Returns True if these words come next."""
         return all(self.peek(i) == word for i, word in enumerate(words))
 
     def take(self, *words: str) -> bool:
-        """Whether these words come. If so, they are passed; otherwise nothing is."""
+        """Returns True and moves on if these words come next. Otherwise returns False and does not move."""
         comes = self.sees(*words)
         self.at += len(words) if comes else 0
         return comes
 
     def expect(self, *words: str) -> None:
-        """Passes these words. Raises OptionError if others come."""
+        """Moves on after these words. Raises OptionError if other words come next."""
         if not self.take(*words):
             raise self.wrong(f"expected {' '.join(words)}")
 
     def expect_comma(self) -> None:
-        """Passes the comma between two parts of a list in brackets. Raises OptionError if something else comes."""
+        """Moves on after the comma between two parts of a list in parentheses. Raises OptionError if another token
+        comes next.
+        """
         if not self.take(","):
             raise self.wrong("expected , or )")
 
     def name(self, expected: str) -> str:
-        """Returns a name, quoted or not."""
+        """Parses a name, with or without quotes. Raises OptionError, with `expected` in the message, for any other
+        token.
+        """
         if self.is_done or not self.comes_name():
             raise self.wrong(f"expected {expected}")
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 
     def comes_name(self) -> bool:
-        """Whether a name may be read here."""
+        """Returns True if the next token can be a name."""
         if self.is_done:
             return False
         token = self.tokens[self.at]
@@ -130,38 +138,40 @@ class Words:
         return token.token_type not in _NO_NAMES and (first.isalnum() or first in ("_", "$"))
 
     def path(self, expected: str) -> tuple[str, ...]:
-        """Reads names with dots between them, and returns them."""
+        """Parses names with dots between them, and returns the names."""
         parts = [self.name(expected)]
         while self.take("."):
             parts.append(self.name(expected))
         return tuple(parts)
 
     def table(self) -> TableReference:
-        """Returns the name of a table."""
+        """Parses the name of a table."""
         return table_name(self.path("the name of a table"))
 
     def string(self, expected: str) -> str:
-        """Returns a text in quotes."""
+        """Parses a string literal. Raises OptionError, with `expected` in the message, for any other token."""
         if self.is_done or self.tokens[self.at].token_type is not TokenType.STRING:
             raise self.wrong(f"expected {expected} in quotes")
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 
     def number(self, expected: str) -> str:
-        """Returns a number as it is written."""
+        """Parses a number, and returns it as it is written."""
         if self.is_done or self.tokens[self.at].token_type is not TokenType.NUMBER:
             raise self.wrong(f"expected {expected}")
         self.at += 1
         return str(self.tokens[self.at - 1].text)
 
     def whole_number(self, expected: str) -> int:
-        """Returns a number without sign, point and exponent."""
+        """Parses a number without sign, point and exponent."""
         if self.is_done or not self.peek().isdigit():
             raise self.wrong(f"expected {expected}, a whole number")
         return whole_number(self.number(expected))
 
     def literal(self) -> str | None:
-        """Returns a text, number, TRUE, FALSE, DATE 'x' or TIMESTAMP 'x' as a text; None for NULL."""
+        """Parses a string, a number, TRUE, FALSE, DATE 'x' or TIMESTAMP 'x', and returns it as a string; None for
+        NULL.
+        """
         if self.comes_string():
             return self.string("a value")
         if self.take("NULL"):
@@ -176,14 +186,14 @@ class Words:
         if not self.is_done and self.tokens[self.at].token_type is TokenType.NUMBER:
             self.at += 1
             return sign + str(self.tokens[self.at - 1].text)
-        raise self.wrong("expected a text in quotes, a number, TRUE, FALSE or NULL")
+        raise self.wrong("expected a string in quotes, a number, TRUE, FALSE or NULL")
 
     def comes_string(self) -> bool:
-        """Whether a text in quotes comes."""
+        """Returns True if the next token is a string literal."""
         return not self.is_done and self.tokens[self.at].token_type is TokenType.STRING
 
     def names(self, expected: str) -> tuple[str, ...]:
-        """Reads `(name, ...)`, and returns the names."""
+        """Parses `(name, ...)`, and returns the names."""
         self.expect("(")
         names = [self.name(expected)]
         while self.take(","):
@@ -192,8 +202,8 @@ class Words:
         return tuple(names)
 
     def options(self) -> dict[str, str]:
-        """Reads `('key' = 'value', ...)`. Keys and values may be words and numbers, and = may be missing before a text
-        in quotes, as in Spark. Raises OptionError for a key that comes twice.
+        """Parses `('key' = 'value', ...)`. As in Spark, keys and values may be words and numbers without quotes, and =
+        may be missing before a value in quotes. Raises OptionError for a key that occurs twice.
         """
         options: dict[str, str] = {}
         self.expect("(")
@@ -209,11 +219,11 @@ class Words:
         return options
 
     def option_key(self) -> str:
-        """Reads the key of an option: a text in quotes, or words with dots and dashes."""
+        """Parses the key of an option: a string in quotes, or words with dots and dashes."""
         if self.comes_string():
             return self.string("an option")
         if not self.is_done and self.tokens[self.at].token_type is TokenType.IDENTIFIER:
-            return self.name("an option")  # in backticks, as Spark takes it
+            return self.name("an option")  # The key is in backticks, which Spark allows.
         start = self.at
         while not self.is_done and self.peek() not in ("=", ",", ")"):
             self.at += 1
@@ -233,8 +243,8 @@ class Words:
         return self.source(start, self.at)
 
     def clause(self, *ends: str) -> tuple[int, int]:
-        """Passes the tokens up to a comma, a closing bracket or one of these words outside brackets. Returns where the
-        passed tokens begin and end.
+        """Moves on to the next comma, closing parenthesis or one of these words that is outside parentheses. Returns
+        the start and the end of the skipped tokens.
         """
         start, depth = self.at, 0
         while not self.is_done:
@@ -248,11 +258,11 @@ class Words:
         return start, self.at
 
     def source(self, start: int, end: int) -> str:
-        """Returns the text of these tokens, without comments, and with texts in single quotes."""
+        """Returns the text of the tokens from `start` to `end`, without comments, and with strings in single quotes."""
         parts, last = [], None
         for token in self.tokens[start:end]:
             if last is not None and token.start == last.start:
-                continue  # a number with a letter behind it is several tokens
+                continue  # A number with a letter after it is several tokens.
             if last is not None and token.start > last.end + 1:
                 parts.append(" ")
             is_text = token.token_type is TokenType.STRING
@@ -261,34 +271,38 @@ class Words:
         return "".join(parts)
 
     def rest(self) -> str:
-        """Returns the text from here to the last token."""
+        """Returns the text from the next token to the last one."""
         if self.is_done:
             return ""
         start, self.at = self.tokens[self.at].start, len(self.tokens)
         return self.text[start : self.tokens[-1].end + 1]
 
     def query(self) -> str:
-        """Returns the text from here to the end, hints included. Raises OptionError for a wrong hint before it."""
+        """Returns the text from the next token to the end, including hints. Raises OptionError for a hint before it
+        that is not allowed.
+        """
         self._refuse_hints(self.at)
         start = len(self.text) if self.is_done else self.tokens[self.at].start
         self.at = len(self.tokens)
         return self.text[start:]
 
     def end(self) -> None:
-        """Raises OptionError, naming the remaining text, if the statement does not end here, or has a hint."""
+        """Raises OptionError, which names the remaining text, if the statement does not end here, or if it has a hint
+        that is not allowed.
+        """
         if not self.is_done:
             raise self.wrong("not supported here")
         self._refuse_hints(len(self.tokens))
 
     def _refuse_hints(self, last: int) -> None:
-        """Raises OptionError if a hint stands before a token up to `last`, except where `hinted` allows it."""
+        """Raises OptionError if there is a hint before a token up to `last`, unless `hinted` allows it."""
         for i, (start, end) in enumerate(islice(gaps(self.text, self.tokens), last + 1)):
             hint = None if i in self.hinted else next(hints_in(self.text, start, end), None)
             if hint is not None:
-                raise refused(f"{self.verb}: the hint {hint[0]!r} has no effect; leave it out", statement=self.verb)
+                raise refused(f"{self.verb}: the hint {hint[0]!r} has no effect here; remove it", statement=self.verb)
 
     def wrong(self, why: str) -> OptionError:
-        """Returns an error that says why, and names the token that comes next."""
+        """Returns the error for a statement that is not valid. It contains `why` and the next token."""
         if self.is_done:
             place = "but the statement ends"
         else:
@@ -298,23 +312,27 @@ class Words:
 
 
 def table_name(parts: Sequence[str]) -> TableReference:
-    """Returns the table that `[[catalog.]database.]table[$branch_name][$system]` names. Raises OptionError."""
+    """Returns the table for a name of the form `[[catalog.]database.]table[$branch_name][$system]`. Raises OptionError
+    for any other name.
+    """
     if len(parts) > 3:
-        raise refused(f"{'.'.join(parts)!r} has more parts than catalog, database and table; quote odd names with `")
+        raise refused(
+            f"{'.'.join(parts)!r} has more parts than catalog, database and table; put a name with a dot in backticks"
+        )
     folder, slash, last = parts[-1].rpartition("/")
     table, *suffixes = last.split("$")
     table = f"{folder}{slash}{table}" if table else ""
     branch = suffixes.pop(0).removeprefix("branch_") if suffixes and suffixes[0].startswith("branch_") else None
     if len(suffixes) > 1 or not table or "" in suffixes:
-        raise refused(f"{parts[-1]!r} is no name of a table, as t, t$files or t$branch_b$files")
+        raise refused(f"{parts[-1]!r} is no name of a table; write for example t, t$files or t$branch_b$files")
     catalog, database = ((None, None, *parts[:-1])[-2:]) if len(parts) > 1 else (None, None)
     return TableReference(table, database, catalog, branch, suffixes[0] if suffixes else None)
 
 
 def database_name(parts: Sequence[str]) -> tuple[str | None, str]:
-    """Returns the catalog, None for the current one, and the database that `[catalog.]database` names. Raises
-    OptionError.
+    """Returns the catalog and the database for a name of the form `[catalog.]database`. The catalog is None for the
+    current catalog. Raises OptionError for any other name.
     """
     if len(parts) > 2:
-        raise refused(f"{'.'.join(parts)!r} is no database; give a database, or catalog.database")
+        raise refused(f"{'.'.join(parts)!r} is no name of a database; write database, or catalog.database")
     return (parts[0] if len(parts) == 2 else None), parts[-1]

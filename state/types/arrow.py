@@ -1,4 +1,5 @@
-"""Paimon's logical types as Arrow types and back, the columns of data files, and the check of incoming batches.
+"""Converts Paimon's logical types to Arrow types and back, defines the columns of data files, and checks incoming
+batches.
 
 Source: Paimon 2.0 ParquetSchemaConverter, SpecialFields, KeyValue.createKeyValueFields.
 """
@@ -19,8 +20,9 @@ KEY_PREFIX = "_KEY_"
 SEQUENCE = "_SEQUENCE_NUMBER"
 VALUE_KIND = "_VALUE_KIND"
 UNAVAILABLE = "\0unavailable"
-"""A column of rows on their way into a table that says which of their values the source left out. It is never
-stored."""
+"""The name of an internal column that rows carry while they are written. It records which values of the row the source
+did not send. It is never stored.
+"""
 
 KEY_FIELD_ID_START = 2**30 - 1
 SEQUENCE_FIELD_ID = 2**31 - 2
@@ -32,7 +34,7 @@ SYSTEM_FIELDS = (
     DataField(SEQUENCE_FIELD_ID, SEQUENCE, DataType(TypeRoot.BIGINT, nullable=False)),
     DataField(VALUE_KIND_FIELD_ID, VALUE_KIND, DataType(TypeRoot.TINYINT, nullable=False)),
 )
-"""The sequence number and the row kind, which follow the key in a file."""
+"""The two columns that follow the key columns in a data file: the sequence number and the row kind."""
 
 AnyRows = TypeVar("AnyRows", pa.RecordBatch, pa.Table)
 
@@ -55,7 +57,9 @@ _SIMPLE: dict[TypeRoot, pa.DataType] = {
 
 
 class TableColumns(Protocol):
-    """What this module needs of a table schema: its columns, and which of them are the key inside a bucket."""
+    """The part of a table schema that this module reads: the columns, and the names of the columns that form the key
+    within a bucket.
+    """
 
     @property
     def fields(self) -> tuple[DataField, ...]: ...
@@ -74,8 +78,8 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 @lru_cache(4096)
 def arrow_field(field: DataField) -> pa.Field:
-    """Returns the column as an Arrow field: name, type, nullability, and Parquet field ids down to the innermost
-    element.
+    """Returns the column as an Arrow field with its name, type and nullability.
+    The field and all fields nested in it carry their Parquet field ids as metadata.
 
     Source: Paimon 2.0 ParquetSchemaConverter, SpecialFields.getArrayElementFieldId and its map siblings.
     """
@@ -87,7 +91,7 @@ def arrow_field(field: DataField) -> pa.Field:
 
 
 def representable(fields: Sequence[DataField]) -> tuple[DataField, ...]:
-    """Returns the columns that have an Arrow type."""
+    """Returns the columns whose types exist in Arrow; leaves out VARIANT and BLOB columns."""
     return tuple(f for f in fields if _is_representable(f.type))
 
 
@@ -102,7 +106,9 @@ def _arrow_schema(fields: tuple[DataField, ...]) -> pa.Schema:
 
 
 def key_value_fields(schema: TableColumns) -> tuple[DataField, ...]:
-    """Returns the system columns `_KEY_*`, sequence number and row kind as logical fields, in file order."""
+    """Returns the columns that precede a table's own columns in a data file: a `_KEY_` column for each key column, then
+    the sequence number and the row kind.
+    """
     return _key_value_fields(schema.fields, schema.trimmed_primary_key)
 
 
@@ -114,9 +120,9 @@ def _key_value_fields(fields: tuple[DataField, ...], key: tuple[str, ...]) -> tu
 
 
 def logical_type(arrow: pa.DataType, nullable: bool, *, ids: Iterator[int] | None = None) -> DataType:
-    """Returns the logical type that a table created from an Arrow type gets; unsigned integers widen.
+    """Returns the logical type that a new table uses for an Arrow type. An unsigned integer becomes a wider signed one.
 
-    `ids` numbers the sub-fields of ROWs, depth first, and starts at 0 when absent.
+    `ids` yields the ids of sub-fields of ROWs, depth first; without it the ids start at 0.
     Raises SchemaMismatchError for a type that Paimon cannot hold (uint64, durations, null, decimals beyond 38 digits).
     """
     ids = count() if ids is None else ids
@@ -148,15 +154,18 @@ def logical_type(arrow: pa.DataType, nullable: bool, *, ids: Iterator[int] | Non
 
 
 def logical_fields(schema: pa.Schema) -> tuple[DataField, ...]:
-    """Returns the columns of a table created from an Arrow schema, ids from 0; a ROW gets its id before its sub-fields.
+    """Returns the columns of a new table that is created from an Arrow schema.
 
-    Raises SchemaMismatchError naming the column. Source: Paimon 2.0 ReassignFieldId.
+    Ids start at 0, and a ROW gets its id before its sub-fields.
+    Raises SchemaMismatchError, which names the column, for a type that Paimon cannot hold.
+    Source: Paimon 2.0 ReassignFieldId.
     """
     return _logical_fields(list(schema), count())
 
 
 def conform(batch: AnyRows, schema: TableColumns, *, extra: Collection[str] = ()) -> AnyRows:
-    """Returns the rows with exactly the table's columns, in the table's order and types; same kind of container.
+    """Returns the rows with exactly the table's columns, in the table's order and types. A record batch gives a record
+    batch, and a table gives a table.
 
     Columns are matched by name. Columns that are named in `extra` follow unchanged, if they are present. The schema of
     the result is `arrow_schema(schema.fields)`, with nullability and field ids.
@@ -179,8 +188,8 @@ def conform(batch: AnyRows, schema: TableColumns, *, extra: Collection[str] = ()
 
 
 def with_types(rows: AnyRows, schema: pa.Schema) -> AnyRows:
-    """Returns the rows with the types of `schema`, which has the same columns in the same order; same kind of
-    container.
+    """Returns the rows with the types of `schema`, which has the same columns in the same order. A record batch gives a
+    record batch, and a table gives a table.
 
     A column that has its type already is not cast: Arrow cannot cast a list with an absent struct whose fields are NOT
     NULL, even to its own type.
@@ -217,7 +226,7 @@ def _fit_column(column: pa.Array | pa.ChunkedArray, field: DataField, target: pa
     if isinstance(column, pa.ChunkedArray):
         chunks = [fit_array(c, field.type, target, field.name) for c in column.chunks]
         if not chunks:
-            # The type is judged even where there is no value to judge.
+            # The column of nulls has no values, but its type is checked all the same.
             fit_array(pa.array([], column.type), field.type, target, field.name)
         return pa.chunked_array(chunks, target)
     return fit_array(column, field.type, target, field.name)

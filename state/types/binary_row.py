@@ -1,8 +1,9 @@
-"""BinaryRow: the bytes Paimon keeps keys, partitions and bounds in, and hashes for buckets.
+"""BinaryRow: the byte format in which Paimon stores keys, partitions and bounds, and which it hashes to choose buckets.
 
-A row is null bits, one 8-byte slot a field, then a variable area of 8-byte words; so rows are laid out as words.
-`encode_rows` and `hash_rows` work on whole columns; `encode_row` and `decode_row` on the single rows of metadata,
-written apart from them so that each checks the other.
+A row consists of null bits, an 8-byte slot for each field, and a variable area of 8-byte words. So this module builds
+rows as arrays of 8-byte words.
+`encode_rows` and `hash_rows` work on whole columns. `encode_row` and `decode_row` work on the single rows of metadata.
+They share no code with the column functions, so tests can check one against the other.
 
 Source: Paimon 2.0 BinaryRow, BinaryRowWriter, AbstractBinaryWriter, SerializationUtils.
 """
@@ -37,13 +38,13 @@ from bucketline.state.types.logical import DataType, TypeRoot
 COMPACT_DECIMAL_PRECISION = 18
 COMPACT_TIMESTAMP_PRECISION = 3
 
-# The longest byte string that lies in its slot.
+# The longest byte string that fits into its slot.
 _INLINE_BYTES = 7
 _MAX_ROW_BYTES = (1 << 31) - 1
-# Rows laid out at a time when only their hashes are wanted.
+# The number of rows that are built at a time if only their hashes are needed.
 _HASH_BLOCK_ROWS = 1 << 15
 
-# numpy type of the slot's bits, as an unsigned number so that the rest of the slot becomes zero.
+# The numpy type of a slot's bits. It is unsigned, so that the unused bytes of the slot become zero.
 _SLOT_BITS = {
     TypeRoot.BOOLEAN: "|u1",
     TypeRoot.TINYINT: "|u1",
@@ -73,14 +74,18 @@ _ZERO_WORD: UInt64s = np.zeros(1, dtype=np.uint64)
 
 
 class Timestamp(NamedTuple):
-    """A point in time: epoch milliseconds, rounded down, and the nanoseconds (0..999999) after them."""
+    """A point in time: the milliseconds since 1970, rounded down, and the nanoseconds (0..999999) to add to these
+    milliseconds.
+    """
 
     millis: int
     nanos_of_milli: int
 
 
 def is_wide(data_type: DataType) -> bool:
-    """Whether values take words of the variable area even when null: DECIMAL over 18 digits, TIMESTAMP over 3."""
+    """Returns True for the types that take words of the variable area even for a null: DECIMAL with more than 18
+    digits, and TIMESTAMP with more than 3.
+    """
     precision = data_type.precision or 0
     if data_type.root is TypeRoot.DECIMAL:
         return precision > COMPACT_DECIMAL_PRECISION
@@ -90,10 +95,11 @@ def is_wide(data_type: DataType) -> bool:
 def encode_rows(
     columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType], *, with_arity: bool
 ) -> pa.LargeBinaryArray:
-    """Returns the BinaryRow of each row, led by the 4-byte arity if `with_arity` (metadata) or bare (hashing).
+    """Returns the BinaryRow of each row. If `with_arity` is true, each begins with its number of fields in 4 bytes, as
+    metadata stores it; the bytes to be hashed have no such prefix.
 
     Takes at least one column; nulls are allowed. The result has no nulls. Equal rows give equal bytes. Raises
-    SchemaMismatchError when a column does not hold its type, UnsupportedTableError for nested types.
+    SchemaMismatchError if a column's values are not of its type, UnsupportedTableError for nested types.
     """
     rows = _lay_out(_physical(columns, types), types)
     row_words = np.diff(rows.offsets)
@@ -111,7 +117,7 @@ def encode_rows(
 
 
 def hash_rows(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType]) -> pa.Int32Array:
-    """Returns the hash of each row's BinaryRow without arity: what buckets and HASH indexes are made of.
+    """Returns the hash of each row's BinaryRow. Buckets are chosen by this hash, and HASH indexes store it.
 
     Takes at least one column; nulls are allowed. The result has no nulls. Raises the errors of `encode_rows`.
     """
@@ -141,7 +147,9 @@ def _halves(words: NDArray[np.unsignedinteger]) -> tuple[NDArray[np.uint32], NDA
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _RowWords:
-    """Rows back to back: row i is `words[offsets[i] : offsets[i + 1]]`. There is one more offset than rows."""
+    """Encoded rows, one after the other: row i is `words[offsets[i] : offsets[i + 1]]`. `offsets` has one item more
+    than there are rows.
+    """
 
     words: UInt64s
     offsets: NDArray[np.int64]
@@ -149,8 +157,9 @@ class _RowWords:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tail:
-    """A field's part of the variable area: columns of words, or long byte strings. `cursors` has for each row where
-    that part begins, in bytes from the start of the row.
+    """One field's values in the variable area: columns of words, or long byte strings.
+
+    `cursors` says for each row where these values begin, in bytes from the start of the row.
     """
 
     cursors: NDArray[np.int64]
@@ -159,7 +168,7 @@ class _Tail:
 
 
 def _physical(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType]) -> list[pa.Array]:
-    assert columns and len(columns) == len(types), "one type a column, and at least one"
+    assert columns and len(columns) == len(types), "there must be a type for each column, and at least one column"
     arrays = []
     for position, (column, data_type) in enumerate(zip(columns, types, strict=True)):
         try:
@@ -180,7 +189,9 @@ def _null_area_words(field_count: int) -> int:
 
 
 def _null_words(arrays: Sequence[pa.Array]) -> list[UInt64s]:
-    """Returns the words of the null area, n values each; a word that is zero in all rows has one value."""
+    """Returns the words that hold the null bits. Each word is an array with a value for each row; if it is zero in all
+    rows, the array has a single zero.
+    """
     words = [_ZERO_WORD] * _null_area_words(len(arrays))
     for i, array in enumerate(arrays):
         valid = validity(array)
@@ -191,7 +202,9 @@ def _null_words(arrays: Sequence[pa.Array]) -> list[UInt64s]:
 
 
 def _slot_bits(array: pa.Array, data_type: DataType) -> NDArray[np.unsignedinteger]:
-    """Returns the bits in the slots of a field that needs no variable area, in 1 to 8 bytes; 0 where null."""
+    """Returns the slots of a field that needs no variable area, as unsigned integers of 1 to 8 bytes. A null gives
+    0.
+    """
     root = data_type.root
     if root is TypeRoot.DECIMAL:
         return decimal_words(array)[0]
@@ -199,7 +212,8 @@ def _slot_bits(array: pa.Array, data_type: DataType) -> NDArray[np.unsignedinteg
         return timestamp_parts(array)[0].view(np.uint64)
     bits: NDArray[np.unsignedinteger] = fixed_values(array, _SLOT_BITS[root])
     if root in _NAN_BITS:
-        # All NaNs are equal as keys, so they get the same bits: otherwise equal keys could go to different buckets.
+        # All NaNs are equal as keys, so they get the same bits. With different bits, equal keys could go to different
+        # buckets.
         infinity = bits.dtype.type(_INFINITY_BITS[root])
         nan = (bits & bits.dtype.type(~np.uint64(0) >> np.uint64(65 - 8 * bits.itemsize))) > infinity
         if nan.any():
@@ -232,7 +246,10 @@ def _lay_out(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> _RowWords
             tails.append(_Tail(cursors, (millis.view(np.uint64),)))
             cursors = cursors + 8
     if row_count and int(cursors.max()) > _MAX_ROW_BYTES:
-        raise SchemaMismatchError(f"a key of {counted(cursors.max(), 'byte')}; a row holds at most {_MAX_ROW_BYTES}")
+        raise SchemaMismatchError(
+            f"the key of a row takes {counted(cursors.max(), 'byte')}; an encoded key may take at most "
+            f"{counted(_MAX_ROW_BYTES, 'byte')}"
+        )
     offsets = np.zeros(row_count + 1, dtype=np.int64)
     np.cumsum(cursors >> 3, out=offsets[1:])
     if not tails:
@@ -269,7 +286,9 @@ def _string_slots(strings: ByteColumn, valid: NDArray[np.bool_] | None, cursors:
 
 
 def _scatter_strings(words: UInt64s, places: NDArray[np.int64], strings: ByteColumn) -> None:
-    """Writes the byte strings that do not fit their slot to `words[places[i]:]`, the last word filled up with zeros."""
+    """Writes each byte string that does not fit into its slot: the string of row i goes to `words` from index
+    `places[i]` on. The unused bytes of its last word become zero.
+    """
     rows = np.flatnonzero(strings.lengths > _INLINE_BYTES)
     if len(rows) == 0:
         return
@@ -283,8 +302,10 @@ def _scatter_strings(words: UInt64s, places: NDArray[np.int64], strings: ByteCol
 
 
 def _wide_decimals(array: pa.Array) -> tuple[NDArray[np.int64], UInt64s, UInt64s]:
-    """Returns (byte count, first word, second word) of big-endian minimal two's complements, left-aligned; all 0 where
-    null.
+    """Returns three arrays for a decimal column: the number of bytes of each value, and two 8-byte words that hold
+    these bytes, left-aligned.
+
+    The bytes are the shortest big-endian two's complement of the value. A null gives zeros.
     """
     low, high = decimal_words(array)
     sign = high >> 63
@@ -294,7 +315,7 @@ def _wide_decimals(array: pa.Array) -> tuple[NDArray[np.int64], UInt64s, UInt64s
     octets = magnitude.view(np.uint8)
     used = octets != 0
     top = np.where(used.any(axis=1), 15 - np.argmax(used[:, ::-1], axis=1), 0)
-    # One more byte when the topmost one has its sign bit taken by the magnitude.
+    # If the magnitude uses the highest bit of its first byte, one more byte in front holds the sign.
     lengths = top + 1 + (octets[np.arange(len(top)), top] >> 7)
     sources = lengths[:, None] - 1 - np.arange(16)
     values = octets ^ sign.astype(np.uint8)[:, None]
@@ -307,9 +328,11 @@ def _wide_decimals(array: pa.Array) -> tuple[NDArray[np.int64], UInt64s, UInt64s
 
 
 def encode_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
-    """Returns the serialized BinaryRow, arity first, of one row of internal values (see `decode_row`).
+    """Returns the BinaryRow of one row of internal values (`decode_row` lists them), after its number of fields in 4
+    bytes.
 
-    Raises SchemaMismatchError for a value its type cannot hold, UnsupportedTableError for a nested value but None.
+    Raises SchemaMismatchError for a value that its type cannot hold, and UnsupportedTableError for a value of a nested
+    type, unless the value is None.
     """
     null_bytes = 8 * _null_area_words(len(types))
     fixed = bytearray(null_bytes)
@@ -327,7 +350,10 @@ def encode_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
 
 
 def _encode_value(value: object, data_type: DataType, cursor: int) -> tuple[bytes, bytes]:
-    """Returns (slot, variable part) of one value. The reserved bytes of a wide null are what Java leaves."""
+    """Returns the slot of one value, and its bytes in the variable area. `cursor` is where these bytes will begin in
+    the row.
+    A null of a wide type leaves the same bytes in the variable area as Paimon's Java code does.
+    """
     root = data_type.root
     if is_wide(data_type):
         if root is TypeRoot.DECIMAL:
@@ -379,16 +405,19 @@ def _minimal_bytes(number: int) -> bytes:
 
 
 def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
-    """Returns the internal values of one serialized row that starts with its arity.
+    """Returns the internal values of one BinaryRow, which begins with its number of fields in 4 bytes.
 
-    Internal values: bool, int (DATE in days, TIME in milliseconds), float, str, bytes, Decimal of the type's scale,
-    Timestamp; None for null. Raises CorruptFileError when the bytes are no such row, UnsupportedTableError for a nested
-    value other than None.
+    Internal values are bool, int (DATE in days, TIME in milliseconds), float, str, bytes, Decimal with the scale of the
+    type, Timestamp, and None for null.
+    Raises CorruptFileError if the bytes are no BinaryRow of these types, and UnsupportedTableError for a nested value
+    that is not null.
     """
     row = memoryview(data)[4:]
     fixed_bytes = 8 * (_null_area_words(len(types)) + len(types))
     if len(data) < 4 or int.from_bytes(data[:4], "big") != len(types) or len(row) < fixed_bytes:
-        raise CorruptFileError(f"not a row of {counted(len(types), 'field')}: {data[:64].hex()}", expected=len(types))
+        raise CorruptFileError(
+            f"these bytes are not a BinaryRow of {counted(len(types), 'field')}: {data[:64].hex()}", expected=len(types)
+        )
     first_slot = fixed_bytes - 8 * len(types)
     values: list[object] = []
     for i, data_type in enumerate(types):
@@ -430,5 +459,5 @@ def _decode_value(row: memoryview, slot: int, data_type: DataType) -> object:
 def _referenced(row: memoryview, slot: int) -> bytes:
     length, cursor = struct.unpack_from("<ii", row, slot)
     if length < 0 or cursor < 0 or cursor + length > len(row):
-        raise ValueError(f"length {length} at offset {cursor} of a row of {counted(len(row), 'byte')}")
+        raise ValueError(f"the length {length} at offset {cursor} does not fit a row of {counted(len(row), 'byte')}")
     return bytes(row[cursor : cursor + length])

@@ -1,6 +1,6 @@
-"""Arrow columns seen as numpy arrays: what the codecs of types and buckets compute on.
+"""Arrow columns as numpy arrays, on which hashes, BinaryRows and sort orders are computed.
 
-Sliced, chunked, dictionary-encoded and narrow-offset columns all come out in one plain form; the codecs know only that.
+Columns that are sliced, chunked, dictionary-encoded or have 32-bit offsets are first brought into one plain form.
 """
 
 from collections.abc import Iterator
@@ -45,9 +45,9 @@ _LOAD_BYTES = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByteColumn:
-    """Strings or byte strings: row i is `data[starts[i] : starts[i] + lengths[i]]`.
+    """A column of strings or byte strings as numpy arrays: row i is `data[starts[i] : starts[i] + lengths[i]]`.
 
-    The length of a null is 0. `data` goes on for at least 8 bytes after the end of the last row.
+    The length of a null is 0. `data` has at least 8 more bytes after the end of the last row.
     """
 
     data: NDArray[np.uint8]
@@ -55,35 +55,44 @@ class ByteColumn:
     lengths: NDArray[np.int64]
 
     def load(self, positions: NDArray[np.int64]) -> UInt64s:
-        """Returns the 8 bytes from each position on, as little-endian words. Positions lie in [0, end of the last
-        row].
+        """Returns for each position the 8 bytes of `data` that begin there, as a little-endian word.
+
+        A position must not lie beyond the end of the last row.
         """
         count = len(self.data) - _LOAD_BYTES + 1
-        # A view with overlapping, unaligned words; gathering from it costs one index per word instead of per byte.
+        # The words of this view overlap and are not aligned. Reading from it takes one index for each word, not for
+        # each byte.
         overlapping: UInt64s = np.ndarray((count,), dtype="<u8", buffer=self.data, strides=(1,))
         return overlapping[positions]
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Returns the column as one array, without a copy where it is one already; it may be a slice."""
+    """Returns the column as one array. A column of one chunk is not copied, so the result may be a slice of larger
+    buffers.
+    """
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def repeated(value: pa.Scalar, count: int) -> pa.Array:
-    """Returns the value `count` times. Arrow's own `repeat` fails for a list, map or struct if `count` is 0."""
+    """Returns an array with the value `count` times. Arrow's own `repeat` fails for a list, map or struct if `count` is
+    0.
+    """
     return pa.repeat(value, count) if count else pa.array([], value.type)
 
 
 def own_copy(array: pa.Array) -> pa.Array:
-    """Returns the lists or maps in buffers of their own, which begin with the first item and have none under a null."""
+    """Returns a copy of a list or map column in new buffers.
+
+    The buffers of the copy start with the first item of the first row, and hold no items for null rows.
+    """
     return array.take(pa.array(np.arange(len(array))))
 
 
 def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Returns the column as one array that is neither chunked, nor dictionary-encoded, nor an extension; bytes as
-    large_*.
+    """Returns the column as one array without dictionary encoding or extension type. Strings become large_string, and
+    byte strings large_binary.
     """
     if isinstance(column, pa.ChunkedArray):
         if column.num_chunks == 1:
@@ -93,7 +102,8 @@ def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(column, pa.ExtensionArray):
         return plain_array(column.storage)
     if isinstance(column, pa.DictionaryArray):
-        # Taking from large values cannot overflow 32-bit offsets, as decoding a dictionary of strings could.
+        # Decoding a dictionary of strings could overflow 32-bit offsets. Taking from an array with 64-bit offsets
+        # cannot.
         return plain_array(column.dictionary).take(column.indices)
     arrow = column.type
     if pa.types.is_string(arrow) or pa.types.is_string_view(arrow):
@@ -104,8 +114,9 @@ def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """Yields the arrays of atomic values that a column is made of; the column itself if it is not nested. The arrays of
-    a map may hold more values than the rows of the column have.
+    """Yields the arrays without nested types that a column consists of. A column that is not nested yields itself.
+
+    The arrays of a map may hold more values than the rows of the column refer to.
     """
     if pa.types.is_struct(array.type):
         for child in array.flatten():
@@ -120,11 +131,11 @@ def leaves(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def physical_array(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> pa.Array:
-    """Returns the column in the one Arrow type that the codecs read for `data_type`.
+    """Returns the column in the single Arrow type from which this package encodes and hashes values of `data_type`.
 
-    Integers, floats, dates, times and decimals are cast within their family, without loss; timestamps keep their unit
-    (ms, us or ns). Raises SchemaMismatchError when the column holds something else, UnsupportedTableError for nested
-    types.
+    Integers, floats, dates, times and decimals are cast to another size of the same kind, without loss. Timestamps keep
+    their unit (ms, us or ns).
+    Raises SchemaMismatchError if the column holds values of another kind, and UnsupportedTableError for nested types.
     """
     array = plain_array(column)
     target = _physical_type(array.type, data_type)
@@ -152,7 +163,8 @@ def _physical_type(arrow: pa.DataType, data_type: DataType) -> pa.DataType:
     if root in BYTE_ROOTS:
         return pa.large_string() if pa.types.is_large_string(arrow) else pa.large_binary()
     if root is TypeRoot.DECIMAL:
-        # A decimal's precision does not show in its bytes, so a narrower one of the same scale is taken as it is.
+        # The precision of a decimal does not change its bytes, so a decimal of less precision and the same scale is not
+        # cast.
         if pa.types.is_decimal128(arrow) and arrow.scale == data_type.scale and arrow.precision <= data_type.precision:
             return arrow
         return pa.decimal128(data_type.precision, data_type.scale)
@@ -162,7 +174,9 @@ def _physical_type(arrow: pa.DataType, data_type: DataType) -> pa.DataType:
 
 
 def validity(array: pa.Array) -> NDArray[np.bool_] | None:
-    """Returns a mask of the values that are present; None when all are, so that the common case costs nothing."""
+    """Returns a mask of the values that are not null, or None if no value is null: the common case then costs
+    nothing.
+    """
     if array.null_count == 0:
         return None
     if array.buffers()[0] is None:
@@ -178,7 +192,8 @@ def _unpack(bits: NDArray[np.uint8], offset: int, count: int) -> NDArray[np.bool
 
 
 def fixed_values(array: pa.Array, dtype: str) -> NDArray[Any]:
-    """Returns the values of a fixed-width physical array as `dtype`, which has the array's width; 0 where null.
+    """Returns the values of a fixed-width array as a numpy array of type `dtype`, which must have the same width. A
+    null gives 0.
 
     Booleans are returned as 0 and 1 of type `|u1`.
     """
@@ -195,7 +210,9 @@ def fixed_values(array: pa.Array, dtype: str) -> NDArray[Any]:
 
 
 def byte_column(array: pa.Array) -> ByteColumn:
-    """Returns where the rows of a large_string or large_binary array lie in its memory."""
+    """Returns a large_string or large_binary array as a ByteColumn: its bytes, and where each row begins and how long
+    it is.
+    """
     count = len(array)
     _, offset_buffer, data_buffer = array.buffers()
     if count == 0 or offset_buffer is None:
@@ -214,7 +231,9 @@ def byte_column(array: pa.Array) -> ByteColumn:
 
 
 def decimal_words(array: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Returns the (low, high) halves of the unscaled two's complement values of a decimal128 array; 0 where null."""
+    """Returns the lower and the upper 64 bits of the unscaled values (two's complement) of a decimal128 array. A null
+    gives 0.
+    """
     count = len(array)
     buffer = array.buffers()[1]
     if buffer is None or count == 0:
@@ -228,7 +247,9 @@ def decimal_words(array: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64
 
 
 def timestamp_parts(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns (epoch milliseconds, floored; nanoseconds of the millisecond, 0..999999); 0 where null."""
+    """Returns two arrays: the milliseconds since 1970, rounded down, and the nanoseconds (0..999999) after them. A null
+    gives 0.
+    """
     values = fixed_values(array, "<i8")
     per_milli = _UNITS_PER_MILLI[array.type.unit]
     if per_milli == 1:

@@ -1,7 +1,8 @@
-"""Columns of an old file in the types of the current schema.
+"""Converts the columns of a file that was written with an older schema to the types of the current schema.
 
-Two steps for every leaf: what the file physically holds becomes the type its own schema version declares; that becomes
-the current type. Nested rows are matched by field id, so renamed and added sub-fields keep their meaning.
+Each column without nested types is converted in two steps: first to the type that the file's own schema version
+declares, then to the current type. Sub-fields of a ROW are matched by field id, so a sub-field may have been renamed or
+added.
 
 Source: Paimon 2.0 ParquetSchemaConverter (what readers accept), SchemaEvolutionUtil.
 """
@@ -19,32 +20,39 @@ from bucketline.state.types.logical import DataType, TypeRoot
 from bucketline.state.types.recast import recast
 
 Declare = Callable[[pa.Array, DataType], pa.Array]
-"""A function that returns a physical leaf column in the Arrow type of the type that its file's schema declares."""
+"""A function that converts a column as a file stores it (not nested) to the Arrow type of the type that the file's
+schema declares.
+"""
 
 _TIMESTAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 _COLLECTIONS = (TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET)
 
 
 def declared(column: pa.Array, stored: DataType) -> pa.Array:
-    """Returns a physical leaf column in the Arrow type of its declared type, as most formats mean it."""
+    """Converts a column as a file stores it (not nested) to the Arrow type of `stored`, the type in the file's schema.
+
+    It reads stored values as Parquet and most other formats mean them.
+    """
     target = arrow_type(stored)
     if column.type.equals(target):
         return column
     if stored.root is TypeRoot.DECIMAL and _is_bytes(column.type):
         return decimals(column, target, needs_values=not stored.nullable)
     if stored.root in _TIMESTAMPS and pa.types.is_integer(column.type):
-        # Unannotated integers mean micros for precisions 4 to 6, and millis below and above.
+        # Integers without an annotation are microseconds for precisions 4 to 6, and milliseconds for all other
+        # precisions.
         unit = "us" if 3 < (stored.precision or 0) <= 6 else "ms"
         return column.cast(pa.timestamp(unit)).cast(target)
     return column.cast(target)
 
 
 def read_column(column: pa.Array, stored: DataType, wanted: DataType, *, declare: Declare = declared) -> pa.Array:
-    """Returns a file's column in the Arrow type of `wanted`.
+    """Returns a file's column in the Arrow type of `wanted`. Nulls stay nulls.
 
-    Nulls stay nulls.
-    `stored` is the type in the file's own schema version; `declare` is how its format means a leaf of that type. Raises
-    UnsupportedTableError for a change of type that cannot be read, or a value that the current type cannot hold.
+    `stored` is the type in the file's own schema version. `declare` converts the values as the file format stores them
+    to that type.
+    Raises UnsupportedTableError if this library cannot convert between the two types, or if `wanted` cannot hold a
+    value.
     """
     try:
         return _convert(column, stored, wanted, declare)
@@ -71,8 +79,9 @@ def _convert(column: pa.Array, stored: DataType, wanted: DataType, declare: Decl
 
 
 def _has_shape(arrow: pa.DataType, root: TypeRoot) -> bool:
-    """Whether an Arrow type is a struct, a list or a map, if the logical type is a ROW, an ARRAY, or a MAP or MULTISET;
-    true for other logical types. The footer of a damaged file may name another type.
+    """Returns True if the Arrow type has the nesting of the logical type: a struct for a ROW, a list for an ARRAY, a
+    map for a MAP or MULTISET. For a type that is not nested it returns True. The footer of a damaged file may name a
+    wrong type.
     """
     if root is TypeRoot.ROW:
         return bool(pa.types.is_struct(arrow))
@@ -115,8 +124,8 @@ def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType, de
 
 
 def with_placeholders(array: pa.Array) -> pa.Array:
-    """Returns the array with some value in each NOT NULL field of a null row: writers of Arrow data refuse a null
-    there.
+    """Returns the array with an arbitrary value in place of a null in the NOT NULL fields of null structs. Writers of
+    Arrow data refuse a null in such a field even if its struct is null.
     """
     if not pa.types.is_struct(array.type):
         return array
@@ -130,8 +139,8 @@ def _parts(array: pa.StructArray) -> list[pa.Array]:
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
-    """Returns the array with some value in place of each null. It is for a NOT NULL field, which is null only where its
-    row is.
+    """Returns the array with an arbitrary value in place of each null. The array is a NOT NULL field of a struct, so it
+    is null only where the struct is null.
     """
     if pa.types.is_struct(array.type):
         return pa.StructArray.from_arrays(_parts(array), fields=list(array.type))

@@ -1,8 +1,9 @@
-"""CHAR(n): texts of exactly n characters, shorter ones with blanks at their end.
+"""CHAR(n) values: strings of exactly n characters. A shorter string is filled up with spaces at its end.
 
-Blanks at the end of a value make no difference: `'ab'` and `'ab  '` are one value of CHAR(4).
-Source: Spark 4.0 CharVarcharCodegenUtils and its setting `spark.sql.readSideCharPadding`, by which Paimon's Spark goes.
-Paimon itself stores a CHAR as it is given, so that files of other writers may hold it without blanks.
+Spaces at the end do not count: `'ab'` and `'ab  '` are the same value of CHAR(4).
+Source: Spark 4.0 CharVarcharCodegenUtils and its setting `spark.sql.readSideCharPadding`, which Paimon's Spark
+connector follows.
+Paimon itself stores a CHAR without changing it, so files of other writers may hold CHAR values without these spaces.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,10 +18,9 @@ _BLANK = " "
 
 
 def pad(texts: pa.Array, data_type: DataType) -> pa.Array:
-    """Returns the texts as a CHAR of that length is written: with blanks up to the length. A longer text first loses
-    the blanks at its end.
+    """Returns the strings as they are stored in a CHAR column: filled up with spaces to the length of `data_type`.
 
-    Nulls stay nulls. A text that is too long even without its blanks stays too long.
+    A string that is longer loses the spaces at its end; if it is still too long, it stays too long. Nulls stay nulls.
     """
     length = data_type.length or 0
     lengths = pc.utf8_length(texts)
@@ -34,38 +34,38 @@ def pad(texts: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def padded(text: str, data_type: DataType) -> str:
-    """Returns one text, filled up with blanks as `pad` does."""
+    """Returns one string, filled up with spaces as `pad` does."""
     return text.rstrip(_BLANK).ljust(data_type.length or 0, _BLANK)
 
 
 def padded_value(value: object, data_type: DataType) -> object:
-    """Returns an internal value of any type; a CHAR with its blanks."""
+    """Returns a string of type CHAR filled up with spaces, and every other value unchanged."""
     return padded(value, data_type) if data_type.root is TypeRoot.CHAR and isinstance(value, str) else value
 
 
 def is_padded(value: object, data_type: DataType) -> bool:
-    """Whether an internal value is as this library writes it: a CHAR with its blanks, any other value as it is."""
+    """Returns True if this library would store the value exactly so. It is False only for a CHAR without its spaces."""
     return padded_value(value, data_type) == value
 
 
 def upper_bound(value: object, data_type: DataType) -> object:
-    """Returns an upper bound of the values with their blanks, given an upper bound of the values as stored; None if
-    nothing is known.
+    """Takes an upper bound of the stored values of a column, and returns an upper bound of the same values after CHAR
+    values are filled up with spaces. Returns None if no such bound is known.
     """
     if data_type.root is not TypeRoot.CHAR or not isinstance(value, str):
         return value
-    # A character below the blank comes before it: the value 'a' is above 'a\\t' with its blanks, and not without.
+    # A character below the space sorts before it: filled up with spaces, 'a' is above 'a\\t', but as stored it is not.
     return padded(value, data_type) if min(value, default=_BLANK) >= _BLANK else None
 
 
 def chars_of(fields: Iterable[DataField]) -> dict[str, DataType]:
-    """Returns the columns that are CHAR, and their types. One inside of a nested column is not looked for."""
+    """Returns the names and types of the CHAR columns. A CHAR inside a nested column is not included."""
     return {f.name: f.type for f in fields if f.type.root is TypeRoot.CHAR}
 
 
 def pad_columns(batch: pa.RecordBatch, chars: Mapping[str, DataType]) -> pa.RecordBatch:
-    """Returns the batch with blanks added to the texts of the CHAR columns in `chars`; one that the batch does not have
-    is passed over.
+    """Returns the batch with the strings of its CHAR columns filled up with spaces.
+    `chars` maps the names of CHAR columns to their types. A name that the batch does not have is ignored.
     """
     for name, data_type in chars.items():
         position = batch.schema.get_field_index(name)

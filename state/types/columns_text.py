@@ -1,10 +1,10 @@
-"""SQL column text → the columns of a table.
+"""Parses a list of columns in SQL into the columns of a table, and prints columns as SQL:
 
     id BIGINT NOT NULL, name VARCHAR(20) COMMENT 'as typed', tags ARRAY<STRING>, place ROW<lat DOUBLE, lon DOUBLE>
 
 Types mean what they mean in Paimon: TIMESTAMP has no time zone, TIMESTAMP_LTZ is an instant. Spark's spellings (LONG,
-STRUCT<a: INT>) are understood. Surprising text is refused: VARCHAR without a length is one character in SQL.
-Source: Paimon 2.0 DataTypes; Flink SQL's and Spark SQL's CREATE TABLE.
+STRUCT<a: INT>) are understood. A type whose meaning would surprise is refused: VARCHAR without a length has one
+character in SQL. Source: Paimon 2.0 DataTypes; Flink SQL's and Spark SQL's CREATE TABLE.
 """
 
 import re
@@ -18,7 +18,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.types.logical import MAX_LENGTH, DataField, DataType, TypeRoot, parse_type_text, range_problem
 
 MAX_DEPTH = 64
-"""Types inside types that are still read."""
+"""How many types may be nested in each other."""
 
 _TOKEN = re.compile(
     r"\s+|--[^\n]*"
@@ -28,7 +28,7 @@ _TOKEN = re.compile(
     r"|(?P<sign>[<>(),:])"
 )
 _IN_DEFAULT = re.compile(r"[-+.]")
-"""What else may stand in the value of a DEFAULT."""
+"""The characters that are tokens in the value of a DEFAULT, and nowhere else."""
 
 _WORD = re.compile(r"\w+")
 _SPARK_NAMES = {
@@ -45,35 +45,40 @@ _NEEDS_LENGTH = {"VARCHAR": "STRING", "VARBINARY": "BYTES"}
 
 
 def parse_columns(text: str) -> tuple[DataField, ...]:
-    """Returns the columns that the text lists, with ids from 0 in Paimon's order: a ROW before its sub-fields.
+    """Returns the columns that the text lists. Ids start at 0, and a ROW gets its id before its sub-fields, as in
+    Paimon.
 
-    Raises OptionError, naming the place, for text that is no list of columns and for types that Paimon does not have.
+    Raises OptionError for text that is no list of columns and for types that Paimon does not have. The message says
+    where in the text.
     """
     return _Parser(list(_tokens(text)), count()).columns()
 
 
 def columns_text(fields: Sequence[DataField]) -> str:
-    """Returns the columns as `parse_columns` reads them, comments included."""
+    """Returns the columns as SQL text that `parse_columns` reads, with their comments and defaults."""
     return ", ".join(map(_field_text, fields))
 
 
 def quoted_name(name: str) -> str:
-    """Returns a name as it stands in SQL: in backticks, unless it is plain."""
+    """Returns a name as SQL text: in backticks, unless it has only letters, digits and underscores."""
     return name if _WORD.fullmatch(name) else in_backticks(name)
 
 
 def in_backticks(name: str) -> str:
-    """Returns a name in backticks, plain or not."""
+    """Returns a name in backticks, whether or not it needs them."""
     return f"`{name.replace('`', '``')}`"
 
 
 def quoted_text(text: str) -> str:
-    """Returns a text as it stands in SQL."""
+    """Returns a string as an SQL literal, in single quotes."""
     return f"'{text.replace(chr(39), chr(39) * 2)}'"
 
 
 def type_text(data_type: DataType, quote: Callable[[str], str] = quoted_name) -> str:
-    """Returns the type as `parse_columns` reads it, nullability included; `quote` writes the names of sub-fields."""
+    """Returns the type as SQL text that `parse_columns` reads, with NOT NULL if it has it.
+
+    `quote` is the function that writes the names of sub-fields.
+    """
     return _text_without_null(data_type, quote) + ("" if data_type.nullable else " NOT NULL")
 
 
@@ -96,7 +101,9 @@ def _field_text(field: DataField, quote: Callable[[str], str] = quoted_name) -> 
 
 
 def default_in_sql(field: DataField) -> str:
-    """Returns a column's default as it stands in SQL: texts and times in quotes, whoever wrote the schema."""
+    """Returns a column's default as SQL text. Strings and times are put in quotes, even if the schema has them
+    without.
+    """
     text = str(field.default_value)
     is_plain = text[:1] == "'" or not field.type.is_atomic or field.type.root in _UNQUOTED
     return text if is_plain else quoted_text(text)
@@ -104,8 +111,10 @@ def default_in_sql(field: DataField) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """`kind` is quoted, text, word, sign, other (in a DEFAULT) or end; `text` has its quotes taken off, `source` has
-    them."""
+    """A token of the text. `kind` is quoted, text, word, sign, other (in a DEFAULT) or end.
+
+    `text` is the token without its quotes, `source` is the token with them.
+    """
 
     kind: str
     text: str
@@ -150,7 +159,7 @@ class _Parser:
             raise _refused("no columns are given")
         fields = self._fields()
         if self._next.kind != "end":
-            raise _refused(f"expected ',' after column '{fields[-1].name}', not {self._next.text!r}")
+            raise _refused(f"expected ',' after column '{fields[-1].name}', found {self._next.text!r}")
         return fields
 
     def _fields(self) -> tuple[DataField, ...]:
@@ -162,9 +171,9 @@ class _Parser:
     def _field(self) -> DataField:
         token = self._next
         if token.kind not in ("word", "quoted"):
-            raise _refused(f"expected the name of a column, not {token.text!r}")
+            raise _refused(f"expected the name of a column, found {token.text!r}")
         if token.kind == "word" and self._is_constraint():
-            raise _refused(f"{token.text.upper()} ... does not go among the columns; give keys as primary-key")
+            raise _refused(f"{token.text.upper()} ... cannot stand in the list of columns; set the option primary-key")
         self.at += 1
         field_id = next(self.ids)
         self._take_sign(":")
@@ -182,11 +191,11 @@ class _Parser:
 
     def _comment(self, place: str) -> str:
         if self._next.kind != "text":
-            raise _refused(f"{place}: COMMENT needs 'a text'")
+            raise _refused(f"{place}: COMMENT needs a string in single quotes, as in COMMENT 'a text'")
         return self._pass().text
 
     def _default(self, place: str) -> str | None:
-        """Returns the literal after DEFAULT as Paimon keeps it; None for NULL."""
+        """Reads the literal after DEFAULT, and returns it in the form in which Paimon stores it; None for NULL."""
         parts, depth = list[_Token](), 0
         while self._next.kind != "end":
             token = self._next
@@ -205,9 +214,9 @@ class _Parser:
 
     def _type(self, place: str) -> DataType:
         if self._next.kind != "word":
-            raise _refused(f"{place}: expected a type, not {self._next.text!r}")
+            raise _refused(f"{place}: expected a type, found {self._next.text!r}")
         if self.depth >= MAX_DEPTH:
-            raise _refused(f"{place}: more than {MAX_DEPTH} types inside each other")
+            raise _refused(f"{place}: more than {MAX_DEPTH} types are nested in each other")
         self.depth += 1
         written = self._pass().text.upper()
         name = _SPARK_NAMES.get(written, written)
@@ -272,7 +281,9 @@ class _Parser:
         return self.tokens[self.at]
 
     def _pass(self) -> _Token:
-        """Returns the next token; at the end it stays the end."""
+        """Returns the next token and moves on to the one after it. At the end of the text it returns the end token
+        again and again.
+        """
         token = self._next
         if token.kind != "end":
             self.at += 1
@@ -302,11 +313,11 @@ class _Parser:
 
 
 def _default_text(parts: Sequence[str], place: str) -> str | None:
-    """Returns a literal, given as its tokens, as Paimon keeps the default of a column; None for NULL. Raises
-    OptionError for anything else.
+    """Takes the tokens of a literal, and returns the string that Paimon stores as a column's default; None for NULL.
+    Raises OptionError for anything but a literal.
 
-    Paimon casts the text without its quotes to the column's type. So a text with a quote inside is refused, and the
-    letter behind a number, as in `10L`, is left out.
+    Paimon removes the quotes and casts the string to the column's type. So a string with a quote inside is refused, and
+    the letter after a number, as in `10L`, is left out.
     """
     text = "".join(parts)
     first = parts[0].upper() if parts else ""
@@ -316,8 +327,8 @@ def _default_text(parts: Sequence[str], place: str) -> str | None:
         inner = text[1:-1]
         if "'" in inner or '"' in inner or "\\" in inner:
             raise _refused(
-                f"{place}: the text of DEFAULT {text} has a quote or a backslash inside, which engines read in "
-                "different ways"
+                f"{place}: the string in DEFAULT {text} has a quote or a backslash inside, and engines read these in "
+                "different ways; choose a default without them"
             )
         return f"'{inner}'"
     number = _NUMBER.fullmatch(text)
@@ -367,12 +378,12 @@ _MOST_NUMBERS = {
 
 
 def _check(data_type: DataType, numbers: list[int], text: str, place: str) -> None:
-    """Raises an error if the type cannot be a column's, or its numbers are out of range."""
+    """Raises OptionError if a column cannot have the type, or if the numbers in its parentheses are out of range."""
     problem = None
     if data_type.root in (TypeRoot.VARIANT, TypeRoot.BLOB):
         problem = "is not supported by this release"
     elif len(numbers) > _MOST_NUMBERS.get(data_type.root, 0) or (numbers and text.startswith(("STRING", "BYTES"))):
-        problem = "takes no such numbers"
+        problem = "has more numbers in parentheses than the type takes"
     else:
         problem = range_problem(data_type)
     if problem is not None:

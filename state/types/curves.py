@@ -1,9 +1,10 @@
-"""Columns that rows are sorted by: one after the other, or along a Z-order or a Hilbert curve through all of them.
+"""Sort keys over several columns: one column after the other, or along a Z-order or a Hilbert curve through all of
+them.
 
-A sort key is a table of columns of plain int64, uint64 and binary values without nulls: they compare as the values do.
-For curves each value becomes 64 bits that compare as the value does: numbers with their sign turned, the first eight
-bytes of texts. As in Paimon, nulls come first; on a Hilbert curve they come last.
-A sample of keys gives the bounds of ranges of keys, for sorting with several tasks.
+A sort key is a table of int64, uint64 and binary columns without nulls, in the same order as the values themselves.
+For a curve, each value becomes 64 bits in the order of the values: a number with its sign bit inverted, or the first
+eight bytes of a string. As in Paimon, nulls come first; on a Hilbert curve they come last.
+If several tasks sort, each takes a range of keys. The bounds of the ranges come from a sample of the keys.
 Source: Paimon 2.0 ZIndexer, HilbertIndexer, OrderSorter; J. Skilling, Programming the Hilbert curve (2004).
 """
 
@@ -20,11 +21,11 @@ _TEXT_BYTES = 8
 _BLOCK_ROWS = 65536
 
 CurveWords = np.ndarray
-"""uint64, one a row."""
+"""A uint64 array with a value for each row."""
 
 
 class OrderStrategy(Enum):
-    """How rows are ordered by several columns."""
+    """The ways in which rows can be ordered by several columns."""
 
     ORDER = "order"
     ZORDER = "zorder"
@@ -32,7 +33,7 @@ class OrderStrategy(Enum):
 
 
 def sort_key(columns: Sequence[pa.Array], strategy: OrderStrategy) -> pa.Table:
-    """Returns the sort key of rows, of which these are the columns to sort by."""
+    """Takes the columns to sort by, and returns the sort key of each row, as the module describes it."""
     if strategy is OrderStrategy.ORDER:
         parts = [part for column in columns for part in _ordered(_plain(column))]
         return pa.table(parts, names=[str(n) for n in range(len(parts))])
@@ -47,7 +48,7 @@ def sort_key(columns: Sequence[pa.Array], strategy: OrderStrategy) -> pa.Table:
 
 
 def curve_words(column: pa.Array, *, nulls_last: bool = False) -> CurveWords:
-    """Returns the values as 64 bits that compare as the values do."""
+    """Returns 64 bits for each value, in the same order as the values."""
     plain = _plain(column)
     words: CurveWords
     if pa.types.is_boolean(plain.type):
@@ -65,15 +66,20 @@ def curve_words(column: pa.Array, *, nulls_last: bool = False) -> CurveWords:
 
 
 def interleaved(words: Sequence[CurveWords]) -> np.ndarray:
-    """Returns the bits of all words of a row in turns, the highest first. Shape: (rows, 8 * words), uint8."""
+    """Returns the bits of all words of a row in turns, beginning with the highest bit of each word.
+
+    The result has the shape (rows, 8 * number of words) and the type uint8.
+    """
     stacked: np.ndarray = np.stack(words, axis=1).astype(">u8")
     bits: np.ndarray = np.unpackbits(stacked.view(np.uint8).reshape(len(stacked), len(words), _TEXT_BYTES), axis=2)
     return np.packbits(bits.transpose(0, 2, 1).reshape(len(stacked), -1), axis=1)
 
 
 def hilbert_transposed(words: Sequence[CurveWords]) -> list[CurveWords]:
-    """Returns the index of each row on a Hilbert curve of 64 bits a dimension, its bits dealt out to the words in
-    turns.
+    """Takes the coordinates of each row, 64 bits for each dimension, and returns the row's position on a Hilbert curve.
+
+    The result has as many words for each row as there are dimensions, and the bits of the position are spread over
+    them. `interleaved` puts these bits together.
     """
     x = [w.copy() for w in words]
     for bit in range(_BITS - 1, 0, -1):
@@ -103,8 +109,8 @@ def _hilbert_values(words: Sequence[CurveWords]) -> np.ndarray:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Returns the column without a dictionary: texts as bytes, dates and times as the numbers that they are
-    stored as.
+    """Returns the column without dictionary encoding. Strings become byte strings, and dates and times become
+    integers.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -121,7 +127,9 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _ordered(column: pa.Array) -> list[pa.Array]:
-    """Returns columns without nulls that together compare as this column does, nulls first."""
+    """Returns columns without nulls. Sorting by them, one after the other, orders the rows as this column does, nulls
+    first.
+    """
     parts = [column.is_valid().cast(pa.int64())]
     if pa.types.is_binary(column.type):
         return [*parts, column.fill_null(b"")]
@@ -135,10 +143,12 @@ def _ordered(column: pa.Array) -> list[pa.Array]:
 
 
 def _numbers(column: pa.Array) -> CurveWords:
-    """Returns whole or floating-point numbers as words; the caller replaces the words of nulls."""
+    """Returns 64 bits for each number of an integer or floating-point column, in the order of the numbers. The bits of
+    a null are arbitrary, and the caller replaces them.
+    """
     if pa.types.is_floating(column.type):
         values = np.asarray(column.fill_null(0.0).cast(pa.float64()), np.float64)
-        # One NaN, above all numbers; and one zero.
+        # All NaNs become one NaN, which sorts after all numbers, and -0.0 becomes 0.0.
         values = np.where(np.isnan(values), np.nan, values) + 0.0
         bits = np.ascontiguousarray(values).view(np.uint64)
         return np.where((bits & _SIGN) != 0, ~bits, bits | _SIGN)
@@ -147,7 +157,7 @@ def _numbers(column: pa.Array) -> CurveWords:
 
 
 def _prefixes(column: pa.Array) -> CurveWords:
-    """Returns the first eight bytes of each value, shorter ones filled with zeros."""
+    """Returns the first eight bytes of each byte string. A shorter string is filled up with zeros."""
     cut = pc.binary_slice(column.fill_null(b""), 0, _TEXT_BYTES)
     lengths = np.asarray(pc.binary_length(cut), np.int64)
     data = np.frombuffer(cut.buffers()[2] or b"", np.uint8)
@@ -160,7 +170,7 @@ def _prefixes(column: pa.Array) -> CurveWords:
 
 
 def _decimal_halves(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the high half of each decimal as a signed number, the low one without a sign."""
+    """Returns the upper 64 bits of each decimal as a signed integer, and the lower 64 bits as an unsigned one."""
     whole = column.cast(pa.decimal128(column.type.precision, column.type.scale))
     raw = np.frombuffer(whole.buffers()[1], "<u8")[2 * whole.offset : 2 * (whole.offset + len(whole))].reshape(-1, 2)
     absent = whole.is_null().to_numpy(zero_copy_only=False)
@@ -178,7 +188,7 @@ def _as_binary(values: np.ndarray) -> pa.Array:
 def bounds_of(sample: pa.Table, count: int) -> pa.Table:
     """Returns at most `count` - 1 ascending, distinct keys that divide a sample into ranges of about as many keys each.
 
-    Range n holds the keys from bound n - 1 on, that one included, up to bound n, not included. Many equal keys make
+    Range n holds the keys from bound n - 1 (included) up to bound n (not included). If many keys are equal, there are
     fewer ranges.
     """
     ordered = sample.take(pc.sort_indices(sample, sort_keys=[(name, "ascending") for name in sample.column_names]))
@@ -205,7 +215,7 @@ def ranges_of(key: pa.Table, bounds: pa.Table) -> np.ndarray:
 
 
 def _at_or_below(keys: pa.Table, others: pa.Table) -> np.ndarray:
-    """Returns for each row whether its key is at most the other key of the row."""
+    """Returns a mask of the rows whose key is less than or equal to the key of the same row in `others`."""
     below, equal = np.zeros(keys.num_rows, np.bool_), np.ones(keys.num_rows, np.bool_)
     for name in keys.column_names:
         left, right = keys[name], others[name]

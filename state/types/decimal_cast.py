@@ -1,7 +1,7 @@
-"""Texts and decimals as decimals of another precision and scale.
+"""Casts strings and decimals to decimals of another precision and scale.
 
-Arrow counts digits before it adds zeros up to the scale. A number that then does not fit into 128 bits silently becomes
-another number; with 256 bits it is an error.
+Arrow checks the number of digits before it adds the zeros that a larger scale needs. If the number then no longer fits
+into 128 bits, Arrow returns a wrong number without an error. With 256 bits it raises an error.
 """
 
 import pyarrow as pa
@@ -10,8 +10,8 @@ _MOST_DIGITS = 38
 
 
 def wide_decimal(target: pa.DataType, digits: int | None = None) -> pa.DataType:
-    """Returns the type to which values are cast before they are cast to the target: the target itself, or a decimal of
-    256 bits if zeros up to the scale may need more than 128.
+    """Returns the type to which values are cast first, before they are cast to the target. It is the target itself, or
+    a decimal of 256 bits if the values may need more than 128 bits at the target's scale.
 
     `digits` is the number of digits that the values may have before the point; None stands for the precision of the
     target.
@@ -21,7 +21,7 @@ def wide_decimal(target: pa.DataType, digits: int | None = None) -> pa.DataType:
 
 
 def cast_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Returns texts or decimals as decimals of the target type. Raises pa.ArrowInvalid for a number that the type
+    """Returns strings or decimals as decimals of the target type. Raises pa.ArrowInvalid for a number that the type
     cannot hold.
     """
     digits = values.type.precision - values.type.scale if pa.types.is_decimal(values.type) else None

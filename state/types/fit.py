@@ -1,4 +1,6 @@
-"""Arrays of any Arrow layout → arrays of a logical type without loss, or an error that names the column."""
+"""Converts incoming Arrow arrays to the Arrow type of a column without loss, or raises an error that names the
+column.
+"""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -21,7 +23,7 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 Cast: TypeAlias = Callable[[pa.Array, DataType, str], pa.Array]
-"""Converts values without parts to a type; the last argument is the path that errors name."""
+"""A function that converts values without nested types to a type. Its last argument is the path that errors name."""
 
 
 def fit_array(
@@ -32,12 +34,13 @@ def fit_array(
     fields: FieldRule = by_name,
     cast: Cast | None = None,
 ) -> pa.Array:
-    """Returns the values as an array of type `target`, the Arrow type of `data_type`; `column` is the path named in
-    errors, `fields` says which field of a struct becomes which. If `cast` is given, it converts values without parts
-    before they are fitted; without it, values of another kind are refused.
+    """Returns the values as an array of type `target`, the Arrow type of `data_type`. `column` is the path that errors
+    name. `fields` is the rule that matches the fields of a struct to the sub-fields of a ROW. If `cast` is given, it
+    converts values without nested types before they are checked; without it, values of another kind are refused.
 
     Nulls stay nulls, and are refused if the logical type is NOT NULL.
-    Raises SchemaMismatchError with fields column, expected, found.
+    Raises SchemaMismatchError, with its fields `column`, `expected` and `found`, for a value that the logical type
+    cannot hold.
     """
     array = _plain(array)
     if not data_type.nullable and array.null_count:
@@ -63,7 +66,9 @@ def fit_array(
 
 
 def map_types(data_type: DataType) -> tuple[DataType, DataType]:
-    """Returns the key and value type of a MAP, or of a MULTISET seen as element → count."""
+    """Returns the key and value type of a MAP, or of a MULTISET, which is stored as a map from each element to its
+    count.
+    """
     if data_type.root is TypeRoot.MULTISET:
         assert data_type.element is not None
         return data_type.element, DataType(TypeRoot.INT, nullable=False)
@@ -93,7 +98,8 @@ def _same_family(arrow: pa.DataType, data_type: DataType) -> bool:
 def _cast(array: pa.Array, data_type: DataType, target: pa.DataType, column: str) -> pa.Array:
     try:
         if pa.types.is_integer(array.type) and pa.types.is_decimal(target):
-            # Arrow judges int → decimal by the width of the type, not by the values; the detour makes it look at them.
+            # From an integer to a decimal, Arrow checks the width of the type and not the values. A cast in between
+            # checks values.
             array = array.cast(pa.decimal128(20, 0))
         is_decimal = pa.types.is_decimal(array.type) and pa.types.is_decimal(target)
         converted = cast_decimal(array, target) if is_decimal else array.cast(target, safe=True)
@@ -199,19 +205,21 @@ def _fit_map(
 
 
 def _about_zone(arrow: pa.DataType, data_type: DataType) -> str:
-    """Returns the remedy for a time with a zone in a column without one, or the reverse; empty for all other values."""
+    """Returns what to do if times with a time zone come for a TIMESTAMP column, or times without one for a
+    TIMESTAMP_LTZ column. Returns an empty string in all other cases.
+    """
     if not pa.types.is_timestamp(arrow):
         return ""
     if data_type.root is TypeRoot.TIMESTAMP:
         return (
-            "; the column has times without a zone. Cast it, which takes the time in UTC: "
-            f"column.cast(pa.timestamp('{arrow.unit}')), in Spark CAST(... AS TIMESTAMP_NTZ); or "
-            "pc.local_timestamp(column) for that of its zone; or make the column TIMESTAMP_LTZ"
+            "; the column has times without a time zone. For the time in UTC cast the values: "
+            f"column.cast(pa.timestamp('{arrow.unit}')), in Spark CAST(... AS TIMESTAMP_NTZ). For the time in the zone "
+            "of the values use pc.local_timestamp(column). Or declare the column as TIMESTAMP_LTZ"
         )
     if data_type.root is TypeRoot.TIMESTAMP_LTZ:
         return (
-            "; the column has moments. Say in which zone the times are: pc.assume_timezone(column, 'UTC'), in Spark "
-            "CAST(... AS TIMESTAMP); or make the column TIMESTAMP"
+            "; the column has instants, so values need a time zone. Say in which zone they are: "
+            "pc.assume_timezone(column, 'UTC'), in Spark CAST(... AS TIMESTAMP). Or declare the column as TIMESTAMP"
         )
     return ""
 

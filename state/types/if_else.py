@@ -1,7 +1,7 @@
-"""`if_else` of Arrow, right in every release that is allowed.
+"""Arrow's `if_else`, with correct results in every supported release of pyarrow.
 
-Before release 23 pyarrow loses the last values of a slice of texts or bytes where the other side is null: what comes
-out points behind the end of its memory.
+pyarrow before release 23 has a fault if one side is a slice of strings or byte strings and the other side is null:
+offsets of the result point behind the end of its buffer.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 
 def if_else(condition: pa.Array | pa.ChunkedArray, left: object, right: object) -> pa.Array | pa.ChunkedArray:
-    """Returns `left` where the condition is true, `right` where it is false, and null where it is null, like
+    """Returns `left` where the condition is true, `right` where it is false, and null where the condition is null, like
     `pyarrow.compute.if_else`.
 
     `left` and `right` are columns as long as the condition, or single values that stand for all rows.
@@ -29,8 +29,8 @@ def _is_null(choice: object) -> bool:
 
 
 def _in_own_memory(choice: object) -> object:
-    """Returns the same values in memory of their own if they are a slice, so that texts and bytes begin where their
-    memory begins.
+    """Copies the values if they are a slice of a larger array, so that the first value begins at the start of its
+    buffer.
     """
     if isinstance(choice, pa.ChunkedArray):
         whole: object = pa.chunked_array([_in_own_memory(chunk) for chunk in choice.chunks], choice.type)

@@ -1,6 +1,7 @@
-"""Paimon's logical types: the value, and its form in schema JSON.
+"""Paimon's logical types: the values in memory, and how schema files write them in JSON.
 
-Source: Paimon 2.0 DataTypes, DataTypeJsonParser; types are written in upper case, ` NOT NULL` appended.
+Source: Paimon 2.0 DataTypes, DataTypeJsonParser. Types are written in upper case, and ` NOT NULL` follows a type that
+is not nullable.
 """
 
 import re
@@ -40,13 +41,16 @@ class TypeRoot(Enum):
     ROW = "ROW"
     VECTOR = "VECTOR"
 
-    # Types are looked up in tables for each column of each file, and the hash of Enum is a slow function in Python.
+    # Types are keys of dictionaries that are read for each column of each file, and Enum's own hash is slow Python
+    # code.
     __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """One logical type. Parameters that a root does not have are None; lengths are in characters or bytes."""
+    """One logical type. A parameter that the kind of type (`root`) does not have is None. Lengths are in characters or
+    bytes.
+    """
 
     root: TypeRoot
     nullable: bool = True
@@ -69,7 +73,8 @@ class DataType:
         return self if self.nullable else replace(self, nullable=True)
 
     def __hash__(self) -> int:
-        # Types are looked up for each column of each file. Types inside are left out: few types differ in them alone.
+        # The hash is needed for each column of each file. It ignores nested types, because few types differ only in
+        # them.
         return hash((self.root, self.nullable, self.length, self.precision, self.scale))
 
     def __str__(self) -> str:
@@ -79,7 +84,7 @@ class DataType:
 
 @dataclass(frozen=True, slots=True)
 class DataField:
-    """A column or a sub-field of a ROW. `default_value` is SQL literal text."""
+    """A column, or a sub-field of a ROW. `default_value` is an SQL literal as text."""
 
     id: int
     name: str
@@ -103,7 +108,9 @@ _TEXT = re.compile(
 
 
 def all_fields(fields: Iterable[DataField]) -> Iterator[DataField]:
-    """Yields the fields and those inside their types, depth first, each before what is in it."""
+    """Yields the fields and all fields nested in their types, depth first. A field comes before the fields nested in
+    it.
+    """
     for field in fields:
         yield field
         yield from _fields_in(field.type)
@@ -117,7 +124,7 @@ def _fields_in(data_type: DataType) -> Iterator[DataField]:
 
 
 def types_in(data_type: DataType) -> Iterator[DataType]:
-    """Yields the type and those inside it, depth first, each before what is in it."""
+    """Yields the type and all types nested in it, depth first. A type comes before the types nested in it."""
     yield data_type
     for inner in (*(f.type for f in data_type.fields), data_type.element, data_type.key, data_type.value):
         if inner is not None:
@@ -125,9 +132,9 @@ def types_in(data_type: DataType) -> Iterator[DataType]:
 
 
 def parse_type(json_value: object) -> DataType:
-    """Returns the type that a schema file's `type` value names.
+    """Returns the logical type for the JSON value `type` of a field in a schema file.
 
-    Raises CorruptFileError for text that is no Paimon type, and for numbers that are out of range.
+    Raises CorruptFileError if the text is no Paimon type, or if its length, precision or scale is out of range.
     Source: Paimon 2.0 DataTypeJsonParser.
     """
     if isinstance(json_value, str):
@@ -157,7 +164,7 @@ def parse_type(json_value: object) -> DataType:
 
 
 def parse_type_text(text: str) -> DataType:
-    """Returns the atomic type that a text like `DECIMAL(9, 2) NOT NULL` names."""
+    """Returns the type that a text like `DECIMAL(9, 2) NOT NULL` describes. The type has no types nested in it."""
     match = _TEXT.match(text.strip().upper())
     if match is None:
         raise CorruptFileError(f"unknown type {text!r}", type=text)
@@ -173,7 +180,8 @@ def parse_type_text(text: str) -> DataType:
 
 
 def range_problem(data_type: DataType) -> str | None:
-    """Returns what is wrong with the numbers of an atomic type; None when they are in range.
+    """Returns what is wrong with the length, precision or scale of a type, as the end of an error message; None if all
+    are in range.
 
     Source: Paimon 2.0 DecimalType, CharType, TimestampType, TimeType.
     """
@@ -209,7 +217,7 @@ def _atomic(name: str, args: list[int], nullable: bool) -> DataType:
 
 
 def parse_field(json_value: Mapping[str, object]) -> DataField:
-    """Returns the field that a JSON object describes; an absent description or default stays None."""
+    """Returns the field that a JSON object describes. If the object has no description or default, these are None."""
     description, default = json_value.get("description"), json_value.get("defaultValue")
     return DataField(
         id=int(str(json_value["id"])),
@@ -221,9 +229,7 @@ def parse_field(json_value: Mapping[str, object]) -> DataField:
 
 
 def type_to_json(data_type: DataType) -> str | dict[str, object]:
-    """Returns the type as a schema file holds it: a text for an atomic type, a JSON object for a type with others
-    inside.
-    """
+    """Returns the type as schema files write it: a string, or a JSON object if other types are nested in the type."""
     suffix = "" if data_type.nullable else " NOT NULL"
     root = data_type.root
     if root in (TypeRoot.ARRAY, TypeRoot.MULTISET, TypeRoot.VECTOR):
@@ -260,8 +266,8 @@ def _atomic_text(data_type: DataType) -> str:
 
 
 def field_to_json(field: DataField) -> dict[str, object]:
-    """Returns the JSON object of a field. Absent texts are left out: Java turns an explicit null into the text
-    "null".
+    """Returns the JSON object of a field. A description or default that is None is left out, because Paimon reads an
+    explicit null as the string "null".
     """
     json_object: dict[str, object] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
     if field.description is not None:

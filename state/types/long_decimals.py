@@ -1,4 +1,4 @@
-"""Decimals with more digits than their type says: what other writers' sums may have left in files."""
+"""Decimals with more digits than their type allows. Other writers may have stored such sums in files."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,11 +7,11 @@ from bucketline.state.types.buffers import decimal_words
 from bucketline.state.types.if_else import if_else
 
 COMPACT_DIGITS = 18
-"""Up to so many digits a decimal is stored as a 64-bit integer, which can hold more of them."""
+"""Decimals of up to this precision are stored as 64-bit integers, which can also hold numbers with more digits."""
 
 
 def null_where_too_long(values: pa.Array) -> pa.Array:
-    """Returns the decimals, with null in place of each that has more digits than its type."""
+    """Returns the decimals, with null in place of each value that has more digits than its type allows."""
     limit = 10**values.type.precision
     low, high = decimal_words(values)
     if values.type.precision <= COMPACT_DIGITS:
@@ -26,7 +26,9 @@ def null_where_too_long(values: pa.Array) -> pa.Array:
 
 
 def without_long(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
-    """Returns the batch, with null in place of decimals that are too long. Only the named columns are looked at."""
+    """Returns the batch, with null in place of each decimal that has more digits than its type allows. Only the columns
+    in `names` are checked.
+    """
     for name in names:
         position = batch.schema.get_field_index(name)
         if position < 0:

@@ -1,7 +1,8 @@
-"""Columns of floating point numbers as Java prints them: `1.0`, `1.0E10`, `NaN`, `-Infinity`.
+"""Prints columns of floating-point numbers as Java does: `1.0`, `1.0E10`, `NaN`, `-Infinity`.
 
-Source: Double.toString and Float.toString of Java 19 and newer: the fewest digits that tell a number from its
-neighbours, two at least, plain from 0.001 up to 10,000,000 and with an exponent beyond.
+A number gets the fewest digits (at least two) that distinguish it from the neighbouring numbers. From 0.001 up to
+10,000,000 it is printed without an exponent, otherwise with one.
+Source: Double.toString and Float.toString of Java 19 and newer.
 """
 
 from decimal import Context
@@ -12,16 +13,20 @@ import pyarrow.compute as pc
 from bucketline.state.types.if_else import if_else
 
 _PLAIN_POINTS = range(-2, 8)
-"""Where the point of a plainly written number stands, counted from its first digit that is no zero."""
+"""The positions of the decimal point, counted from the first digit that is no zero, for which a number is printed
+without an exponent.
+"""
 
 _NUMBER = r"^-?(?P<whole>\d+)(?:\.(?P<fraction>\d*))?(?:e(?P<exponent>[+-]?\d+))?$"
 _TWO_DIGITS = Context(prec=2)
 _FEW_DIGITS_BELOW = {pa.float32(): 1e-42, pa.float64(): 1e-320}
-"""Below these one digit may be enough to tell a number; then the nearest two are written: 4.9E-324, not 5.0E-324."""
+"""Below these numbers, a single digit may identify a number. Java then prints the nearest number with two digits:
+4.9E-324, not 5.0E-324.
+"""
 
 
 def float_texts(column: pa.Array) -> pa.Array:
-    """Returns the text of each number of a float32 or float64 column. Nulls stay nulls."""
+    """Returns each number of a float32 or float64 column as a string. Nulls stay nulls."""
     shortest = column.cast(pa.string())
     parts = pc.extract_regex(shortest, _NUMBER)
     whole, fraction, exponent = (pc.struct_field(parts, i) for i in range(3))

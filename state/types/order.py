@@ -1,7 +1,9 @@
-"""The order of keys: sorting, key borders and comparable forms that agree with Java's comparators.
+"""The order of keys, which is the order of Paimon's Java comparators: sorting rows, finding where the key changes, and
+converting keys to values that compare in this order.
 
-Field by field: text and bytes by unsigned byte, shorter prefix first; false before true; numbers, dates, times and
-timestamps by value; floats with -0.0 before 0.0 and one NaN after everything; nulls first.
+Keys are compared field by field. Strings and byte strings compare by unsigned bytes, and a prefix comes first. False
+comes before true. Numbers, dates, times and timestamps compare by value. For floats, -0.0 comes before 0.0, and NaN
+after all numbers. Nulls come first.
 Source: Paimon 2.0 CodeGenUtils.newRecordComparator, SortUtil; Java's Float.compare and Double.compare.
 """
 
@@ -21,13 +23,13 @@ from bucketline.state.types.logical import DataType, TypeRoot
 
 Direction = Literal["ascending", "descending"]
 
-# A zero inside a value sorts after the end mark, so that a prefix comes before what continues it.
+# A zero byte inside a value is encoded so that it sorts after the end mark. So a prefix sorts before longer values.
 _ESCAPED_ZERO = b"\0\xff"
 _END = pa.scalar(b"\0\0", pa.large_binary())
 _NOTHING = pa.scalar(b"", pa.large_binary())
 _NAN_BITS_32 = 0x7FC00000
 _NAN_BITS_64 = 0x7FF8000000000000
-# If more than one row in so many repeats a value, a stable sort is faster than ordering equal values afterwards.
+# If more than one row in this number repeats a value, a stable sort is faster than ordering equal values afterwards.
 _FEW_REPEATS = 4
 _WIDTH_BYTES = {
     TypeRoot.BOOLEAN: 1,
@@ -46,7 +48,7 @@ def sort_indices(
     """Returns the row numbers (uint64) in key order. Rows with equal keys are ordered by the `then` columns, and rows
     that are equal in these columns too keep their order.
 
-    `keys` ascend. Nulls come first in both directions.
+    The columns in `keys` are sorted in ascending order. Nulls come first, also in a `then` column that descends.
     """
     columns = [(plain_array(table.column(k)), "ascending") for k in keys]
     columns += [(plain_array(table.column(name)), direction) for name, direction in then]
@@ -56,7 +58,7 @@ def sort_indices(
     arrays: list[pa.Array] = []
     for array, direction in columns:
         if array.null_count:
-            # An explicit column says where nulls go; Arrow's own option for it differs between versions.
+            # An explicit column determines where nulls go, because Arrow's own option for it differs between versions.
             sorted_by.append((str(len(arrays)), "ascending"))
             arrays.append(array.is_valid())
         sorted_by.append((str(len(arrays)), "descending" if direction == "descending" else "ascending"))
@@ -86,8 +88,8 @@ def key_changes(table: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> npt.ND
 
 
 def key_order(types: Sequence[DataType]) -> Callable[[bytes], tuple[Any, ...]]:
-    """Returns a function from a serialized key (BinaryRow with arity prefix) to a tuple that Python compares in key
-    order.
+    """Returns a function that takes a key as the bytes of a BinaryRow (after its number of fields in 4 bytes) and
+    returns a tuple. Python compares these tuples in key order.
     """
     comparable = [_comparable_of(t) for t in types]
 
@@ -98,11 +100,11 @@ def key_order(types: Sequence[DataType]) -> Callable[[bytes], tuple[Any, ...]]:
 
 
 def normalized_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Array:
-    """Returns one array whose natural order is the key order of the given columns.
+    """Combines the key columns into one array that has the order of the keys.
 
-    The result is int64 for a single column of fixed width (decimals up to 18 digits, floats by total order), else
-    large_binary whose bytes compare unsigned. Only the types decide this form, so arrays of different batches can be
-    compared with each other.
+    The result is int64 for a single column of fixed width (a decimal has up to 18 digits; floats are mapped by
+    `total_order`). Otherwise it is large_binary, compared as unsigned bytes. The form depends on the types alone, so
+    arrays of different batches can be compared with each other.
     Keys hold no nulls: primary-key columns are NOT NULL.
     """
     assert columns and len(columns) == len(types), "a key has at least one column"
@@ -125,9 +127,10 @@ def normalized_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> p
 
 
 def total_order(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Returns integers ordered as Java orders the given floats: -0.0 before 0.0, every NaN alike and last.
+    """Returns an integer for each float, in the order in which Java compares floats: -0.0 before 0.0, and all NaNs
+    equal and last.
 
-    Takes float32 or float64. A null becomes any number.
+    Takes float32 or float64. The integer for a null is arbitrary.
     """
     values = _filled(array)
     if pa.types.is_float32(array.type):
@@ -138,10 +141,10 @@ def total_order(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _stable_order(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Returns the positions of the values in ascending order; equal values by position.
+    """Returns the positions of the values in ascending order. Equal values keep their order.
 
-    numpy sorts several times faster when it need not be stable. So only the positions of equal values are put in order
-    afterwards.
+    numpy's unstable sort is several times faster than its stable one. So the values are sorted unstably, and then only
+    the positions of equal values are put in order.
     """
     order: npt.NDArray[np.int64] = np.argsort(values)
     ascending = values[order]
@@ -175,7 +178,7 @@ def _filled(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def _int_values(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Returns integers that have the order of the values. The array holds no nulls and is of fixed width up to
+    """Returns an integer for each value, in the order of the values. The array has no nulls and a fixed width of up to
     64 bits.
     """
     t = array.type
@@ -192,13 +195,13 @@ def _int_values(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _is_variable(data_type: DataType) -> bool:
-    """Whether the order of the type's values cannot be that of int64 numbers."""
+    """Returns True if the type's values cannot be mapped to int64 numbers of the same order."""
     return data_type.root in BYTE_ROOTS or (data_type.root is TypeRoot.DECIMAL and (data_type.precision or 0) > 18)
 
 
 def _big_endian(array: pa.Array, data_type: DataType) -> pa.Array:
-    """Returns a fixed-width part of a key as large_binary: big-endian, sign bit flipped so that negatives come
-    first.
+    """Returns a fixed-width column of a key as large_binary. Each value is big-endian with its sign bit inverted, so
+    that negative numbers come first.
     """
     if data_type.root is TypeRoot.DECIMAL and _is_variable(data_type):
         low, high = decimal_words(array)

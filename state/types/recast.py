@@ -1,7 +1,7 @@
-"""Values of a column's former type in its current one, as Paimon's casts make them.
+"""Converts values from the former type of a column to its current type, as Paimon does.
 
-The results are those of Java's casts, which other readers show: rounded, cut off, wrapped around or null. Casts that
-are not known to agree are refused.
+The results are those of Java's casts, which Paimon's other readers return: a value may be rounded, cut off, wrapped
+around or null. A cast is refused if its result is not known to agree with Java's.
 Source: Paimon 2.0 CastExecutors and its rules, DecimalUtils, BinaryStringUtils, DateTimeUtils.
 """
 
@@ -31,11 +31,11 @@ _UNITS_PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 def recast(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
-    """Takes values in the Arrow type of `stored`, and returns them in the Arrow type of `wanted`. Both types are
-    atomic.
+    """Takes values in the Arrow type of `stored`, and returns them in the Arrow type of `wanted`. Neither type has
+    nested types.
 
     Nulls stay nulls, and decimals that do not fit become null.
-    Raises what Arrow raises (ArrowInvalid, ArrowNotImplementedError) for a cast or a value that is not supported.
+    Raises Arrow's own errors (ArrowInvalid, ArrowNotImplementedError) for a cast or a value that is not supported.
     """
     if stored.as_nullable() == wanted.as_nullable():
         return column
@@ -75,8 +75,8 @@ def _text_of(column: pa.Array, stored: DataType) -> pa.Array | None:
 
 
 def decimal_texts(column: pa.Array) -> pa.Array:
-    """Returns decimals as texts without an exponent, which Arrow writes for small ones: they are written as integers,
-    with a point put in.
+    """Returns decimals as strings without an exponent. Arrow's own cast prints small decimals with an exponent, so this
+    function prints the unscaled integers and inserts the point.
     """
     scale = column.type.scale
     if scale == 0:
@@ -105,7 +105,7 @@ def _to_boolean(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
         lower = pc.utf8_lower(column)
         is_true = pc.is_in(lower, pa.array(_TRUE))
         if not pc.all(pc.or_(is_true, pc.is_in(lower, pa.array([*_FALSE, None]))), min_count=0).as_py():
-            raise pa.ArrowInvalid("a text is no boolean")
+            raise pa.ArrowInvalid("a string is no boolean")
         return if_else(pc.is_valid(column), is_true, pa.scalar(None, pa.bool_()))
     return column.cast(pa.bool_()) if stored.root in INTEGER_ROOTS else None
 
@@ -117,7 +117,7 @@ def _to_integer(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
     if stored.root in _TIMES:
         if wanted.root not in (TypeRoot.INT, TypeRoot.BIGINT):
             return None
-        # Java divides towards zero.
+        # Java's division rounds towards zero.
         return pc.divide(_millis(column), 1000).cast(target, safe=False)
     if stored.root in _TEXTS:
         whole = pc.replace_substring_regex(column, r"^(?:\+|(-))?(\d+)(?:\.\d*)?$", r"\1\2")
@@ -126,8 +126,8 @@ def _to_integer(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
 
 
 def _from_floats(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Returns floating-point numbers as integers, narrowed as in Java: NaN is 0, a number that is too large becomes the
-    largest integer; bytes and shorts are the lower part of an int.
+    """Converts floating-point numbers to integers as Java does: NaN becomes 0, and a number that is too large becomes
+    the largest integer. For 8 and 16 bits, the number becomes an int first, of which the lower bits are kept.
     """
     wide = np.int64 if target == pa.int64() else np.int32
     values = column.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -142,7 +142,7 @@ def _from_floats(column: pa.Array, target: pa.DataType) -> pa.Array:
 def _to_float(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array | None:
     target = arrow_type(wanted)
     if stored.root is TypeRoot.DECIMAL:
-        # Arrow divides by a power of ten, which need not give the nearest number; reading digits does.
+        # Arrow divides by a power of ten, which may not give the nearest float. Parsing the printed digits does.
         return column.cast(pa.string()).cast(target)
     if stored.root in _TEXTS:
         return column.cast(target)
@@ -169,7 +169,9 @@ def _to_decimal(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
 
 
 def _fit_decimal(wide: pa.Array, target: pa.DataType) -> pa.Array:
-    """Returns the decimals in the target type, rounded half up, away from zero; null where the digits do not fit."""
+    """Returns the decimals in the target type. A half is rounded away from zero, and a decimal with too many digits
+    becomes null.
+    """
     if target.scale < wide.type.scale:
         wide = pc.round(wide, target.scale, "half_towards_infinity")
     scaled = wide.cast(pa.decimal256(_WIDE_DIGITS, target.scale))
@@ -184,7 +186,8 @@ def _to_date(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Array |
     if stored.root not in _TIMES:
         return None
     millis = _millis(column)
-    # Java divides times without a zone towards zero, so that the day before the epoch is the epoch's.
+    # Java's division of times without a zone rounds towards zero, so a time on the day before 1970-01-01 gets
+    # 1970-01-01.
     days = pc.divide(millis, _DAY_MS) if stored.root is TypeRoot.TIMESTAMP else _floor_divide(millis, _DAY_MS)
     return days.cast(pa.int32()).cast(pa.date32())
 
@@ -213,8 +216,8 @@ def _to_timestamp(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Ar
 
 
 def _cut_time(column: pa.Array, stored: int, wanted: int) -> pa.Array:
-    """Returns times with only the wanted digits of a second. As in Java, milliseconds are rounded towards zero, and
-    finer digits towards the past.
+    """Returns times with only as many fractional digits of a second as `wanted` has. As in Java, milliseconds are
+    rounded towards zero, and finer digits towards the past.
     """
     if wanted >= stored:
         return column

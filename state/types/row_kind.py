@@ -1,4 +1,4 @@
-"""Row kinds: their codes on disk, their short names, and tests on whole columns.
+"""Row kinds: their codes on disk, their short names (`+I`, `-U`, `+U`, `-D`), and functions on columns of row kinds.
 
 Source: Paimon 2.0 RowKind.
 """
@@ -22,7 +22,7 @@ SHORT_NAMES = {
     "+U": RowKind.UPDATE_AFTER,
     "-D": RowKind.DELETE,
 }
-"""In the order of the codes."""
+"""The short names of the row kinds, in the order of their codes."""
 
 
 def is_retract(kinds: pa.Array) -> pa.Array:

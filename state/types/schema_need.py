@@ -7,7 +7,10 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class SchemaNeed:
-    """A struct of the fields that are new, that need a wider type, or that hold such fields; null where none is."""
+    """The changes that a table's schema needs before it can hold some records. `type` is a struct of the fields that
+    are new or need a wider type, and of the fields in which such fields are nested. It is Arrow's null type if no
+    change is needed.
+    """
 
     type: pa.DataType
 
@@ -20,7 +23,7 @@ class SchemaNeed:
         return not pa.types.is_null(self.type)
 
     def encode(self) -> bytes:
-        """Returns this value as bytes."""
+        """Returns this need as bytes, which `decode_need` reads."""
         encoded: bytes = self.columns.serialize().to_pybytes()
         return encoded
 
@@ -29,5 +32,5 @@ NOTHING_NEEDED = SchemaNeed(pa.null())
 
 
 def decode_need(data: bytes) -> SchemaNeed:
-    """Returns the need that `encode` has made these bytes of."""
+    """Returns the schema need that `SchemaNeed.encode` turned into these bytes."""
     return SchemaNeed(pa.struct(list(pa.ipc.read_schema(pa.py_buffer(data)))))

@@ -1,8 +1,10 @@
-"""Matches the fields of a given struct to the fields of a column's ROW: by name, by name in any case, or by position.
+"""Matches the fields of an incoming struct to the sub-fields of a ROW column: by name, by name in any case, or by
+position.
 
-A rule takes the names of the given fields, the names of the ROW's fields, and the path of the column for errors. It
-returns for each field of the ROW the position of the given field that goes into it. It raises SchemaMismatchError,
-naming the field, if a field of the ROW or a given field is left over.
+Each rule is a function. `given` holds the names of the incoming fields, `own` the names of the ROW's sub-fields, and
+`column` is the path of the column for errors. The function returns for each sub-field of the ROW the position of the
+incoming field that goes into it. If a sub-field or an incoming field has no counterpart, it raises SchemaMismatchError,
+which names the field.
 Source: Spark 4.0 TableOutputResolver (INSERT, UPDATE and MERGE of tables of its catalogs).
 """
 
@@ -16,7 +18,7 @@ FieldRule: TypeAlias = Callable[[Sequence[str], Sequence[str], str], Sequence[in
 
 
 def by_name(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
-    """Returns for each field of the ROW the position of the given field with the same name."""
+    """Returns for each sub-field of the ROW the position of the incoming field with the same name."""
     twice = next((name for name, count in Counter(given).items() if count > 1), None)
     if twice is not None:
         raise _misfit(f"{column}.{twice}", "given twice", given, own)
@@ -32,16 +34,16 @@ def by_name(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[i
 
 
 def by_spelling(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
-    """Matches as `by_name` does, but a given name that the ROW does not have means the field whose name differs from it
-    only in case.
+    """Matches as `by_name` does. But an incoming name that the ROW does not have matches the sub-field whose name
+    differs from it only in case.
     """
     alike = {name: [o for o in own if o.lower() == name.lower()] for name in given if name not in own}
     return by_name([alike[n][0] if len(alike.get(n, ())) == 1 else n for n in given], own, column)
 
 
 def by_position(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
-    """Returns the positions 0, 1, 2 and so on: the first given field goes into the first field of the ROW, whatever
-    their names are.
+    """Returns the positions 0, 1, 2 and so on: the first incoming field goes into the first sub-field of the ROW,
+    whatever their names are.
     """
     if len(given) > len(own):
         path = f"{column}.{given[len(own)]}"

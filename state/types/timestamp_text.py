@@ -1,7 +1,7 @@
-"""Texts as timestamps, with a range that is the same in every release of pyarrow.
+"""Parses strings as timestamps, with the same range in every release of pyarrow.
 
-64 bits of nanoseconds hold times of 1677-09-21 to 2262-04-11. Releases of pyarrow before 23 take a text of another year
-for a time in these years, without an error.
+64 bits of nanoseconds hold times from 1677-09-21 to 2262-04-11. Before release 23, pyarrow parses a string of another
+year as a wrong time in these years, without an error.
 """
 
 import numpy as np
@@ -14,14 +14,15 @@ _FRACTION = r"\.[0-9]+"
 
 
 def timestamps_of(texts: pa.Array, target: pa.TimestampType) -> pa.Array:
-    """Returns texts of ISO 8601 as timestamps; a text has a zone if, and only if, `target` has one.
+    """Parses ISO 8601 strings as timestamps of type `target`. If `target` has a time zone, each string must have one;
+    otherwise none may.
 
-    Nulls stay nulls. Raises pa.ArrowInvalid for a text that is no time, that is finer than the unit, or that 64 bits of
-    the unit cannot hold.
+    Nulls stay nulls. Raises pa.ArrowInvalid for a string that is no time, that has more fractional digits than the
+    unit, or whose time does not fit into 64 bits.
     """
     times = texts.cast(target)
     if target.unit != "ns":
-        return times  # four digits of a year always fit
+        return times  # a year of four digits always fits
     whole = pc.replace_substring_regex(texts, _FRACTION, "").cast(pa.timestamp("s", target.tz))
     seconds = pc.drop_null(whole.cast(pa.int64())).to_numpy(zero_copy_only=False)
     nanos = pc.drop_null(times.cast(pa.int64())).to_numpy(zero_copy_only=False)
@@ -35,8 +36,8 @@ def timestamps_of(texts: pa.Array, target: pa.TimestampType) -> pa.Array:
 
 
 def plain_value(value: pa.Scalar) -> object:
-    """Returns the Python value of a scalar. A time in nanoseconds stays a scalar: Python has one for it only with
-    pandas.
+    """Returns the Python value of a scalar. A timestamp in nanoseconds stays an Arrow scalar, because without pandas
+    Python has no type for it.
     """
     if pa.types.is_timestamp(value.type) and value.type.unit == "ns":
         return value
@@ -44,8 +45,8 @@ def plain_value(value: pa.Scalar) -> object:
 
 
 def cast_text(text: str, target: pa.DataType) -> pa.Scalar:
-    """Returns a text as a value of a type. Raises pa.ArrowInvalid for a text that is no such value; for timestamps as
-    `timestamps_of` does.
+    """Parses a string as a value of the Arrow type `target`. Raises pa.ArrowInvalid if the string is no such value;
+    timestamps follow the rules of `timestamps_of`.
     """
     if pa.types.is_timestamp(target):
         return timestamps_of(pa.array([text], pa.string()), target)[0]

@@ -1,6 +1,6 @@
-"""Single internal values (see `binary_row.decode_row`) as Arrow scalars, and back.
+"""Converts single internal values (`binary_row.decode_row` lists them) to Arrow scalars, and back.
 
-For metadata only: partition values, keys, bounds. Not for rows.
+These functions are for metadata: partition values, keys and bounds. They are too slow for the rows of a table.
 """
 
 from typing import Any
@@ -18,7 +18,8 @@ _PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 def to_scalar(value: object, data_type: DataType) -> pa.Scalar:
     """Returns the value as a scalar of the type's Arrow type; None becomes a null.
 
-    Raises CorruptFileError when the Arrow type cannot hold it, as a year beyond 2262 in nanoseconds.
+    Raises CorruptFileError if the Arrow type cannot hold the value, for example a time after the year 2262 in
+    nanoseconds.
     """
     target = arrow_type(data_type)
     try:
@@ -31,8 +32,8 @@ def to_scalar(value: object, data_type: DataType) -> pa.Scalar:
 
 
 def from_scalar(value: pa.Scalar, data_type: DataType) -> Any:
-    """Returns the internal value of a scalar of the type's Arrow type; None for a null. Nested types have no internal
-    values.
+    """Returns the internal value of a scalar that has the Arrow type of `data_type`; None for a null. Values of nested
+    types cannot be converted.
     """
     root = data_type.root
     if root in (TypeRoot.DATE, TypeRoot.TIME):

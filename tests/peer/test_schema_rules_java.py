@@ -36,8 +36,8 @@ SEEDS = range(share_of(12))
 REFUSED_HERE: dict[str, tuple[str, str]] = {
     r"is not supported: ": ("options.md", "## Table options that are refused"),
     r"Change '[\w.-]+' is not supported yet": ("options.md", "options that the files of a table depend on"),
-    r"has no place in Avro": ("options.md", "timestamps finer than microseconds in Avro files"),
-    r"finer timestamps than microseconds": ("limits.md", "timestamps finer than microseconds"),
+    r"cannot be stored in Avro": ("options.md", "timestamps finer than microseconds in Avro files"),
+    r"timestamps finer than microseconds": ("limits.md", "timestamps finer than microseconds"),
     r"must be one of parquet, avro, orc": ("options.md", "the formats `csv`, `json` and `text`"),
     r"should be at least": ("options.md", "below their least value"),
     r"can not be found in table schema": ("options.md", "a sequence group on a column that is not there"),

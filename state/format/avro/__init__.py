@@ -1,1 +1,1 @@
-"""Avro containers and data files, as Java writes them."""
+"""Reads and writes Avro containers and Avro data files in the form that Paimon's Java code writes."""

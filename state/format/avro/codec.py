@@ -1,10 +1,10 @@
-"""The codecs of Avro containers, under Avro's names.
+"""The compression codecs of Avro containers, by the names that Avro gives them.
 
-Every codec that Paimon writes is in pyarrow or the standard library.
+pyarrow or the standard library has every codec that Paimon writes.
 
-A block that is packed here can be checked. Snappy and bzip2 have checksums of their own. For zstandard and deflate a
-CRC-32 follows the data, in a place that readers skip: a skippable frame, and bytes after the last block. The codec
-`null` cannot hold a checksum.
+A block that is packed here has a checksum, which `unpack_block` verifies. Snappy and bzip2 have their own checksums.
+For zstandard and deflate, a CRC-32 follows the data where other readers ignore it: in a skippable frame, or after the
+last deflate block. The codec `null` has no place for a checksum.
 Source: Avro 1.11 specification, required and optional codecs; RFC 8878, 3.1.2 (skippable frames); RFC 1951.
 """
 
@@ -20,40 +20,40 @@ from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 
 MAX_BLOCK_BYTES = 1 << 30
-"""The largest size of an unpacked block; a manifest is some megabytes."""
+"""The largest size of an unpacked block. A manifest has a few megabytes."""
 
 _PIECE_BYTES = 1 << 18
 
 _CHECKED = b"CRC1"
-"""The four bytes before a little-endian CRC-32 of all bytes of the block."""
+"""The four bytes that stand before the checksum, a little-endian CRC-32 of all bytes of the packed block."""
 _CHECK_BYTES = len(_CHECKED) + 4
 _SKIPPED = (0x184D2A5B).to_bytes(4, "little") + _CHECK_BYTES.to_bytes(4, "little")
 """The header of a zstandard frame that readers skip."""
 
 
 def pack_block(codec: str, data: pa.Buffer | bytes, level: int | None = None) -> bytes:
-    """Returns the packed block. `level` is the compression level, for codecs that have levels; None: the codec's
-    default.
+    """Returns the packed block. `level` is the compression level, for codecs that have levels; None means the codec's
+    default level.
     """
     return AVRO_CODECS[codec](data, level)
 
 
 def unpack_block(codec: str, data: bytes, offset: int) -> bytes:
-    """Returns the bytes of a packed block that begins at an offset of its file.
+    """Returns the unpacked bytes of a block. `offset` is where the block begins in its file, for error messages.
 
-    Raises CorruptFileError, also for more than MAX_BLOCK_BYTES.
+    Raises CorruptFileError if the block is damaged, or has more than MAX_BLOCK_BYTES when it is unpacked.
     """
     try:
         body = _UNPACKERS[codec](data)
     except (ValueError, OSError, EOFError, MemoryError, zlib.error, lzma.LZMAError) as e:
-        raise CorruptFileError(f"the {codec} block at offset {offset} does not unpack: {e!r}", offset=offset) from e
+        raise CorruptFileError(f"the {codec} block at offset {offset} cannot be unpacked: {e!r}", offset=offset) from e
     if len(body) > MAX_BLOCK_BYTES:
         raise CorruptFileError(f"the block at offset {offset} unpacks to over {MAX_BLOCK_BYTES} bytes", offset=offset)
     return body
 
 
 def is_read(codec: str) -> bool:
-    """Whether this code can unpack blocks of the codec."""
+    """Returns True if this release can unpack blocks of the codec."""
     return codec in _UNPACKERS
 
 
@@ -81,7 +81,9 @@ def _with_checksum(packed: bytes, header: bytes) -> bytes:
 
 
 def _without_checksum(data: bytes, header: bytes) -> bytes:
-    """Returns the packed data without its checksum, if any. Raises ValueError when the checksum does not match."""
+    """Returns the packed data without the checksum at its end, if it has one after `header`. Raises ValueError if the
+    checksum does not match.
+    """
     end = len(data) - _CHECK_BYTES - len(header)
     if end < 0 or data[end:-4] != header + _CHECKED:
         return data
@@ -97,7 +99,9 @@ AVRO_CODECS: dict[str, Callable[[pa.Buffer | bytes, int | None], bytes]] = {
     "snappy": _pack_snappy,
     "zstandard": _pack_zstandard,
 }
-"""Avro's names of codecs, and how a block is packed with a level of compression, if the codec has levels."""
+"""Maps the name of each codec to the function that packs a block; its second argument is the compression level or
+None.
+"""
 
 
 class _Unpacking(Protocol):
@@ -122,7 +126,7 @@ def _unpack_xz(data: bytes) -> bytes:
 
 def _whole(stream: _Unpacking, body: bytes) -> bytes:
     if not stream.eof and len(body) <= MAX_BLOCK_BYTES:
-        raise EOFError("the stream is cut short")
+        raise EOFError("the compressed data ends too early")
     return body
 
 
@@ -142,9 +146,9 @@ def _unpack_snappy(data: bytes) -> bytes:
 
 
 def _unpack_zstandard(data: bytes) -> bytes:
-    # Java streams its frames, so they do not say how much they unpack to.
+    # Frames that Java writes as a stream do not contain the unpacked size.
     data = _without_checksum(data, _SKIPPED)
-    # A read takes memory for all that it is asked for, whatever there is.
+    # `read` allocates as many bytes as it is asked for, even if fewer exist.
     pieces: list[bytes] = []
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
         while (piece := stream.read(_PIECE_BYTES)) and len(pieces) * _PIECE_BYTES <= MAX_BLOCK_BYTES:

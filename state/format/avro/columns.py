@@ -1,8 +1,10 @@
-"""Avro data files as Arrow columns, a block at a time: the physical types, before any schema of the table is applied.
+"""Reads Avro data files as Arrow columns, one block at a time. Columns have the types that the file stores; the caller
+converts them to the types of the table.
 
-fastavro decodes one block into records and Arrow builds columns of them, both in compiled code; nothing here looks at a
-single row. Values come as they are stored: a decimal is its bytes, a timestamp in the unit its annotation names.
-Source: Avro 1.11 specification; Paimon 2.0 AvroSchemaConverter (a map whose keys are no text is an array of entries).
+fastavro decodes a block into records, and Arrow builds columns from the records; both are compiled code. No Python code
+looks at single rows. Values stay as they are stored: a decimal as bytes, a timestamp as an integer in the unit that the
+Avro schema names. Source: Avro 1.11 specification; Paimon 2.0 AvroSchemaConverter (a map whose keys are not strings is
+stored as an array of entries).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +34,7 @@ _ANNOTATED = {
     ("int", "date"): pa.date32(),
     ("int", "time-millis"): pa.time32("ms"),
     ("long", "time-micros"): pa.time64("us"),
-    # Paimon uses the two names of each unit the wrong way round, so that a name says nothing about a zone.
+    # Paimon has swapped `timestamp-*` and `local-timestamp-*`, so the name does not say whether there is a time zone.
     ("long", "timestamp-millis"): pa.timestamp("ms"),
     ("long", "timestamp-micros"): pa.timestamp("us"),
     ("long", "timestamp-nanos"): pa.timestamp("ns"),
@@ -44,16 +46,22 @@ _ANNOTATED = {
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """fastavro's parsed schema of an array of the file's records, and the Arrow type of one record as it is stored."""
+    """The schema of a file in two forms: `items` is fastavro's parsed schema of an array of the file's records, and
+    `record` is the Arrow type of one record as it is stored.
+    """
 
     items: object
     record: pa.DataType
     declared: Mapping[str, pa.DataType]
-    """The types of the columns by the annotations, if a Paimon writer made them."""
+    """The Arrow types that the annotations of the Avro schema give to the columns. It is empty if no Paimon writer made
+    the file.
+    """
 
 
 class AvroColumns:
-    """A container that is read from front to back: `read(n)` gives the next n bytes, `size` is all there are."""
+    """Reads the columns of an Avro container from front to back. `read(n)` returns the next n bytes, and `size` is the
+    length of the container in bytes.
+    """
 
     def __init__(self, read: Callable[[int], bytes], size: int) -> None:
         self._blocks = BlockReader(read, size)
@@ -66,18 +74,20 @@ class AvroColumns:
 
     @property
     def declared(self) -> dict[str, pa.DataType]:
-        """Returns the columns' types as the annotations mean them; empty if the file is not by a Paimon writer."""
+        """Returns the Arrow types that the annotations of the Avro schema give to the columns; empty if no Paimon
+        writer made the file.
+        """
         return dict(self._layout.declared)
 
     @property
     def offset(self) -> int:
-        """Returns the position, in bytes, at which the block that is being read begins."""
+        """Returns the position, in bytes, of the start of the block that is being read."""
         return self._blocks.offset
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yields the named columns, one batch for each block; names that the file does not have are left out.
+        """Yields the named columns, one batch for each block. Names that the file does not have are left out.
 
-        Raises CorruptFileError with the offset of the block.
+        Raises CorruptFileError, which names the offset of the block, if a block is damaged.
         """
         wanted = pa.struct([f for f in self._layout.record if f.name in columns])
         for block in self._blocks:
@@ -89,7 +99,7 @@ class AvroColumns:
                 structs = pa.array(records, wanted)
             except (*MALFORMED, pa.ArrowException) as e:
                 raise CorruptFileError(
-                    f"no Avro records in the block at offset {block.offset}: {e!r}", offset=block.offset
+                    f"the block at offset {block.offset} holds no valid Avro records: {e!r}", offset=block.offset
                 ) from e
             yield pa.RecordBatch.from_struct_array(structs)
 
@@ -106,12 +116,12 @@ def _layout(text: bytes) -> _Layout:
             declared = {f.name: f.type for f in _arrow_of(schema, "the record", has_decimals=True)}
         return _Layout(fastavro.parse_schema({"type": "array", "items": schema}), record, declared)
     except MALFORMED as e:
-        raise CorruptFileError(f"the schema in the Avro header does not parse: {e!r}") from e
+        raise CorruptFileError(f"the schema in the Avro header cannot be parsed: {e!r}") from e
 
 
 def _arrow_of(schema: Json, path: str, *, has_decimals: bool = False) -> pa.DataType:
-    """Returns the Arrow type of values as they are stored. Decimals are stored as bytes; with `has_decimals` they get a
-    decimal type.
+    """Returns the Arrow type of values as they are stored. Decimals are stored as bytes; if `has_decimals` is true,
+    they get a decimal type instead.
     """
     if isinstance(schema, list):
         branches = [b for b in schema if b != "null"]

@@ -1,8 +1,8 @@
-"""Avro object containers over bytes: what manifests, manifest lists and index manifests are stored in.
+"""Reads and writes Avro object containers, the file format of manifests, manifest lists and index manifests.
 
-The container framing and the codecs (`codec`) are written here, because fastavro would need another package for each;
-records are decoded and encoded by fastavro, one call per block. A block is handed to fastavro as one Avro array, which
-has the same bytes but for the item count.
+The framing of the container is written here, because fastavro would need another package for each codec. fastavro
+decodes and encodes the records, with one call for each block. It gets a block as one Avro array, which differs from the
+bytes of the block only in the item count.
 
 Source: Avro 1.11 specification, object container files; Paimon 2.0 AvroFileFormat, AvroSchemaConverter.
 """
@@ -29,12 +29,14 @@ _HEADER_BYTES = 1 << 16
 _MAX_VARINT_BYTES = 10
 DEFAULT_CODEC = "zstandard"
 _CHECKSUM = "bucketline.crc32"
-"""The header entry that holds a checksum of the schema and the codec; other readers pass over it."""
+"""The header entry that holds a checksum of the schema and the codec. Other readers ignore it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block of a container, unpacked; `offset` is where it begins in the file."""
+    """One unpacked block of a container. `offset` is where the block begins in the file, and `count` its number of
+    records.
+    """
 
     offset: int
     count: int
@@ -42,10 +44,10 @@ class Block:
 
 
 class BlockReader:
-    """The blocks of a container that is read from front to back, one in memory at a time.
+    """Iterates over the blocks of a container from front to back, with one block in memory at a time.
 
-    `read(n)` gives the next n bytes, fewer only at the end; `size` is the length of the file. Errors are those of
-    `open_container`.
+    `read(n)` returns the next n bytes, and fewer only at the end of the file; `size` is the length of the file. It
+    raises the same errors as `open_container`.
     """
 
     def __init__(self, read: Callable[[int], bytes], size: int) -> None:
@@ -68,8 +70,8 @@ class BlockReader:
 
     @property
     def offset(self) -> int:
-        """Returns the position, in bytes, at which the block begins that the iteration has given last; before that, the
-        position of the first block.
+        """Returns the position in bytes of the block that was returned last; before the first block was returned, the
+        position of that block.
         """
         return self._block_at
 
@@ -81,13 +83,16 @@ class BlockReader:
             length, at = self._shifted(_read_varint, at)
             if count < 0 or not 0 <= length <= self._size - start - at - SYNC_BYTES:
                 raise CorruptFileError(
-                    f"the block at offset {start} announces {counted(count, 'record')} in {counted(length, 'byte')}",
+                    f"the block at offset {start} claims to hold {counted(count, 'record')} in "
+                    f"{counted(length, 'byte')}",
                     offset=start,
                 )
             self._fill(at + length + SYNC_BYTES)
             body, end = self._data[at : at + length], at + length + SYNC_BYTES
             if self._data[at + length : end] != self._sync:
-                raise CorruptFileError(f"no sync marker at offset {start + at + length}", offset=start + at + length)
+                raise CorruptFileError(
+                    f"the Avro sync marker is missing at offset {start + at + length}", offset=start + at + length
+                )
             self._drop(end)
             self._block_at = start
             unpacked = unpack_block(self._codec, body, start) if body else b""
@@ -100,10 +105,12 @@ class BlockReader:
         try:
             return parse(self._data, at)
         except CorruptFileError as e:
-            raise CorruptFileError(f"no Avro long at offset {self._at + at}", offset=self._at + at) from e
+            raise CorruptFileError(
+                f"the bytes at offset {self._at + at} are no valid Avro long", offset=self._at + at
+            ) from e
 
     def _fill(self, count: int) -> None:
-        """Makes the next `count` bytes available, or all remaining ones."""
+        """Reads from the file until at least `count` unread bytes are in memory, or the file ends."""
         if len(self._data) < count:
             self._data += self._read(max(count - len(self._data), _HEADER_BYTES))
 
@@ -114,7 +121,7 @@ class BlockReader:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """An opened container: the writer's schema as JSON text, and the blocks, still packed."""
+    """An opened container: the writer's schema as JSON text, and the blocks, which are not unpacked yet."""
 
     schema_text: bytes
     codec: str
@@ -127,7 +134,7 @@ class Container:
 
 
 def encode_records(records: Sequence[Record], form: AvroRecordFormat, codec: str = DEFAULT_CODEC) -> bytes:
-    """Returns the bytes of a container holding the records, in order; the same records give the same bytes.
+    """Returns the bytes of a container with the records, in order. The same records always give the same bytes.
 
     The sync marker is computed from the content, because this code uses no randomness.
     """
@@ -150,8 +157,8 @@ def encode_records(records: Sequence[Record], form: AvroRecordFormat, codec: str
 
 
 def container_header(schema_text: bytes, codec: str) -> bytes:
-    """Returns the header of a container, without the sync marker that follows it: schema, codec, and a checksum of
-    both.
+    """Returns the header of a container, with the schema, the codec and a checksum of both. The sync marker, which
+    follows the header, is not included.
     """
     entries = (b"avro.schema", schema_text, b"avro.codec", codec.encode())
     checksum = (_CHECKSUM.encode(), _header_checksum(schema_text, codec.encode()))
@@ -163,12 +170,13 @@ def _header_checksum(schema_text: bytes, codec: bytes) -> bytes:
 
 
 def iterate_records(data: bytes, form: AvroRecordFormat) -> Iterator[Record]:
-    """Yields the records of a container, as dicts by the *writer's* field names: a nullable field may be missing
-    altogether.
+    """Yields the records of a container as dicts, whose keys are the field names of the *writer's* schema. A nullable
+    field may be missing.
 
-    Fields that `form` does not know are in the dicts too; a timestamp is its plain long. Blocks are unpacked one by
-    one. Raises CorruptFileError, once records are asked for, when the bytes are no container, or its schema lacks a
-    required field or gives one another type.
+    Fields that `form` does not have are in the dicts too. A timestamp is an integer, as it is stored. Blocks are
+    unpacked one by one.
+    When the first record is asked for, raises CorruptFileError if the bytes are no container, or if the schema in it
+    lacks a required field or has a field of another type than `form`.
     """
     container = open_container(data)
     items, may_lack = reading_schema(container.schema_text, form)
@@ -177,21 +185,25 @@ def iterate_records(data: bytes, form: AvroRecordFormat) -> Iterator[Record]:
         try:
             records = fastavro.schemaless_reader(source, items)
         except MALFORMED as e:
-            raise CorruptFileError(f"no Avro records in the block at offset {offset}: {e!r}", offset=offset) from e
+            raise CorruptFileError(
+                f"the block at offset {offset} holds no valid Avro records: {e!r}", offset=offset
+            ) from e
         if len(records) != count or source.tell() != len(source.getbuffer()):
             raise CorruptFileError(
                 f"the block at offset {offset} does not hold exactly its {counted(count, 'record')}", offset=offset
             )
         if may_lack and not all(holds_records(record, form.schema) for record in records):
-            raise CorruptFileError(f"the block at offset {offset} holds a null in the place of a record", offset=offset)
+            raise CorruptFileError(
+                f"the block at offset {offset} holds a null where a record is required", offset=offset
+            )
         yield from records
 
 
 def open_container(data: bytes) -> Container:
-    """Returns the container in the bytes, its framing checked and nothing unpacked yet.
+    """Checks the framing of the container in the bytes and returns the container. No block is unpacked yet.
 
-    Raises CorruptFileError for a bad magic, header, block size or sync marker, naming the offset, and for a codec other
-    than Avro's own.
+    Raises CorruptFileError, which names the offset, for a wrong magic number, header, block size or sync marker, and
+    for an unknown codec.
     """
     entries, at = _container_header(data)
     schema_text, codec = _schema_and_codec(entries)
@@ -202,7 +214,7 @@ def open_container(data: bytes) -> Container:
         count, at = _read_varint(data, at)
         body, at = _read_prefixed(data, at)
         if data[at : at + SYNC_BYTES] != sync:
-            raise CorruptFileError(f"no sync marker at offset {at}", offset=at)
+            raise CorruptFileError(f"the Avro sync marker is missing at offset {at}", offset=at)
         at += SYNC_BYTES
         if count < 0:
             raise CorruptFileError(f"the block at offset {start} has a negative count", offset=start)
@@ -220,9 +232,9 @@ def _no_records(offset: int, size_bytes: int) -> CorruptFileError:
 
 
 def _container_header(data: bytes) -> tuple[dict[str, bytes], int]:
-    """Returns the header's entries, and the offset behind its sync marker."""
+    """Returns the entries of the header, and the offset of the first byte after the header's sync marker."""
     if data[: len(MAGIC)] != MAGIC:
-        raise CorruptFileError("no Avro container: the first four bytes are not Obj1", offset=0)
+        raise CorruptFileError("the file is no Avro container: the first four bytes are not Obj1", offset=0)
     entries, at = _header(data, len(MAGIC))
     if len(data) < at + SYNC_BYTES:
         raise CorruptFileError("the Avro header ends before its sync marker", offset=at)
@@ -231,13 +243,13 @@ def _container_header(data: bytes) -> tuple[dict[str, bytes], int]:
 
 def _schema_and_codec(entries: dict[str, bytes]) -> tuple[bytes, str]:
     if "avro.schema" not in entries:
-        raise CorruptFileError("the Avro header has no avro.schema", offset=len(MAGIC))
+        raise CorruptFileError("the Avro header has no entry avro.schema", offset=len(MAGIC))
     stated = entries.get(_CHECKSUM)
     if stated is not None and stated != _header_checksum(entries["avro.schema"], entries.get("avro.codec", b"")):
         raise CorruptFileError("the checksum of the Avro header does not match", offset=len(MAGIC))
     codec = entries.get("avro.codec", b"null").decode("ascii", "replace")
     if not is_read(codec):
-        raise CorruptFileError(f"the Avro codec {codec!r} is not read", codec=codec, offset=len(MAGIC))
+        raise CorruptFileError(f"this release cannot read the Avro codec {codec!r}", codec=codec, offset=len(MAGIC))
     return entries["avro.schema"], codec
 
 
@@ -257,7 +269,7 @@ def _header(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """Returns a long as Avro writes it."""
+    """Returns an integer in Avro's encoding of a long."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -277,13 +289,13 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * i)
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at + i + 1
-    raise CorruptFileError(f"no Avro long at offset {at}", offset=at)
+    raise CorruptFileError(f"the bytes at offset {at} are no valid Avro long", offset=at)
 
 
 def _read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
     size, start = _read_varint(data, at)
     if not 0 <= size <= len(data) - start:
         raise CorruptFileError(
-            f"{counted(size, 'byte')} announced at offset {at}, {len(data) - start:,} left", offset=at
+            f"the length at offset {at} is {counted(size, 'byte')}, but only {len(data) - start:,} are left", offset=at
         )
     return data[start : start + size], start + size

@@ -1,4 +1,4 @@
-"""The Avro schema of a data file, as Java writes it; and the columns that an Avro file cannot hold.
+"""Builds the Avro schema of a data file, as Paimon's Java code does, and tells which columns an Avro file cannot store.
 
 Source: Paimon 2.0 AvroSchemaConverter, PostponeBucketFileStoreWrite (the fallback to the table's format).
 """
@@ -13,7 +13,7 @@ from bucketline.state.format.avro.schema import NAMESPACE, Json, nullable
 from bucketline.state.types.buffers import TIMESTAMP_ROOTS
 from bucketline.state.types.logical import DataField, DataType, TypeRoot, types_in
 
-# What Avro allows, and all readers take.
+# The names of fields that Avro allows and all readers accept.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_TIME_PRECISION = 3
 _MAX_TIMESTAMP_PRECISION = 6
@@ -34,7 +34,7 @@ _TEXT_ROOTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 
 
 def is_representable(fields: Sequence[DataField]) -> bool:
-    """Whether rows of these columns can be Avro records that Java reads."""
+    """Returns True if rows with these columns can be stored as Avro records that Paimon's Java code can read."""
     try:
         data_schema(fields)
         refuse_unread_by_java(fields)
@@ -44,32 +44,36 @@ def is_representable(fields: Sequence[DataField]) -> bool:
 
 
 def refuse_unread_by_java(fields: Sequence[DataField]) -> None:
-    """Refuses a MULTISET of anything but text, at any depth: Java takes its entries for those of a MAP, and fails.
+    """Raises UnsupportedTableError, which names the column, for a MULTISET of anything but strings, at any depth of
+    nesting: Paimon's Java code reads its entries as those of a MAP, and fails.
 
-    Raises UnsupportedTableError naming the column. `data_schema` allows it, so that tables of earlier releases that
-    have one can still be written.
+    `data_schema` allows such a MULTISET, so that a table that an earlier release created with one can still be written.
     """
     for field in fields:
         if any(t.root is TypeRoot.MULTISET and not is_text_map(t) for t in types_in(field.type)):
-            _refuse(field.name, f"Paimon Java does not read {field.type.as_nullable()} from Avro")
+            _refuse(field.name, f"Paimon's Java code cannot read {field.type.as_nullable()} from Avro")
 
 
 def data_schema(fields: Sequence[DataField]) -> bytes:
-    """Returns the schema of records of these columns, as JSON text.
+    """Returns the Avro schema of records with these columns, as JSON text.
 
-    Raises UnsupportedTableError, naming the column, for a type or a name that Avro does not have.
+    Raises UnsupportedTableError, which names the column, for a type or a column name that Avro does not have.
     """
     record = _record("record", fields, NAMESPACE)
     return json.dumps(record, separators=(",", ":")).encode()
 
 
 def is_text_map(data_type: DataType) -> bool:
-    """Whether a MAP or MULTISET is an Avro map, whose keys are text; all others are arrays of entries."""
+    """Returns True if a MAP or MULTISET is stored as an Avro map, because its keys are strings. Every other MAP or
+    MULTISET is stored as an array of entries.
+    """
     return map_entry(data_type)[0].root in _TEXT_ROOTS
 
 
 def map_entry(data_type: DataType) -> tuple[DataType, DataType]:
-    """Returns the key and value type of a MAP, or of a MULTISET seen as element → count, as Avro declares them."""
+    """Returns the key and value type, as Avro declares them, of a MAP, or of a MULTISET, which is stored as a map from
+    each element to its count.
+    """
     if data_type.root is TypeRoot.MULTISET:
         assert data_type.element is not None
         return data_type.element, DataType(TypeRoot.INT)
@@ -109,7 +113,7 @@ def _of(data_type: DataType, path: str) -> Json:
     if root is TypeRoot.TIME and precision <= _MAX_TIME_PRECISION:
         return {"type": "int", "logicalType": "time-millis"}
     if root in TIMESTAMP_ROOTS and precision <= _MAX_TIMESTAMP_PRECISION:
-        # Java's names are the other way round than Avro means them.
+        # Paimon's Java code has swapped Avro's names for timestamps with and without a time zone.
         kind = "local-timestamp" if root is TypeRoot.TIMESTAMP_LTZ else "timestamp"
         return {"type": "long", "logicalType": f"{kind}-{'millis' if precision <= 3 else 'micros'}"}
     if root is TypeRoot.ROW and data_type.fields:
@@ -119,7 +123,7 @@ def _of(data_type: DataType, path: str) -> Json:
         return {"type": "array", "items": _of(data_type.element, path)}
     if root in (TypeRoot.MAP, TypeRoot.MULTISET):
         return _map(data_type, path)
-    _refuse(path, f"{data_type.as_nullable()} has no place in Avro")
+    _refuse(path, f"{data_type.as_nullable()} cannot be stored in Avro")
 
 
 def _map(data_type: DataType, path: str) -> Json:

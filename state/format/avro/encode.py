@@ -1,7 +1,8 @@
-"""Columns → rows of Avro data files, a block at a time, in whole columns.
+"""Encodes Arrow columns as the rows of Avro data files, one block at a time and without a loop over rows.
 
-Each column becomes pieces of bytes, one of each kind per row: what comes before a value (the union's branch, a length),
-and the value. The block is one buffer with the pieces of all columns, joined row by row.
+Each column becomes arrays of byte strings, which this module calls pieces: for each row, one piece for what comes
+before the value (the branch of the union, or a length) and one for the value. Joining the pieces of all columns row by
+row gives the block.
 Source: Avro 1.11 specification, binary encoding and object container files; Paimon 2.0 FieldWriterFactory.
 """
 
@@ -36,16 +37,18 @@ Mask = NDArray[np.bool_]
 Octets = NDArray[np.uint8]
 
 _BRANCH_OF_VALUES = 2
-"""The second branch of the union of null and a type, as a varint."""
+"""The number of the second branch of a union of null and a type, as an Avro varint. It comes before a value that is not
+null.
+"""
 _SHORT_DECIMAL_DIGITS = 18
 _REAL_BYTES = {TypeRoot.FLOAT: 4, TypeRoot.DOUBLE: 8}
 
 
 @dataclass(frozen=True, slots=True)
 class AvroEncoder:
-    """Turns tables into the parts of one container; the parts, one after the other, are the file.
+    """Encodes tables as the parts of one Avro container. The file is all parts, one after the other.
 
-    The sync marker is computed from the schema and `seed`, which is something that no other file has, like its name.
+    The sync marker is computed from the schema and `seed`, which must differ for each file; the file's name will do.
     Raises UnsupportedTableError for columns that Avro has no type for.
     """
 
@@ -55,11 +58,12 @@ class AvroEncoder:
     seed: bytes
 
     def header(self) -> bytes:
-        """Returns the first part."""
+        """Returns the first part of the file."""
         return self._header() + self._sync()
 
     def block(self, rows: pa.Table | pa.RecordBatch) -> list[bytes]:
-        """Returns the part that holds these rows; columns are found by name. No rows make no part.
+        """Encodes some rows, and returns their part of the file as a list of byte strings, which is empty if there are
+        no rows. Columns are found by name.
 
         Raises SchemaMismatchError for a null in a column that is NOT NULL.
         """
@@ -77,7 +81,7 @@ class AvroEncoder:
 
 
 def encode_rows(columns: Sequence[pa.Array | pa.ChunkedArray], fields: Sequence[DataField]) -> pa.Buffer:
-    """Returns the bytes of records of these columns, one record after the other.
+    """Encodes each row as an Avro record, and returns the bytes of all records, one after the other.
 
     Raises SchemaMismatchError for a null in a column that is NOT NULL.
     """
@@ -91,8 +95,8 @@ def encode_rows(columns: Sequence[pa.Array | pa.ChunkedArray], fields: Sequence[
 
 
 def _pieces(column: pa.Array, data_type: DataType, wanted: Mask | None) -> list[pa.LargeBinaryArray]:
-    """Returns the pieces of one column. A row that is not `wanted` has no bytes at all, because the list, map or struct
-    that it lies in is null.
+    """Returns the pieces of one column. If a row is false in `wanted`, its pieces are empty, because the list, map or
+    struct around it is null.
     """
     valid = validity(column)
     if valid is not None and not data_type.nullable:
@@ -141,12 +145,12 @@ def _contents(column: pa.ListArray | pa.MapArray) -> tuple[NDArray[np.int64], li
     """Returns where each row's items begin and end, and the items themselves: an array of elements, or an array of keys
     and an array of values.
 
-    The items of row i are between the offsets i and i + 1, and the first offset is 0. A null row has no items.
+    Row i has the items from `offsets[i]` up to `offsets[i + 1]`, and the first offset is 0. A null row has no items.
     """
     valid = validity(column)
     offsets = np.zeros(1, np.int64) if len(column) == 0 else column.offsets.to_numpy().astype(np.int64)
     if valid is not None and np.diff(offsets)[~valid].any():
-        # In Arrow a null list may have items.
+        # In Arrow, a list that is null may still have items, which are left out here.
         return _contents(own_copy(column))
     whole = [column.keys, column.items] if pa.types.is_map(column.type) else [column.values]
     return offsets - offsets[0], [child.slice(offsets[0], offsets[-1] - offsets[0]) for child in whole]
@@ -154,7 +158,9 @@ def _contents(column: pa.ListArray | pa.MapArray) -> tuple[NDArray[np.int64], li
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """Which rows of a column have a value (`valid`), and which are written at all (`wanted`); None means all rows."""
+    """Says which rows of a column have a value (`valid`), and which rows are written at all (`wanted`). None means all
+    rows.
+    """
 
     count: int
     nullable: bool
@@ -162,16 +168,16 @@ class _Row:
     wanted: Mask | None
 
     def present(self) -> Mask | None:
-        """Returns a mask of the rows whose value is written; None for all."""
+        """Returns a mask of the rows that have a value and are written; None means all rows."""
         if self.valid is None or self.wanted is None:
             return self.wanted if self.valid is None else self.valid
         return self.valid & self.wanted
 
     def pieces(self, octets: Octets, kept: Mask | None = None) -> list[pa.LargeBinaryArray]:
-        """Returns the branch of each row's union, for a nullable column, and then the octets of the row that are
-        `kept`.
+        """Returns the pieces of the column: for a nullable column the branch of each row's union, and then the row's
+        bytes.
 
-        `octets` is a matrix with a line for each row, and `kept` marks the octets that count; None for all octets.
+        `octets` is a matrix of bytes with a line for each row. `kept` marks the bytes to write; None means all of them.
         """
         present = self.present()
         if present is not None:
@@ -189,7 +195,9 @@ class _Row:
         return [_compact(octets, kept)]
 
     def list_pieces(self, offsets: NDArray[np.int64], items: pa.LargeBinaryArray) -> list[pa.LargeBinaryArray]:
-        """Returns one block of items, if there are any, and the empty block that ends a list."""
+        """Returns the pieces of a list column. Each list is one Avro block with all its items, unless it is empty, and
+        then the empty block that ends an Avro array.
+        """
         counts = np.diff(offsets)
         octets, kept = _varints(counts)
         kept = np.ones(octets.shape, np.bool_) if kept is None else kept
@@ -202,10 +210,10 @@ class _Row:
 
 
 def _varints(values: NDArray[np.int64]) -> tuple[Octets, Mask | None]:
-    """Returns the values as zig-zag longs of variable length, and a mask of the octets that count; None if all octets
-    count.
+    """Returns the values in Avro's encoding of a long (zig-zag, variable length), and a mask of the bytes to write. The
+    mask is None if all bytes are written.
 
-    The octets are a matrix with a line for each value, aligned left and as wide as the longest value.
+    The bytes are a matrix with a line for each value, left-aligned and as wide as the longest value.
     """
     rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
     highest = int(rest.max(initial=0))
@@ -223,15 +231,15 @@ def _varints(values: NDArray[np.int64]) -> tuple[Octets, Mask | None]:
 
 
 def _decimals(array: pa.Array, precision: int) -> tuple[Octets, Mask]:
-    """Returns for each decimal its length and the big-endian two's complement of its unscaled value; and a mask of the
-    octets that are written. Leading octets that only repeat the sign are not.
+    """Returns for each decimal its length in bytes and the big-endian two's complement of its unscaled value, and a
+    mask of the bytes to write. Leading bytes that only repeat the sign are not written.
     """
     low, high = decimal_words(array)
     little = low[:, None] if precision <= _SHORT_DECIMAL_DIGITS else np.stack([low, high.view(np.uint64)], axis=1)
     big = np.ascontiguousarray(little).view(np.uint8)[:, ::-1]
     is_negative = high < 0
     sign = np.where(is_negative, 0xFF, 0).astype(np.uint8)
-    # An octet goes if it is nothing but the sign that the next one shows in its own first bit.
+    # A byte is left out if it only repeats the sign, and the first bit of the next byte shows the same sign.
     spare = (big[:, :-1] == sign[:, None]) & ((big[:, 1:] >= 0x80) == is_negative[:, None])
     spare = np.logical_and.accumulate(spare, axis=1)
     count = len(array)
@@ -242,7 +250,7 @@ def _decimals(array: pa.Array, precision: int) -> tuple[Octets, Mask]:
 
 
 def _compact(octets: Octets, kept: Mask | None) -> pa.LargeBinaryArray:
-    """Returns one byte string per row, made of the octets that are `kept`; None keeps all."""
+    """Returns one byte string for each row, with the bytes that `kept` marks. If `kept` is None, all bytes stay."""
     count, width = octets.shape
     if kept is None or kept.all():
         data, ends = np.ascontiguousarray(octets).reshape(-1), np.arange(1, count + 1, dtype=np.int64) * width
@@ -253,8 +261,8 @@ def _compact(octets: Octets, kept: Mask | None) -> pa.LargeBinaryArray:
 
 
 def _counts(mask: Mask) -> NDArray[np.int64]:
-    """Returns how many marks are true in each row. Rows are a few octets wide, and numpy is slow at adding up many
-    short rows.
+    """Returns how many values of the mask are true in each row. It adds column by column, because numpy is slow at
+    adding up many short rows.
     """
     counts = np.zeros(len(mask), np.int64)
     for place in range(mask.shape[1]):
@@ -263,7 +271,7 @@ def _counts(mask: Mask) -> NDArray[np.int64]:
 
 
 def _joined(pieces: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
-    """Returns the pieces of each row, one after the other; nulls are nothing."""
+    """Joins the pieces of each row into one byte string. A null counts as an empty piece."""
     if len(pieces) == 1:
         return pieces[0]
     nothing = pa.scalar(b"", pa.large_binary())

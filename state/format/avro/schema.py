@@ -1,7 +1,7 @@
-"""Avro schemas: the one for writing records, and which others can be read.
+"""Avro schemas for writing records, and the check whether records of another writer's schema can be read.
 
-A reader resolves by field name, as Paimon's does: record names, field order and unknown fields do not matter, a missing
-nullable field is null, a missing required one is an error.
+As in Paimon, a reader finds fields by name. The names of records, the order of fields and unknown fields do not matter.
+A missing nullable field is read as null, and a missing required field is an error.
 
 Source: Avro 1.11 specification, schema declaration; Paimon 2.0 AvroSchemaConverter, FieldReaderFactory.
 """
@@ -19,13 +19,15 @@ from bucketline.state.errors import CorruptFileError
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 NAMESPACE = "org.apache.paimon.avro.generated"
-"""The namespace Java writes; readers do not look at it."""
+"""The namespace that Paimon's Java code writes. Readers ignore it."""
 
 MAX_SCHEMA_DEPTH = 64
 MAX_SCHEMA_NODES = 4096
 
 _PRIMITIVES = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
-"""Types a value may have by itself; null is one only inside a union, since by itself it takes no bytes."""
+"""The types that a field may have by itself. Null is allowed only inside a union, because a field of type null takes no
+bytes.
+"""
 _READ_AS = {"int": ("int", "long"), "long": ("int", "long")}
 MALFORMED = (
     ValueError,
@@ -40,12 +42,14 @@ MALFORMED = (
     fastavro.schema.SchemaParseException,
     fastavro.schema.UnknownType,
 )
-"""What json and fastavro raise for bytes that are not what they should be."""
+"""The errors that json and fastavro raise for malformed bytes."""
 
 
 @dataclass(frozen=True, eq=False)
 class AvroRecordFormat:
-    """The Avro schema for writing records, and for checking those that are read; compared by identity."""
+    """The Avro schema with which records are written, and against which the schema of a file is checked. Two formats
+    are equal only if they are the same object.
+    """
 
     schema: dict[str, Json]
     text: bytes = field(init=False)
@@ -57,17 +61,19 @@ class AvroRecordFormat:
 
 
 def nullable(name: str, kind: Json) -> dict[str, Json]:
-    """Returns a nullable field. Null comes first in the union: Java cannot read it in the other order."""
+    """Returns the schema of a nullable field. Null comes first in its union, because Paimon's Java code cannot read the
+    other order.
+    """
     return {"name": name, "type": ["null", kind], "default": None}
 
 
 @lru_cache(maxsize=64)
 def reading_schema(text: bytes, form: AvroRecordFormat) -> tuple[object, bool]:
-    """Returns the parsed schema of an array of the writer's records, and whether it makes records nullable that are
-    required in `form`.
+    """Returns the parsed schema of an array of the writer's records, and True if the writer's schema makes a record
+    nullable that `form` requires.
 
-    Writers up to Paimon 0.9 make them nullable, but never write a null there. So the caller checks with `holds_records`
-    what it has read.
+    Writers up to Paimon 0.9 make such records nullable, but never write a null for them. So if the second value is
+    True, the caller checks the decoded values with `holds_records`.
     """
     try:
         schema = _Inliner().inline(json.loads(text), 0)
@@ -78,7 +84,7 @@ def reading_schema(text: bytes, form: AvroRecordFormat) -> tuple[object, bool]:
 
 
 def holds_records(value: object, wanted: Json) -> bool:
-    """Whether a decoded value has no null in the place of a record that the schema `wanted` requires."""
+    """Returns True if a decoded value has a record, and not a null, wherever the schema `wanted` requires a record."""
     if isinstance(wanted, list):
         return value is None or holds_records(value, wanted[1])
     if not isinstance(wanted, dict) or wanted["type"] not in ("record", "array"):
@@ -91,16 +97,20 @@ def holds_records(value: object, wanted: Json) -> bool:
 
 
 DIGITS = "digits"
-"""Where `inline_schema` puts precision and scale."""
+"""The key under which `inline_schema` stores the precision and scale of a decimal."""
 
 ANNOTATION = "annotation"
-"""Where `inline_schema` puts a logical type: fastavro does not look there, and so returns what is stored."""
+"""The key under which `inline_schema` stores a logical type. fastavro does not know the key, so it returns the values
+as they are stored.
+"""
 
 
 def inline_schema(text: bytes) -> Json:
-    """Returns the schema without references; logical types are under `ANNOTATION`, a map is an array of its entries.
+    """Returns the Avro schema with each reference replaced by the type it refers to. Logical types are stored under the
+    key `ANNOTATION`, and a map becomes an array of its entries.
 
-    An entry is a record of `key` and `value`, which has the same bytes. Raises CorruptFileError.
+    An entry is a record with the fields `key` and `value`; its bytes are those of a map's entry. Raises
+    CorruptFileError for a schema that is not valid.
     """
     try:
         return _Inliner(annotated=True).inline(json.loads(text), 0)
@@ -109,10 +119,10 @@ def inline_schema(text: bytes) -> Json:
 
 
 class _Inliner:
-    """Turns a schema into one without references, logical types, defaults or values that take no bytes.
+    """Rewrites a schema so that it has no references, logical types, defaults, or types whose values take no bytes.
 
-    fastavro then returns plain longs. A damaged schema cannot make it recurse without end, and a damaged number of
-    items cannot make it return millions of items that take no bytes.
+    With the result, fastavro returns timestamps as integers. A damaged schema cannot make fastavro recurse without end,
+    and a damaged item count cannot make it return millions of items that take no bytes.
     """
 
     def __init__(self, *, annotated: bool = False) -> None:
@@ -179,9 +189,10 @@ class _Inliner:
 
 
 def _match(stored: Json, wanted: Json, path: str) -> bool:
-    """Whether the schema `stored` makes records nullable that `wanted` does not.
+    """Returns True if the schema `stored` makes a record nullable that `wanted` requires.
 
-    Raises CorruptFileError unless every other value of `stored` can be used where `wanted` is expected.
+    Raises CorruptFileError if the schemas differ in another way, so that a value of `stored` cannot be read as a value
+    of `wanted`. `path` names the field for errors.
     """
     if isinstance(wanted, list):
         branches = stored if isinstance(stored, list) else [stored]

@@ -1,1 +1,1 @@
-"""Codecs of index files: deletion vectors, hashes of keys, and the manifest that names them."""
+"""Reads and writes index files (deletion vectors, key hashes, bloom filters) and the manifest that lists them."""

@@ -1,23 +1,26 @@
-"""64-bit Roaring bitmaps as Paimon stores them in rbm64 columns: a radix tree of keys, then the containers.
+"""64-bit Roaring bitmaps as Paimon stores them in rbm64 columns: a radix tree of keys, then the containers. The table
+shows length in bytes, byte order (LE, BE: little- and big-endian) and content.
 
     1      0: the bitmap is empty and ends here; 1
     8  LE  count of keys
     .      the nodes of the tree, each before its children, children by ascending key byte:
            1      kind: 0 to 3 a branch for up to 4, 16, 48 or 256 children, 4 a leaf
            2  LE  count of children          1  length of the path that all keys below share, then its bytes
-           .      kind 0, 1   4, 16 key bytes, each group of 4, 8 turned around
-                  kind 2      256 places of children by key byte, 0xff for none, each group of 8 turned around
-                  kind 3      256 bits, which key bytes there are
+           .      kind 0, 1   4, 16 key bytes, each group of 4, 8 in reverse order
+                  kind 2      256 indexes of children by key byte, 0xff for none, each group of 8 in reverse order
+                  kind 3      256 bits: which key bytes exist
                   kind 4      6 BE high 48 bits of the values, 8 LE number of the container
-    4  LE  count of container arrays; each: 1 0xfe, 4 LE count of places, and for each place 0 for none, or
+    4  LE  count of container arrays; each: 1 0xfe, 4 LE count of slots, and for each slot 0 if it is empty, or
            1, 1 kind (0 runs, 1 bits, 2 values), 4 LE count of values, then what a portable Roaring bitmap holds
-    8  LE  count of containers, 4 LE and 4 LE place of the last one
+    8  LE  count of containers, 4 LE and 4 LE position of the last one
 
-The tree says nothing that its leaves do not say, so that branches are stepped over. Java gives containers numbers by
-arrival and leaves free places behind them; we write them by key, without gaps: equal bitmaps have equal bytes.
+The leaves contain all that the tree says, so a reader skips the branches. Java numbers containers in the order in which
+they were created, and leaves gaps. This module numbers containers in the order of their keys, without gaps, so that
+equal bitmaps have equal bytes.
 
 Source: RoaringBitmap 1.2.1 Roaring64Bitmap.serialize, Art, Containers, as called by Paimon 1.4 and 2.0 RoaringBitmap64.
-That library calls this form subject to change. Deletion vectors have another form, the portable 64-bit one.
+The authors of that library say that this format may change. Deletion vectors have another format, the portable 64-bit
+one.
 """
 
 import struct
@@ -40,7 +43,7 @@ _KEY_BYTES = 6
 _NOT_TRIMMED = b"\xfe"
 _NO_RUNS, _RUNS = 12346, 12347
 _OFFSETS_FROM = 4
-"""A portable bitmap with runs leaves offsets out below this count of containers."""
+"""A portable bitmap with runs contains offsets only if it has at least this number of containers."""
 _MOST_ARRAY = 4096
 _BITS_BYTES = 8192
 
@@ -53,7 +56,9 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Container:
-    """The low 16 bits of the values that share the rest. `payload` is what the portable form holds as well."""
+    """The low 16 bits of all values that share their high 48 bits. `payload` has the same bytes as in the portable
+    format.
+    """
 
     kind: _Kind
     cardinality: int
@@ -61,7 +66,7 @@ class _Container:
 
 
 def encode_bitmap64(bitmap: BitMap64) -> bytes:
-    """Returns the bytes of a bitmap. Containers become runs where that is shorter."""
+    """Returns the bytes of a bitmap. A container is written as runs if that is shorter."""
     if not bitmap:
         return _EMPTY
     compact = BitMap64(bitmap)
@@ -79,7 +84,9 @@ def encode_bitmap64(bitmap: BitMap64) -> bytes:
 
 
 def decode_bitmap64(data: bytes) -> BitMap64:
-    """Returns the bitmap of these bytes. Raises CorruptFileError when they are no bitmap, or something follows it."""
+    """Returns the bitmap of these bytes. Raises CorruptFileError if the bytes are no bitmap, or if other bytes follow
+    the bitmap.
+    """
     if data == _EMPTY:
         return BitMap64()
     if data[:1] != b"\x01":
@@ -88,9 +95,9 @@ def decode_bitmap64(data: bytes) -> BitMap64:
         leaves, at = _read_leaves(data)
         containers, at = _read_containers(data, at)
         if at + 16 != len(data):
-            raise _corrupt(at, f"{counted(len(data) - at, 'byte')} follow, 16 should")
+            raise _corrupt(at, f"{counted(len(data) - at, 'byte')} follow instead of 16")
         if sorted(number for _, number in leaves) != sorted(containers):
-            raise _corrupt(at, "leaves and containers do not belong together")
+            raise _corrupt(at, "the leaves of the tree do not refer to the containers that follow it")
         bitmap = BitMap64.deserialize(_write_portable([(key, containers[number]) for key, number in leaves]))
     except struct.error as e:
         raise _corrupt(len(data), "it ends too early") from e
@@ -100,7 +107,9 @@ def decode_bitmap64(data: bytes) -> BitMap64:
 
 
 def _read_leaves(data: bytes) -> tuple[list[tuple[int, int]], int]:
-    """Returns the high 48 bits and the number of the container of each leaf, ascending, and where the tree ends."""
+    """Returns the high 48 bits and the container number of each leaf, in ascending order, and the offset at which the
+    tree ends.
+    """
     (key_count,) = struct.unpack_from("<q", data, 1)
     at, open_nodes = 9, 1
     leaves: list[tuple[int, int]] = []
@@ -112,24 +121,24 @@ def _read_leaves(data: bytes) -> tuple[list[tuple[int, int]], int]:
             (number,) = struct.unpack_from("<q", data, at + _KEY_BYTES)
             key = top << 16 | low
             if leaves and key <= leaves[-1][0]:
-                raise _corrupt(at, f"key {key} follows {leaves[-1][0]}")
+                raise _corrupt(at, f"key {key} follows key {leaves[-1][0]}, but keys must ascend")
             leaves.append((key, number))
             at += _KEY_BYTES + 8
         elif kind > _LEAF or not 0 < children <= _CHILDREN[kind] or path_length >= _KEY_BYTES:
             raise _corrupt(
-                at - 4, f"a node of kind {kind} with {children} children and a path of {counted(path_length, 'byte')}"
+                at - 4, f"no valid node: kind {kind}, {children} children, a path of {counted(path_length, 'byte')}"
             )
         else:
             at += path_length + _BODY_BYTES[kind]
             open_nodes += children
         open_nodes -= 1
     if len(leaves) != key_count:
-        raise _corrupt(1, f"it says to have {counted(key_count, 'key')}, but has {len(leaves)}")
+        raise _corrupt(1, f"the header says {counted(key_count, 'key')}, but the tree has {len(leaves)}")
     return leaves, at
 
 
 def _read_containers(data: bytes, at: int) -> tuple[dict[int, _Container], int]:
-    """Returns the containers by number, and where they end."""
+    """Returns the containers by their numbers, and the offset at which the last one ends."""
     containers: dict[int, _Container] = {}
     (array_count,) = struct.unpack_from("<i", data, at)
     at += 4
@@ -153,12 +162,12 @@ def _read_container(data: bytes, at: int) -> tuple[_Container, int]:
         raise _corrupt(at, f"a container of kind {code} with {cardinality} values")
     kind = _Kind(code)
     if kind is _Kind.ARRAY and cardinality > _MOST_ARRAY:
-        raise _corrupt(at, f"a list of {cardinality} values, more than {_MOST_ARRAY}")
+        raise _corrupt(at, f"a list of {cardinality} values is longer than {_MOST_ARRAY}")
     container, at = _container_at(data, start, kind, cardinality)
     if len(container.payload) != at - start:
         raise struct.error
     if kind is _Kind.BITS and cardinality <= _MOST_ARRAY:
-        # The portable form tells the two kinds apart by their size alone.
+        # The portable format distinguishes the two kinds only by the number of values.
         bits = np.unpackbits(np.frombuffer(container.payload, np.uint8), bitorder="little")
         values = np.flatnonzero(bits).astype("<u2")
         if len(values) != cardinality:
@@ -168,7 +177,9 @@ def _read_container(data: bytes, at: int) -> tuple[_Container, int]:
 
 
 def _container_at(data: bytes, at: int, kind: _Kind, cardinality: int) -> tuple[_Container, int]:
-    """Returns the container whose payload begins at `at`, and where it ends; a payload may be cut short."""
+    """Returns the container whose payload begins at offset `at`, and the offset at which the payload ends. If the data
+    end too early, the payload is cut short.
+    """
     if kind is _Kind.RUN:
         (run_count,) = struct.unpack_from("<H", data, at)
         end = at + 2 + 4 * run_count
@@ -178,7 +189,9 @@ def _container_at(data: bytes, at: int, kind: _Kind, cardinality: int) -> tuple[
 
 
 def _write_node(keys: Sequence[bytes], start: int, end: int, depth: int, parts: list[bytes]) -> None:
-    """Appends the subtree of keys[start:end], which share their first `depth` bytes."""
+    """Appends to `parts` the subtree of the keys from `start` up to `end`, which have their first `depth` bytes in
+    common.
+    """
     first, last = keys[start], keys[end - 1]
     if end - start == 1:
         parts.append(struct.pack("<BHB", _LEAF, 0, 0) + first + struct.pack("<q", start))
@@ -209,8 +222,8 @@ def _turned(data: bytes, group: int) -> bytes:
 
 
 def _write_portable(containers: Sequence[tuple[int, _Container]]) -> bytes:
-    """Returns the portable 64-bit form of containers with ascending keys: a count, then for each bitmap the high 32
-    bits and a 32-bit bitmap.
+    """Takes the containers in the order of their keys, and returns a bitmap in the portable 64-bit format: the number
+    of bitmaps, and for each bitmap the high 32 bits and a 32-bit bitmap.
     """
     parts = [b""]
     for high, group in groupby(containers, key=lambda entry: entry[0] >> 16):
@@ -235,7 +248,9 @@ def _write_portable32(containers: Sequence[tuple[int, _Container]]) -> bytes:
 
 
 def _read_portable(data: bytes) -> list[tuple[int, _Container]]:
-    """Returns pairs of high 48 bits and container, ascending, of a portable 64-bit bitmap that we wrote ourselves."""
+    """Splits a bitmap in the portable 64-bit format into its containers, and returns each with the high 48 bits of its
+    values, in ascending order. The bitmap must be one that this process has just serialized.
+    """
     containers: list[tuple[int, _Container]] = []
     (bitmap_count,) = struct.unpack_from("<q", data)
     at = 8
@@ -261,4 +276,6 @@ def _read_portable(data: bytes) -> list[tuple[int, _Container]]:
 
 
 def _corrupt(offset: int, reason: str) -> CorruptFileError:
-    return CorruptFileError(f"no 64-bit Roaring bitmap of Java's own form: at offset {offset}: {reason}", offset=offset)
+    return CorruptFileError(
+        f"the bytes are no 64-bit Roaring bitmap as Java stores it: at offset {offset}: {reason}", offset=offset
+    )

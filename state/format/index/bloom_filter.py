@@ -1,4 +1,5 @@
-"""Bloom filters of a column of a data file: whether the file may hold a value, with few wrong answers of "it may".
+"""Bloom filters for columns of data files. A filter tells whether a file may hold a value. It never misses a value that
+the file holds, but for a few other values it wrongly says that the file may hold them.
 
 Source: Paimon 2.0 BloomFilterFileIndex, BloomFilter64, FastHash; docs/concepts/spec/fileindex.
 """
@@ -37,15 +38,15 @@ _PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 @dataclass(frozen=True, slots=True)
 class BloomSize:
-    """How large a filter is: its bits, and how many of them a value sets."""
+    """The size of a filter: its number of bits, and how many bits each value sets."""
 
     bit_count: int
     hash_count: int
 
     @staticmethod
     def of(items: int, wrong_share: float) -> "BloomSize":
-        """Returns the size of a filter that answers wrongly for `wrong_share` of other values once it holds `items`
-        different ones.
+        """Returns the size of a filter for `items` different values. With this size, the filter wrongly reports the
+        share `wrong_share` of all other values.
         """
         bits = int(-items * math.log(wrong_share) / (math.log(2) * math.log(2)))
         bits += 8 - bits % 8
@@ -53,11 +54,11 @@ class BloomSize:
 
 
 class BloomFilter:
-    """A filter that values are added to."""
+    """A bloom filter under construction: values are added, then it is encoded."""
 
     def __init__(self, size: BloomSize) -> None:
         self._size = size
-        # One byte for each bit while it is filled: setting bytes is several times as fast.
+        # While values are added, each bit takes a byte, because setting bytes is several times as fast.
         self._flags = np.zeros(size.bit_count, dtype=np.bool_)
 
     def add(self, hashes: Hashes) -> None:
@@ -65,20 +66,20 @@ class BloomFilter:
             self._flags[bits] = True
 
     def to_bytes(self) -> bytes:
-        """Returns the filter as it lies in an index file."""
+        """Returns the filter in the format of index files."""
         packed = np.packbits(self._flags, bitorder="little")
         return self._size.hash_count.to_bytes(_COUNT_BYTES, "big") + packed.tobytes()
 
 
 def may_hold(stored: bytes, hashes: Hashes) -> NDArray[np.bool_]:
-    """Returns for each hash whether the file to which the filter belongs may have a value with this hash. Raises
-    CorruptFileError.
+    """Returns a mask of the hashes that the file may hold, according to its stored filter. Raises CorruptFileError if
+    the filter is damaged.
     """
     bits = np.frombuffer(stored, dtype=np.uint8, offset=min(_COUNT_BYTES, len(stored)))
     hash_count = int.from_bytes(stored[:_COUNT_BYTES], "big")
     if not len(bits) or not 1 <= hash_count <= 8 * len(bits):
         raise CorruptFileError(
-            f"a bloom filter of {counted(len(stored), 'byte')} cannot set {counted(hash_count, 'bit')} for a value"
+            f"a bloom filter of {counted(len(stored), 'byte')} cannot have {counted(hash_count, 'bit')} for each value"
         )
     found = np.ones(len(hashes), dtype=np.bool_)
     for places in _bits(hashes, BloomSize(8 * len(bits), hash_count)):
@@ -87,9 +88,9 @@ def may_hold(stored: bytes, hashes: Hashes) -> NDArray[np.bool_]:
 
 
 def bloom_hashes(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> Hashes:
-    """Returns the hashes of a column's values, nulls left out.
+    """Returns the hashes of a column's values without its nulls.
 
-    Times of at most three digits are hashed as milliseconds, others as microseconds, rounded down.
+    Timestamps with a precision of at most 3 are hashed as milliseconds, and others as microseconds, rounded down.
     """
     array = physical_array(column.drop_null(), data_type)
     if data_type.root in BYTE_ROOTS:
@@ -109,7 +110,7 @@ def bloom_hashes(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> Has
 
 
 def _one_nan(values: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Returns the values, every NaN as Java's own."""
+    """Returns the values, with every NaN replaced by the NaN that Java uses."""
     return np.where(np.isnan(values), np.array(np.nan, dtype=values.dtype), values)
 
 
@@ -126,7 +127,7 @@ def _of_numbers(key: Hashes) -> Hashes:
 
 
 def _bits(hashes: Hashes, size: BloomSize) -> Sequence[NDArray[np.int64]]:
-    """Returns the places of the bits of the values, once for each hash function."""
+    """Returns an array for each hash function: the positions of the bits that the values set."""
     low, high = hashes.astype(np.int32), (hashes >> 32).astype(np.int32)
     found = []
     for number in range(1, size.hash_count + 1):

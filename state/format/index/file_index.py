@@ -1,7 +1,7 @@
 """The index of one data file: the stored indexes of its columns, in a file next to the data file or in its manifest
 entry.
 
-All numbers are big-endian; names are in Java's modified UTF-8.
+All integers are big-endian, and names are in Java's modified UTF-8.
 Source: Paimon 2.0 FileIndexFormat; docs/concepts/spec/fileindex.
 """
 
@@ -13,10 +13,10 @@ from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 
 INDEX_SUFFIX = ".index"
-"""What the name of an index file adds to that of its data file."""
+"""The name of an index file is the name of its data file with this suffix."""
 
 HEAD_START_BYTES = 16
-"""The bytes that say how long the head is (`head_bytes`)."""
+"""The number of bytes at the start of an index that `head_bytes` needs to tell the length of the index's head."""
 
 _MAGIC = 1493475289347502
 _VERSION = 1
@@ -29,7 +29,7 @@ _LENGTH = struct.Struct(">H")
 
 @dataclass(frozen=True, slots=True)
 class StoredIndex:
-    """Where the index of a column lies inside the index file, in bytes. `length` is 0 for a column without any row."""
+    """The position of a column's index inside the index file, in bytes. `length` is 0 if the column has no rows."""
 
     column: str
     kind: str
@@ -38,12 +38,16 @@ class StoredIndex:
 
 
 def index_name(column: str, map_key: str | None = None) -> str:
-    """Returns the name that an index file has for a column, or for the values under one key of a map column."""
+    """Returns the name under which an index file stores the index of a column. With `map_key`, it is the name for the
+    values under this key of a map column.
+    """
     return column if map_key is None else f"{column}[{map_key}]"
 
 
 def encode_file_index(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
-    """Returns the bytes of an index with these parts: for each column, the stored index of each kind."""
+    """Returns the bytes of an index file. `columns` maps the name of each column to its encoded indexes, by the kind of
+    index.
+    """
     head_length = _START.size + 2 * _NUMBER.size
     for column, kinds in columns.items():
         head_length += len(_modified_utf8(column)) + _NUMBER.size
@@ -59,20 +63,24 @@ def encode_file_index(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
 
 
 def head_bytes(start: bytes) -> int:
-    """Returns how many bytes the head has, by the first `HEAD_START_BYTES`. Raises CorruptFileError."""
+    """Returns the length of the head in bytes. `start` holds the first `HEAD_START_BYTES` of the index file. Raises
+    CorruptFileError if they do not begin an index file.
+    """
     if len(start) < _START.size:
         raise CorruptFileError(f"a file index of {counted(len(start), 'byte')} ends inside its head", offset=len(start))
     magic, version, length = _START.unpack_from(start)
     if magic != _MAGIC or length < _START.size:
-        raise CorruptFileError("this is no file index", offset=0)
+        raise CorruptFileError("the bytes are no file index: the magic number is wrong", offset=0)
     if version != _VERSION:
-        raise CorruptFileError(f"a file index of version {version}, {_VERSION} is known", offset=8)
+        raise CorruptFileError(
+            f"the file index has version {version}; this release reads version {_VERSION} only", offset=8
+        )
     return int(length)
 
 
 def decode_head(head: bytes) -> tuple[StoredIndex, ...]:
-    """Returns the indexes that the head of a file index names; `head` may go on beyond the head, up to the whole file
-    index. Raises CorruptFileError.
+    """Returns the position of each index that the head of an index file lists. `head` may have more bytes than the
+    head, up to the whole file. Raises CorruptFileError if the head is damaged.
     """
     at, found = _START.size, []
     try:
@@ -101,13 +109,13 @@ def _name_at(head: bytes, at: int) -> tuple[str, int]:
     at += _LENGTH.size
     if at + length > len(head):
         raise CorruptFileError("the head of a file index ends inside a name", offset=at)
-    # Surrogates stand for themselves, and a NUL takes two bytes.
+    # In modified UTF-8, each surrogate is encoded by itself, and a NUL takes two bytes.
     text = head[at : at + length].replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
     return text.encode("utf-16", "surrogatepass").decode("utf-16"), at + length
 
 
 def _modified_utf8(text: str) -> bytes:
-    """Returns a name with its length before it."""
+    """Returns a name in Java's modified UTF-8, after its length in bytes."""
     units = text.encode("utf-16-be", "surrogatepass")
     halves = "".join(chr(int.from_bytes(units[i : i + 2], "big")) for i in range(0, len(units), 2))
     encoded = halves.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")

@@ -1,4 +1,4 @@
-"""HASH index files: the key hashes a dynamic bucket holds, as big-endian ints back to back.
+"""HASH index files: the hashes of the keys in a dynamic bucket, as big-endian 32-bit integers one after the other.
 
 Source: Paimon 2.0 HashIndexFile, IntFileUtils.
 """
@@ -14,18 +14,20 @@ HASH = "HASH"
 
 
 def encode_hash_index(hashes: NDArray[np.int32]) -> bytes:
-    """Returns the bytes of a HASH index file holding the hashes in the order given; shape (n,), 4 * n bytes.
+    """Returns the bytes of a HASH index file with these hashes, in the given order. `hashes` is a one-dimensional
+    array.
 
-    The file has no header and no order, and its row count in the index manifest is n.
+    The file has no header, and each hash takes 4 bytes. The hashes may have any order. The index manifest stores their
+    number as the row count of the file.
     """
     assert hashes.dtype == np.int32 and hashes.ndim == 1, f"{hashes.dtype}, {hashes.ndim} dimensions"
     return hashes.astype(">i4").tobytes()
 
 
 def decode_hash_index(data: bytes) -> NDArray[np.int32]:
-    """Returns the hashes of a HASH index file in file order, shape (n,), writable.
+    """Returns the hashes of a HASH index file, in the order of the file, as a writable one-dimensional array.
 
-    Raises CorruptFileError when the size is no multiple of four bytes: the last write was cut short.
+    Raises CorruptFileError if the size is no multiple of four bytes, because the file was then cut short.
     """
     if len(data) % 4:
         raise CorruptFileError(

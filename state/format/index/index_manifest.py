@@ -78,17 +78,20 @@ FORMAT = AvroRecordFormat(
 
 
 def encode_index_manifest(entries: Sequence[IndexManifestEntry], encoding: Encoding = AVRO) -> bytes:
-    """Returns the bytes of an index manifest: all index files of a snapshot, never a change of them, so every kind is
-    ADD.
+    """Returns the bytes of an index manifest with these entries. An index manifest lists all index files of a snapshot
+    and no changes, so the kind of every entry must be ADD.
     """
-    assert all(e.kind is FileKind.ADD for e in entries), "an index manifest lists what is live"
+    assert all(e.kind is FileKind.ADD for e in entries), (
+        "an index manifest lists live files only, so every entry is an ADD"
+    )
     return write_records([_to_record(e) for e in entries], FORMAT, encoding)
 
 
 def decode_index_manifest(data: bytes) -> list[IndexManifestEntry]:
     """Returns the entries of an index manifest in file order.
 
-    `global_index` is the global index record by Avro field name, missing fields None. Raises CorruptFileError.
+    An entry's `global_index` is a dict with the Avro field names of the global index record as keys, and None for a
+    missing field. Raises CorruptFileError if the bytes are no index manifest.
     """
     return [_from_record(i, r) for i, r in enumerate(read_records(data, FORMAT))]
 
@@ -116,7 +119,7 @@ def _from_record(ordinal: int, record: dict[str, Any]) -> IndexManifestEntry:
     if record["_VERSION"] != VERSION:
         raise CorruptFileError(f"index entry {ordinal} has version {record['_VERSION']}, not {VERSION}", entry=ordinal)
     if record["_KIND"] != FileKind.ADD:
-        raise CorruptFileError(f"index entry {ordinal} has kind {record['_KIND']}, not 0", entry=ordinal)
+        raise CorruptFileError(f"index entry {ordinal} has kind {record['_KIND']}, not 0 (ADD)", entry=ordinal)
     if record["_FILE_SIZE"] < 0 or record["_ROW_COUNT"] < 0 or not -(2**31) <= record["_BUCKET"] < 2**31:
         raise CorruptFileError(f"index entry {ordinal} has a size, count or bucket out of range", entry=ordinal)
     ranges = record.get("_DELETIONS_VECTORS_RANGES")

@@ -1,6 +1,8 @@
-"""Pins and announcements of removals: small JSON files. A process that refers to a state writes a pin, a process that
-removes a state writes an announcement, and each looks for the files of the other. `docs/care-beside-history.md` says in
-which order they do so, and why that is safe.
+"""Small JSON files that keep two processes from disturbing each other: pins and removals.
+
+A process that is about to refer to a snapshot, for example by a tag, writes a pin. A process that is about to remove
+snapshots, for example by expiry, writes a file that announces the removal. Each of them looks for the files of the
+other. `docs/care-beside-history.md` says in which order, and why that is safe.
 """
 
 import json
@@ -16,8 +18,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The snapshots from `first` on of one history. `history` is "" for the table itself, else the branch's folder
-    below the table's.
+    """The snapshots of a table or branch from id `first` on, which a pin keeps. `history` is "" for the table itself;
+    for a branch it is the branch's folder, relative to the folder of the table.
     """
 
     history: str
@@ -26,24 +28,27 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The content of a pin: the snapshots that a process is about to refer to (`holds`), and states whose files have to
-    stay, like those of tags.
+    """The content of a pin file. `holds` are the snapshots that a process is about to refer to. `states` are snapshots
+    whose files must stay although the snapshots themselves may have expired, for example those of tags.
     """
 
     holds: tuple[Hold, ...] = ()
     states: tuple[Snapshot, ...] = ()
     forwards: str = ""
-    """The branch to which the table is being fast-forwarded, which has to be done again if its process dies."""
+    """The branch to which the table is being fast-forwarded, or "". If the process that does it dies, the fast-forward
+    must be repeated.
+    """
     takes_schemas: bool = False
-    """Whether that fast-forward removes or replaces schemas of the table."""
+    """True if the fast-forward removes or replaces schemas of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """An announcement: the snapshots before `end` of one history are about to go.
+    """Announces that a process is about to remove the snapshots with an id below `end` of a table or branch (`history`,
+    as in `Hold`).
 
-    `last` is the base manifest list of snapshot `end` - 1. It identifies the snapshot, since a rollback can give the id
-    to another one. It is empty where a whole branch goes.
+    `last` is the name of the base manifest list of snapshot `end` - 1. It identifies this snapshot, because after a
+    rollback another snapshot can have the same id. It is empty if a whole branch is removed.
     """
 
     history: str
@@ -51,12 +56,14 @@ class Removal:
     last: str = ""
 
     def is_of(self, last: Snapshot | None) -> bool:
-        """Whether `last`, the present snapshot `end` - 1, exists and is the one that was announced."""
+        """Takes the snapshot that has the id `end` - 1 now, or None. Returns True if it is the snapshot that was
+        announced.
+        """
         return last is not None and last.base_manifest_list == self.last
 
 
 def encode_pin(pin: Pin) -> bytes:
-    """Returns the bytes of a pin's file."""
+    """Returns the bytes of a pin file."""
     holds = [{"history": h.history, "first": h.first} for h in pin.holds]
     states = [json.loads(encode_snapshot(s)) for s in pin.states]
     members: dict[str, Any] = {"version": _VERSION, "holds": holds, "states": states}
@@ -66,36 +73,42 @@ def encode_pin(pin: Pin) -> bytes:
 
 
 def decode_pin(path: str, data: bytes) -> Pin:
-    """Returns the pin in a file. Raises CorruptFileError."""
+    """Returns the pin in a file. `path` is the path that errors name. Raises CorruptFileError if the file holds no
+    pin.
+    """
     members = _members(path, data)
     try:
         holds = tuple(Hold(str(h["history"]), int(h["first"])) for h in members["holds"])
         states = tuple(decode_snapshot(json.dumps(s).encode()) for s in members["states"])
     except (KeyError, ValueError, TypeError) as e:
-        raise CorruptFileError(f"{path}: no pin: {e!r}", path=path) from e
+        raise CorruptFileError(f"{path} is no pin file: {e!r}", path=path) from e
     return Pin(holds, states, str(members.get("forwards", "")), members.get("takesSchemas") is True)
 
 
 def encode_removal(removal: Removal) -> bytes:
-    """Returns the bytes of the file that announces a removal of snapshots."""
+    """Returns the bytes of a file that announces the removal of snapshots."""
     members = {"version": _VERSION, "history": removal.history, "end": removal.end, "last": removal.last}
     return json.dumps(members).encode()
 
 
 def decode_removal(path: str, data: bytes) -> Removal:
-    """Returns the removal of snapshots that a file announces. Raises CorruptFileError."""
+    """Returns the removal of snapshots that a file announces. `path` is the path that errors name. Raises
+    CorruptFileError if the file announces no removal.
+    """
     members = _members(path, data)
     try:
         return Removal(str(members["history"]), int(members["end"]), str(members["last"]))
     except (KeyError, ValueError, TypeError) as e:
-        raise CorruptFileError(f"{path}: no announcement of a removal: {e!r}", path=path) from e
+        raise CorruptFileError(f"{path} is no file that announces a removal of snapshots: {e!r}", path=path) from e
 
 
 def _members(path: str, data: bytes) -> dict[str, Any]:
     try:
         members = json.loads(data)
     except ValueError as e:
-        raise CorruptFileError(f"{path}: not JSON: {e}", path=path) from e
+        raise CorruptFileError(f"{path} is no valid JSON: {e}", path=path) from e
     if not isinstance(members, dict) or members.get("version") != _VERSION:
-        raise CorruptFileError(f"{path}: not of version {_VERSION}", path=path)
+        raise CorruptFileError(
+            f"{path} does not have version {_VERSION}, which is the only one that this release reads", path=path
+        )
     return members

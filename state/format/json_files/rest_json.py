@@ -1,6 +1,7 @@
-"""The JSON that tells a REST catalog of a new schema, or of the changes from one schema to the next.
+"""The JSON in which a REST catalog gets a new schema, or the changes from one schema to the next.
 
-Fields are matched by id, so a rename is no drop. Source: Paimon 2.0 Schema, SchemaChange and its JSON.
+Fields of the two schemas are matched by id, so a renamed column is not dropped and added again. Source: Paimon 2.0
+Schema, SchemaChange and its JSON.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +33,7 @@ def schema_changes(before: TableSchema, wanted: TableSchema) -> list[JsonChange]
 
 
 def same_schema(one: TableSchema, other: TableSchema) -> bool:
-    """Whether two schemas say the same, whenever they were made."""
+    """Returns True if two schemas are equal, apart from the time at which they were made."""
     return (one.fields, one.partition_keys, one.primary_keys, dict(one.options), one.comment or None) == (
         other.fields,
         other.partition_keys,

@@ -1,6 +1,7 @@
 """Schema files: TableSchema and its JSON.
 
-Source: Paimon 2.0 TableSchema, SchemaSerializer; version 1 and 2 carry other defaults, injected on read.
+Schema files of versions 1 and 2 have other default options, which `decode_schema` adds to the options.
+Source: Paimon 2.0 TableSchema, SchemaSerializer.
 """
 
 import json
@@ -25,10 +26,11 @@ _MEMBERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """One version of a table's schema. `fields` are in column order; key tuples in declared order.
+    """One version of a table's schema. `fields` are in the order of the columns, and keys in the order in which they
+    were declared.
 
-    `storage` are the storage options of this process; they are in no schema file, and not printed. `settings` are the
-    options as values with types.
+    `storage` are the storage options of this process, which are neither in the schema file nor printed. `settings` are
+    the options, parsed.
 
     The members are those of Paimon's schema file, and what this process adds to them.
     """
@@ -54,7 +56,9 @@ class TableSchema:
 
     @property
     def trimmed_primary_key(self) -> tuple[str, ...]:
-        """Returns the primary key without the partition columns, in its order: the key inside a bucket."""
+        """Returns the primary key without the partition columns, in the order of the primary key. It identifies a row
+        within a bucket.
+        """
         return tuple(k for k in self.primary_keys if k not in self.partition_keys)
 
     def field(self, name: str) -> DataField:
@@ -68,16 +72,16 @@ class TableSchema:
 
 
 def decode_schema(data: bytes) -> TableSchema:
-    """Returns the schema in a schema file; defaults of old versions are written out as options.
+    """Returns the schema in a schema file. Defaults of old file versions are added to the options.
 
-    Raises CorruptFileError when it is no schema, or of a version newer than ours.
+    Raises CorruptFileError if the bytes are no schema, or if the file has a version that this release does not know.
     """
     try:
         members = json.loads(data)
         version = int(members.get("version", 1))
         if version > CURRENT_VERSION:
             raise CorruptFileError(
-                f"schema version {version} is newer than {CURRENT_VERSION}, the newest this release reads",
+                f"schema version {version} is newer than {CURRENT_VERSION}, the newest that this release reads",
                 version=version,
             )
         check_names(members, _MEMBERS, "schema member")
@@ -109,19 +113,19 @@ def _check(schema: TableSchema) -> None:
     names = [f.name for f in schema.fields]
     for number in (schema.id, schema.highest_field_id, schema.time_ms):
         if number not in _LONG:
-            raise CorruptFileError(f"not a schema file: {number} is no number of 64 bits")
+            raise CorruptFileError(f"not a schema file: {number} does not fit into 64 bits")
     for key in (*schema.primary_keys, *schema.partition_keys):
         if key not in names:
-            raise CorruptFileError(f"key column {key} is no column", column=key)
+            raise CorruptFileError(f"key column {key} is not among the columns", column=key)
     if len(set(names)) < len(names):
         raise CorruptFileError("two columns have the same name")
     if len({f.id for f in schema.fields}) < len(schema.fields):
-        raise CorruptFileError("two fields have the same id, so files would be misread")
+        raise CorruptFileError("two fields have the same id, so columns of files cannot be told apart")
     check_options(schema.options)
 
 
 def encode_schema(schema: TableSchema) -> bytes:
-    """Returns the bytes of a schema file, members in Java's order."""
+    """Returns the bytes of a schema file, with the members in the order in which Paimon's Java code writes them."""
     members: dict[str, object] = {
         "version": schema.version,
         "id": schema.id,

@@ -1,6 +1,6 @@
 """Snapshot files: the JSON of one Snapshot.
 
-Source: Paimon 2.0 Snapshot (version 3; versions 1 and 2 hold a subset of its members).
+Source: Paimon 2.0 Snapshot (version 3; versions 1 and 2 have fewer members).
 """
 
 import json
@@ -25,8 +25,8 @@ _MEMBERS = frozenset(
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """Returns the bytes of a snapshot file, members in Java's order; absent ones are left out, as Java never writes
-    null.
+    """Returns the bytes of a snapshot file, with the members in the order in which Paimon's Java code writes them. A
+    member that is None is left out, because Java never writes null.
     """
     s = snapshot
     members: dict[str, object] = {
@@ -58,21 +58,24 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
-    """Returns the snapshot in a snapshot or tag file. Unknown members are ignored, null members are absent ones.
+    """Returns the snapshot in a snapshot or tag file. Unknown members are ignored, and a null member counts as missing.
 
-    Raises CorruptFileError, naming the member, when it is no snapshot, when it is of a version newer than ours, or when
-    a file of version 1 or 2 lacks its record counts.
+    Raises CorruptFileError, which names the member, if the bytes are no snapshot, if the file has a version that this
+    release does not know, or if a file of version 1 or 2 lacks its record counts.
     """
     try:
         members = json.loads(data)
     except (ValueError, RecursionError) as e:
         raise CorruptFileError(f"not a snapshot file: {e!r}") from e
     if not isinstance(members, dict):
-        raise CorruptFileError("not a snapshot file: no JSON object")
+        raise CorruptFileError("not a snapshot file: the content is no JSON object")
     check_names(members, _MEMBERS, "snapshot member")
     version = _integer(members, "version")
     if not 1 <= version <= CURRENT_VERSION:
-        raise CorruptFileError(f"snapshot version {version} is not in 1..{CURRENT_VERSION}", version=version)
+        raise CorruptFileError(
+            f"snapshot version {version} is not one of the versions 1 to {CURRENT_VERSION}, which this release reads",
+            version=version,
+        )
     return Snapshot(
         id=_integer(members, "id"),
         schema_id=_integer(members, "schemaId"),
@@ -105,7 +108,7 @@ def _optional_integer(members: dict[str, object], member: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value not in _LONG:
-        raise CorruptFileError(f"snapshot member {member} is {value!r}, no 64-bit integer", member=member)
+        raise CorruptFileError(f"snapshot member {member} is {value!r}, which is no 64-bit integer", member=member)
     return value
 
 
@@ -119,7 +122,7 @@ def _integer(members: dict[str, object], member: str) -> int:
 def _size(members: dict[str, object], member: str) -> int | None:
     value = _optional_integer(members, member)
     if value is not None and value < 0:
-        raise CorruptFileError(f"snapshot member {member} is {value}, no size", member=member)
+        raise CorruptFileError(f"snapshot member {member} is {value}, which is no size", member=member)
     return value
 
 
@@ -148,9 +151,9 @@ def _text(members: dict[str, object], member: str) -> str:
 
 
 def _checked_text(value: object, member: str) -> str:
-    # JSON can escape half a surrogate pair, which no file can be named after.
+    # JSON can escape half of a surrogate pair, but no file name can contain it.
     if not isinstance(value, str) or _HALF_PAIR.search(value):
-        raise CorruptFileError(f"snapshot member {member} is {value!r}, no text", member=member)
+        raise CorruptFileError(f"snapshot member {member} is {value!r}, which is no valid string", member=member)
     return value
 
 
@@ -159,7 +162,7 @@ def _properties(members: dict[str, object]) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise CorruptFileError(f"snapshot member properties is {value!r}, no object", member="properties")
+        raise CorruptFileError(f"snapshot member properties is {value!r}, which is no JSON object", member="properties")
     return {_checked_text(k, "properties"): _checked_text(v, "properties") for k, v in value.items()}
 
 
@@ -167,4 +170,6 @@ def _commit_kind(name: str) -> CommitKind:
     try:
         return CommitKind(name)
     except ValueError as e:
-        raise CorruptFileError(f"snapshot member commitKind is {name!r}", member="commitKind") from e
+        raise CorruptFileError(
+            f"snapshot member commitKind is {name!r}, which this release does not know", member="commitKind"
+        ) from e

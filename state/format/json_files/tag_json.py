@@ -1,4 +1,4 @@
-"""Tag files: the JSON of a snapshot, and how long the tag is to live where that was said.
+"""Tag files: the JSON of a snapshot, and how long the tag stays if it has a limited lifetime.
 
 Source: Paimon 2.0 Tag (a Snapshot with `tagCreateTime` and `tagTimeRetained`), TagManager.
 """
@@ -18,10 +18,10 @@ _RETAINED = "tagTimeRetained"
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A snapshot under a name.
+    """A snapshot with a name.
 
-    `created_local_ms` is local wall-clock time read as if it were UTC (see Clock.local_ms); it and `retained_ms` are
-    None for a tag that lives until it is deleted.
+    `created_local_ms` is the local time of the writer, converted to milliseconds as if it were UTC, and `retained_ms`
+    is the lifetime in milliseconds. Both are None for a tag that stays until somebody deletes it.
     """
 
     name: str
@@ -30,14 +30,14 @@ class Tag:
     retained_ms: int | None = None
 
     def is_over(self, local_ms: int) -> bool:
-        """Whether the tag's time has run out at a local wall-clock time."""
+        """Returns True if the tag's lifetime has ended at the given time, which has the form of `created_local_ms`."""
         if self.created_local_ms is None or self.retained_ms is None:
             return False
         return local_ms > self.created_local_ms + self.retained_ms
 
 
 def encode_tag(tag: Tag) -> bytes:
-    """Returns the bytes of a tag file: those of the snapshot's file when the tag has no end."""
+    """Returns the bytes of a tag file. Without a lifetime, they are the bytes of the snapshot's file."""
     data = encode_snapshot(tag.snapshot)
     if tag.created_local_ms is None or tag.retained_ms is None:
         return data
@@ -48,7 +48,9 @@ def encode_tag(tag: Tag) -> bytes:
 
 
 def decode_tag(name: str, data: bytes) -> Tag:
-    """Returns the tag in a tag file. Raises CorruptFileError as `decode_snapshot`, and for invalid times."""
+    """Returns the tag in a tag file. Raises the errors of `decode_snapshot`, and CorruptFileError for times that are
+    not valid.
+    """
     snapshot = decode_snapshot(data)
     members = json.loads(data)
     created, retained = members.get(_CREATED), members.get(_RETAINED)
@@ -60,12 +62,14 @@ def decode_tag(name: str, data: bytes) -> Tag:
             retained_ms=None if retained is None else int(float(retained) * 1000),
         )
     except (ValueError, TypeError, OverflowError) as e:
-        raise CorruptFileError(f"tag {name}: {_CREATED} {created!r}, {_RETAINED} {retained!r}: {e}", tag=name) from e
+        raise CorruptFileError(
+            f"tag {name} has no valid {_CREATED} {created!r} or {_RETAINED} {retained!r}: {e}", tag=name
+        ) from e
 
 
 def _time_array(local_ms: int) -> list[int]:
-    """Returns a time as numbers: year to minute, then second and nanoseconds; zeros at the end are left out from the
-    second on, as Java does.
+    """Returns a time as a list of numbers: year, month, day, hour, minute, second, nanoseconds. As in Java, nanoseconds
+    are left out if they are 0, and the second too if both are 0.
     """
     t = _EPOCH + timedelta(milliseconds=local_ms)
     parts = [t.year, t.month, t.day, t.hour, t.minute, t.second, t.microsecond * 1000]
@@ -76,7 +80,7 @@ def _time_array(local_ms: int) -> list[int]:
 
 def _time_ms(parts: list[int]) -> int:
     if not isinstance(parts, list) or not 5 <= len(parts) <= 7:
-        raise ValueError("not an array of year, month, day, hour, minute, second, nanoseconds")
+        raise ValueError("expected an array of year, month, day, hour, minute, second, nanoseconds")
     year, month, day, hour, minute, second, nanos = (*parts, 0, 0)[:7]
     since = datetime(year, month, day, hour, minute, second) - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1000 + nanos // 1_000_000

@@ -1,1 +1,1 @@
-"""Aggregate functions, on whole columns."""
+"""Aggregate functions such as `sum`, computed on whole columns."""

@@ -1,4 +1,4 @@
-"""Aggregate functions whose result is the value of one of the rows.
+"""Aggregate functions whose result is the value of one of the rows, for example `last_value` and `max`.
 
 Source: Paimon 2.0 FieldLastValueAgg, FieldLastNonNullValueAgg, FieldFirstValueAgg, FieldFirstNonNullValueAgg,
 FieldPrimaryKeyAgg, FieldMaxAgg, FieldMinAgg.
@@ -31,13 +31,13 @@ COMPARABLE = NUMBERS | {
 
 
 class Choice(AggregateFunction):
-    """A function that chooses a row."""
+    """An aggregate function that chooses one row of each key and returns the row's value."""
 
     __slots__ = ()
 
     @abstractmethod
     def choose(self, values: pa.Array, events: Events) -> Indices:
-        """Returns for each key the row whose value is the result; -1 if the result is null."""
+        """Returns for each key the number of the row whose value is the result; -1 if the result is null."""
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         return take_or_null(values, self.choose(values, events))
@@ -45,7 +45,7 @@ class Choice(AggregateFunction):
 
 @dataclass(frozen=True, slots=True)
 class LastRow(Choice):
-    """The value of the last row, whatever its row kind; used for key columns."""
+    """The value of the last row of any row kind. It is used for key columns."""
 
     retracts = True
 
@@ -55,7 +55,7 @@ class LastRow(Choice):
 
 @dataclass(frozen=True, slots=True)
 class LastValue(Choice):
-    """The last value, null included; a retract leaves null."""
+    """The last value, which may be null. After a -U or -D row the result is null."""
 
     names = ("last_value",)
     retracts = True
@@ -65,13 +65,15 @@ class LastValue(Choice):
         return np.where(events.ops[last] == Op.RETRACT, -1, last)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Whether the column is NOT NULL: a retract leaves null, which such a column cannot hold."""
+        """Returns True if the column is NOT NULL, because it cannot hold the null that a -U or -D row leaves."""
         return not field.type.nullable
 
 
 @dataclass(frozen=True, slots=True)
 class LastNonNullValue(Choice):
-    """The last value that is not null. A retract leaves null; a late value only replaces null."""
+    """The last value that is not null. After a -U or -D row the result is null. The value of a late row (one that
+    counts as older than all other rows) only replaces a null.
+    """
 
     names = ("last_non_null_value",)
     retracts = True
@@ -85,14 +87,14 @@ class LastNonNullValue(Choice):
         return np.where(last >= 0, last, late)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Whether the column is NOT NULL: a retract leaves null, which such a column cannot hold."""
+        """Returns True if the column is NOT NULL, because it cannot hold the null that a -U or -D row leaves."""
         return not field.type.nullable
 
 
 @dataclass(frozen=True, slots=True)
 class FirstValue(Choice):
-    """The first value, null included. A row that sets the accumulator replaces the value, but rows after it still do
-    not count as first.
+    """The first value, which may be null. A row that sets the accumulator (`Op.SEED`) replaces the value, but no row
+    after it counts as first.
     """
 
     names = ("first_value",)
@@ -100,7 +102,7 @@ class FirstValue(Choice):
     def choose(self, values: pa.Array, events: Events) -> Indices:
         first = events.first(events.is_any(Op.ADD, Op.ADD_BEFORE))
         late = events.ops == Op.ADD_BEFORE
-        # A late first row only marks that there was one.
+        # If the first row is late, it only marks that there was a first row.
         late[first[first >= 0]] = False
         newest_late = events.last(late & events.after(events.seeds))
         opens = (first > events.seeds) & (events.ops[first] == Op.ADD)
@@ -123,8 +125,8 @@ class FirstNonNullValue(Choice):
         return np.where(chosen >= 0, np.where(valid[chosen], chosen, -1), -1)
 
     def _step(self, valid: np.ndarray, events: Events, keys: Indices) -> Indices:
-        """Returns the chosen rows of the given keys. Goes row after row, for all keys at once, because with late rows
-        the result depends on every step.
+        """Returns the chosen row of each given key. It goes through the rows one by one, for all keys at once, because
+        with late rows the result depends on every earlier row.
         """
         order, steps = events.steps(keys)
         chosen = np.full(len(keys), -1, np.int64)
@@ -145,7 +147,9 @@ class FirstNonNullValue(Choice):
 
 
 class _Extreme(Choice):
-    """The first of the best values in the order of keys, without nulls."""
+    """Base class of `max` and `min`: chooses the row with the best value in key order. Nulls are ignored. If several
+    rows have the best value, the first row is chosen.
+    """
 
     __slots__ = ()
 
@@ -162,7 +166,9 @@ class _Extreme(Choice):
 
     @abstractmethod
     def _best(self, ranks: np.ndarray, live: Mask, events: Events) -> np.ndarray:
-        """Returns for each key the best rank of its live rows. `ranks` and `live` have a value for each row."""
+        """Returns the best rank of each key. `ranks` has an integer for each row in the order of the values, and `live`
+        marks the rows that count.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +194,7 @@ class Min(_Extreme):
 
 
 def _ranks(values: pa.Array) -> np.ndarray:
-    """Returns integers that are ordered as the values; any integer where a value is null."""
+    """Returns an integer for each value, in the order of the values. The integer for a null is arbitrary."""
     if values.null_count:
         values = pc.fill_null(values, values.drop_null()[0])
     keys = normalized_keys([values], [logical_type(values.type, False)])

@@ -1,7 +1,7 @@
 """Aggregate functions over arrays and maps: collect, merge_map and merge_map_with_keytime.
 
 Source: Paimon 2.0 FieldCollectAgg, FieldMergeMapAgg, FieldMergeMapWithKeyTimeAgg. Paimon does not specify the order of
-distinct elements and of map entries; here they come in the order of their first appearance.
+distinct elements and of map entries. This module returns them in the order in which they first appear.
 """
 
 from dataclasses import dataclass
@@ -31,8 +31,9 @@ from bucketline.state.types.logical import DataField, TypeRoot
 
 @dataclass(frozen=True, slots=True)
 class Collect(AggregateFunction):
-    """All elements, in order of arrival; `distinct` keeps equal elements once. A retract removes its elements,
-    oldest first. `late_first`: late rows come before all other rows instead of after them.
+    """Collects the elements of all arrays, in order of arrival. If `distinct` is true, equal elements are kept only
+    once. A -U or -D row removes the elements of its array, the oldest of equal elements first. If `late_first` is true,
+    the elements of late rows come before those of all other rows, and otherwise after them.
     """
 
     distinct: bool
@@ -44,7 +45,7 @@ class Collect(AggregateFunction):
 
     @classmethod
     def of(cls, field: DataField, options: FieldOptions) -> Self:
-        # If retracts are ignored, Paimon puts late rows first; otherwise it appends them like any other row.
+        # If -U and -D rows are ignored, Paimon puts late rows first. Otherwise it appends them like any other row.
         return cls(options.distinct, late_first=options.ignores_retracts)
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
@@ -64,7 +65,7 @@ class Collect(AggregateFunction):
         kept = kept[np.lexsort((sequence[kept], keys[kept]))]
         elements = values.values.take(pa.array(entries.places[kept]))
         lists = list_array(keys[kept], events.key_count, elements, present, values.type)
-        # A single reset is kept as it is, with repeated elements.
+        # If a key has a single row that sets the accumulator, the array of the row is kept, with repeated elements.
         untouched = events.seeds == events.last(events.live)
         if self.distinct and (untouched & (events.seeds >= 0)).any():
             raw = take_or_null(values, np.where(untouched, events.seeds, -1))
@@ -74,7 +75,7 @@ class Collect(AggregateFunction):
 
 @dataclass(frozen=True, slots=True)
 class MergeMap(AggregateFunction):
-    """The entries of all maps, the last value of each map key; a retract removes its keys."""
+    """Merges the entries of all maps; each map key gets its last value. A -U or -D row removes the keys of its map."""
 
     names = ("merge_map",)
     takes = frozenset({TypeRoot.MAP})
@@ -91,9 +92,10 @@ class MergeMap(AggregateFunction):
 
 @dataclass(frozen=True, slots=True)
 class MergeMapWithTime(AggregateFunction):
-    """The entries of all maps, for each map key the value with the greatest time, which is field `time` of the value.
+    """Merges the entries of all maps; each map key gets the value with the latest time. `time` is the position of the
+    field in the value that holds the time.
 
-    A value without time changes nothing, a null value removes the map key, equal times keep the older value.
+    A value without a time is ignored. A null value removes the map key. If two times are equal, the older value stays.
     """
 
     time: int
@@ -122,7 +124,8 @@ class MergeMapWithTime(AggregateFunction):
             )
         if value.fields[names.index(name)].type.root not in (TypeRoot.CHAR, TypeRoot.VARCHAR):
             raise OptionError(
-                f"'{key}' = '{name}': field {name} of column {field.name} must be text, as times are compared as text",
+                f"'{key}' = '{name}': field {name} of column {field.name} must be a string, because times are "
+                "compared as strings",
                 key=key,
                 column=field.name,
             )
@@ -141,7 +144,7 @@ class MergeMapWithTime(AggregateFunction):
         items = values.items.take(pa.array(entries.places))
         times = items.field(self.time)
         timed = validity(items) & validity(times)
-        # The first map is kept as it is: its values need no time, and may be null.
+        # The first map stays unchanged: its values may be null and need no time.
         first = entries.rows == base[events.key_of_row[entries.rows]]
         ops = np.where(validity(items) | first, np.int8(Op.ADD), np.int8(Op.RETRACT))
         codes = value_codes(values.keys)[entries.places]
@@ -159,8 +162,9 @@ class MergeMapWithTime(AggregateFunction):
 
 
 def newest_by_code(entries: Entries, codes: Indices, events: Events) -> Mask:
-    """Returns a mask that is true at the final entry of each code of each key: the last entry that was added since the
-    last retract. A late entry counts only if there is no other.
+    """Returns a mask of the entries whose value is the result. Entries with the same code in the same key are
+    alternatives; the last one that was added after the last -U or -D row counts. An entry of a late row counts only if
+    there is no other.
     """
     chosen = np.zeros(len(codes), bool)
     if not len(codes):
@@ -179,7 +183,9 @@ def _map_of(values: pa.Array, kept: Entries, events: Events, present: Mask) -> p
 
 
 def _newest_adds(groups: Events) -> Mask:
-    """Returns a mask of the elements that remain when each retract removes the oldest equal element."""
+    """Returns a mask of the elements that remain after each element of a -U or -D row has removed the oldest equal
+    element.
+    """
     adds = groups.ops != Op.RETRACT
     running = np.cumsum(np.where(adds, 1, -1))
     running -= (running[groups.starts] - np.where(adds, 1, -1)[groups.starts])[groups.key_of_row]
@@ -192,7 +198,9 @@ def _newest_adds(groups: Events) -> Mask:
 
 
 def _set_members(groups: Events) -> Mask:
-    """Returns a mask that is true for the first of equal elements that were added since the last removal."""
+    """Returns a mask of the elements that remain if equal elements are kept once: the first of equal elements that was
+    added after the last removal.
+    """
     adds = groups.ops != Op.RETRACT
     first = groups.first(adds & groups.after(groups.last(~adds)))
     members = np.zeros(len(adds), bool)
@@ -201,8 +209,8 @@ def _set_members(groups: Events) -> Mask:
 
 
 def _either(condition: Mask, left: pa.Array, right: pa.Array) -> pa.Array:
-    """Returns `left` where the condition holds, else `right`; works also for nested types, which Arrow's `if_else` does
-    not take.
+    """Returns `left` where the condition is true and `right` elsewhere. It also works for nested types, which Arrow's
+    `if_else` does not support.
     """
     both = pa.concat_arrays([left, right])
     rows = np.arange(len(left))

@@ -1,4 +1,4 @@
-"""The aggregation of one column of a table: its function, and whether the function is told about retracts."""
+"""The aggregation of one column of a table: its function, and whether -U and -D rows count for it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,8 +14,9 @@ from bucketline.state.lsm.aggregate.function import AggregateFunction
 
 @dataclass(frozen=True, slots=True)
 class ColumnAggregate:
-    """How one column is aggregated. With `ignores_retracts`, -U and -D rows leave it unchanged. `is_strict` is for rows
-    that are not in the table yet, so that they can be refused; rows of a table must be merged in any case.
+    """How one column is aggregated. If `ignores_retracts` is true, -U and -D rows leave the column unchanged. If
+    `is_strict` is true, an error is raised for rows without a result. This is for new rows, which can still be refused;
+    rows that are in the table must be merged in any case.
     """
 
     column: str
@@ -26,9 +27,9 @@ class ColumnAggregate:
     is_strict: bool = False
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Returns one value per key. A retract that the function cannot take back leaves the column unchanged. Where a
-        NOT NULL column would be null, it has the newest value that was added. A strict aggregate raises
-        SchemaMismatchError in both cases.
+        """Returns one value for each key. If the function cannot take back the value of a -U or -D row, the row leaves
+        the column unchanged. If a NOT NULL column would become null, it gets the newest value that was added. A strict
+        aggregate raises SchemaMismatchError in both cases.
         """
         if self.ignores_retracts:
             events = events.ignoring_retracts()
@@ -44,14 +45,14 @@ class ColumnAggregate:
         return pc.coalesce(folded, take_or_null(values, _newest(events)))
 
     def strict(self) -> "ColumnAggregate":
-        """Returns the aggregate for rows that are not in the table yet: it raises an error for rows without a result,
-        instead of giving null.
+        """Returns a variant of the aggregate for rows that are not in the table yet: for rows without a result, it
+        raises an error instead of returning null.
         """
         return replace(self, function=self.function.strict(), is_strict=True)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Yields the rows that this column can never merge, by reason, in the form of
-        `AggregateFunction.unmergeable`.
+        """Yields the rows that this column can never merge: for each reason, a mask of the rows and the text of the
+        reason.
         """
         if self.ignores_retracts:
             retracts = np.zeros(len(retracts), bool)
@@ -69,13 +70,13 @@ class ColumnAggregate:
 
 
 def _newest(events: Events) -> Indices:
-    """Returns the newest row of each key that sets or adds a value; the last row where there is none."""
+    """Returns for each key the newest row that sets or adds a value; the last row if there is none."""
     rows = events.last(events.is_any(Op.ADD, Op.SEED))
     return np.where(rows >= 0, rows, events.starts + events.lengths - 1)
 
 
 def null_result(column: str) -> str:
-    """Returns the message for rows that leave null in a NOT NULL column."""
+    """Returns the error message for rows whose merging leaves null in a NOT NULL column."""
     return (
         f"column {column} is NOT NULL, but merging its rows leaves null in it, as there is no result that it can hold: "
         f'make it nullable, with alter_column("{column}", nullable=True), or give it a wider type'

@@ -1,4 +1,4 @@
-"""Unscaled decimals as exact integers, and their sums without a loop over rows."""
+"""Converts decimals to exact integers and back, and adds them up without a loop over rows."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,15 +10,15 @@ _LIMB = np.uint64(0xFFFFFFFF)
 
 
 def unscaled(values: pa.Array) -> np.ndarray:
-    """Returns the unscaled values as Python integers; 0 for a null."""
+    """Returns the unscaled value of each decimal as a Python integer; 0 for a null."""
     low, high = decimal_words(values)
     numbers: np.ndarray = (high.astype(object) << 64) + low.astype(object)
     return numbers
 
 
 def from_unscaled(numbers: np.ndarray, valid: np.ndarray, data_type: pa.Decimal128Type) -> pa.Array:
-    """Returns the decimals with the given unscaled values, null where not valid; values may exceed the type's
-    precision.
+    """Returns the decimals with the given unscaled values, and null where `valid` is false. A value may have more
+    digits than the type allows.
     """
     kept = np.where(valid, numbers, 0)
     words = np.empty((len(kept), 2), np.uint64)
@@ -31,10 +31,10 @@ def from_unscaled(numbers: np.ndarray, valid: np.ndarray, data_type: pa.Decimal1
 def sum_by_key(
     values: pa.Array, live: np.ndarray, events: Events, limit: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns for each key the exact sum of its live values, whether it has live values, and whether a part of the sum
-    may reach `limit`.
+    """Returns three arrays with an item for each key: the exact sum as a Python integer, whether the key has values
+    that count, and whether a partial sum may reach `limit`.
 
-    The sums are Python integers. Retracted values are subtracted.
+    `live` marks the values that count. The values of -U and -D rows are subtracted.
     """
     low, high = decimal_words(values)
     low, high = np.where(live, low, np.uint64(0)), np.where(live, high, np.int64(0))
@@ -49,6 +49,6 @@ def sum_by_key(
     ):
         totals = totals + (np.add.reduceat(limb * sign, events.starts).astype(object) << shift)
     magnitude = np.abs(high.astype(np.float64) * 2.0**64 + low.astype(np.float64))
-    # Floats are rounded; the factor is well above that error, so that no sum at the limit is missed.
+    # Floats are rounded. The factor is far larger than the rounding error, so that no sum at the limit is missed.
     risky = np.add.reduceat(magnitude, events.starts) * 1.000001 >= float(limit)
     return totals, np.logical_or.reduceat(live, events.starts), risky

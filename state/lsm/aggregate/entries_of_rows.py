@@ -1,6 +1,7 @@
-"""Elements of arrays and maps as flat columns, codes for their values, and arrays built from them.
+"""Flattens arrays and maps into columns of elements, gives equal values equal codes, and builds arrays and maps from
+elements again.
 
-Elements of all rows together can be grouped like rows: see `grouped`.
+`grouped` groups the elements of all rows, so that they can be treated like rows.
 """
 
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from bucketline.state.types.order import total_order
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """Elements of lists or maps. For each element `rows` has the row that contains the element, and `places` has the
-    element's position in the child array.
+    """The elements of lists or maps. For each element, `rows` has the number of the row that contains it, and `places`
+    has its position in the child array.
     """
 
     rows: Indices
@@ -26,7 +27,7 @@ class Entries:
 
 
 def entries_of(values: pa.Array, chosen: Mask) -> Entries:
-    """Returns the elements of the chosen rows of a list or map array, in order; absent rows have none."""
+    """Returns the elements of the chosen rows of a list or map array, in order. A null row has no elements."""
     offsets = values.offsets.to_numpy().astype(np.int64)
     lengths = np.where(chosen, np.diff(offsets), 0)
     if values.null_count:
@@ -37,16 +38,16 @@ def entries_of(values: pa.Array, chosen: Mask) -> Entries:
 
 
 def arrival(events: Events, rows: Indices) -> Indices:
-    """Returns for each row a number that ascends in the order in which the rows of its key count: late rows come before
-    all others, the latest of them first.
+    """Returns a number for each row. Within a key, the numbers ascend in the order in which rows take effect: late rows
+    come before all other rows, and of two late rows the later one comes first.
     """
     order: Indices = np.where(events.ops[rows] == Op.ADD_BEFORE, -rows - 1, rows)
     return order
 
 
 def chronology(events: Events, entries: Entries) -> Indices:
-    """Returns for each entry a number that ascends in the order in which entries apply: row by row, and within a late
-    row from the last entry backwards.
+    """Returns a number for each element. The numbers ascend in the order in which elements take effect: row by row, and
+    within a late row from the last element to the first.
     """
     number = np.arange(len(entries.rows))
     late = events.ops[entries.rows] == Op.ADD_BEFORE
@@ -56,8 +57,8 @@ def chronology(events: Events, entries: Entries) -> Indices:
 
 
 def grouped(keys: Indices, codes: Indices, ops: np.ndarray, order: Indices) -> tuple[Indices, Events]:
-    """Returns the numbers of the entries sorted by key, code and `order`, and the events of each group of entries with
-    the same key and code. There must be at least one entry.
+    """Groups elements that have the same key and code. Returns the order of the elements by key, code and `order`, and
+    the events of the groups, in which each group is treated like a key. There must be at least one element.
     """
     sorted_by = np.lexsort((order, codes, keys))
     changes = np.ones(len(keys), bool)
@@ -66,8 +67,8 @@ def grouped(keys: Indices, codes: Indices, ops: np.ndarray, order: Indices) -> t
 
 
 def list_array(keys: Indices, key_count: int, elements: pa.Array, present: Mask, data_type: pa.ListType) -> pa.Array:
-    """Returns one list for each key; null for keys that are not `present`. `keys` has the key of each element,
-    ascending.
+    """Returns a list for each key, and null for a key that is not `present`. `keys` has the number of each element's
+    key, ascending.
     """
     offsets = pa.array(_offsets(keys, key_count))
     mask = None if present.all() else pa.array(~present)
@@ -77,8 +78,8 @@ def list_array(keys: Indices, key_count: int, elements: pa.Array, present: Mask,
 def map_array(
     keys: Indices, key_count: int, names: pa.Array, items: pa.Array, present: Mask, data_type: pa.MapType
 ) -> pa.Array:
-    """Returns one map for each key; null for keys that are not `present`. `keys` has the key of each name and item,
-    ascending.
+    """Returns a map for each key, and null for a key that is not `present`. `names` and `items` are the map keys and
+    values of all maps, and `keys` has the number of the key to which each belongs, ascending.
     """
     offsets = pa.array(_offsets(keys, key_count))
     mask = None if present.all() else pa.array(~present)
@@ -86,9 +87,10 @@ def map_array(
 
 
 def value_codes(values: pa.Array) -> Indices:
-    """Returns codes that are equal for equal values, as Java compares them: NaN equals NaN, -0.0 does not equal 0.0.
+    """Returns an integer code for each value. Two values have the same code if Java compares them as equal: NaN equals
+    NaN, and -0.0 does not equal 0.0.
 
-    The code of a null is -1. Maps are equal whatever the order of their entries.
+    The code of a null is -1. The order of entries does not matter for the equality of maps.
     """
     data_type = values.type
     if pa.types.is_struct(data_type):
@@ -121,8 +123,8 @@ def _codes_of_entries(values: pa.Array, words: np.ndarray) -> Indices:
 
 
 def _codes_of_runs(words: np.ndarray, lengths: Indices) -> Indices:
-    """Takes a matrix, and divides its lines into consecutive groups of these lengths. Returns a code for each group;
-    equal groups have equal codes.
+    """Takes a matrix whose lines form consecutive groups, with the given numbers of lines. Returns an integer code for
+    each group; equal groups have equal codes.
     """
     width = words.shape[1] * 8
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64) * width

@@ -1,7 +1,8 @@
-"""The values that the rows of a key add to, or take back from, one column: the input of every aggregate function.
+"""Events say what each row does to a column: for example, add its value or take it back. They are the input of every
+aggregate function.
 
-Rows come sorted by key, then oldest first. A function sees values and events, never row kinds: merge engines decide
-what a row does to a column, functions compute the result.
+Rows are sorted by key, and within a key the oldest row comes first. The merge engine decides what a row does to a
+column, and the aggregate function computes the result. So functions get values and events, but no row kinds.
 """
 
 from collections.abc import Iterator
@@ -22,21 +23,21 @@ Ops = NDArray[np.int8]
 
 
 class Op(IntEnum):
-    """What one row does to the accumulator of its column."""
+    """What a row does to the accumulator of a column."""
 
     SKIP = 0
     ADD = 1
-    # A late row counts as if it were older than all other rows.
+    # Adds the value of a late row, which counts as older than all other rows.
     ADD_BEFORE = 2
     RETRACT = 3
-    # The accumulator becomes the row's value, whatever it was before.
+    # Sets the accumulator to the row's value.
     SEED = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """What the rows of each key do to one column. `starts` has the first row of each key, and `ops` says what each row
-    does.
+    """What the rows of each key do to one column. `starts` has the number of the first row of each key, and `ops` has
+    an `Op` for each row.
 
     There is at least one key, and every key has a row. The starts ascend from 0.
     """
@@ -66,13 +67,13 @@ class Events:
 
     @cached_property
     def seeds(self) -> Indices:
-        """Returns the last row of each key that sets the accumulator, -1 if there is none."""
+        """Returns for each key the last row that sets the accumulator; -1 if there is none."""
         return self.last(self.ops == Op.SEED)
 
     @cached_property
     def live(self) -> Mask:
-        """Returns a mask of the rows that count: from the last row of their key that sets the accumulator on, without
-        rows that do nothing.
+        """Returns a mask of the rows that count for the result: the rows from the last one that sets the accumulator of
+        their key on, without rows that do nothing.
         """
         is_live: Mask = (self.ops != Op.SKIP) & (self.rows >= self.seeds[self.key_of_row])
         return is_live
@@ -84,29 +85,29 @@ class Events:
         return mask
 
     def after(self, border: Indices) -> Mask:
-        """Returns a mask of the rows that come after the row `border` of their key. `border` has a row number for each
-        key; -1 for a key without such a row.
+        """Returns a mask of the rows that come after a given row of their key. `border` has this row for each key; -1
+        means that all rows of the key are in the mask.
         """
         is_after: Mask = self.rows > border[self.key_of_row]
         return is_after
 
     def last(self, mask: Mask) -> Indices:
-        """Returns for each key the last row in the mask, -1 if there is none."""
+        """Returns for each key the last row that is in the mask; -1 if there is none."""
         last_rows: Indices = np.maximum.reduceat(np.where(mask, self.rows, -1), self.starts)
         return last_rows
 
     def first(self, mask: Mask) -> Indices:
-        """Returns for each key the first row in the mask, -1 if there is none."""
+        """Returns for each key the first row that is in the mask; -1 if there is none."""
         first_rows = np.minimum.reduceat(np.where(mask, self.rows, self.row_count), self.starts)
         return np.where(first_rows == self.row_count, -1, first_rows)
 
     def steps(self, keys: Indices) -> tuple[Indices, Iterator[Indices]]:
-        """Returns the keys in another order, and an iterator. Its item 0, 1, ... has row 0, 1, ... of each key that has
-        so many rows.
+        """For results that depend on every earlier row: goes through the rows of several keys at the same time, one row
+        of each key in a step.
 
-        The order is given as positions in `keys`, the key with the most rows first, so that the rows of each step
-        belong to the first keys of that order. This is for results that depend on every earlier row. There are as many
-        steps as the longest key has rows.
+        Returns an order of the keys and an iterator. Item i of the iterator has row i of each key that has more than i
+        rows. The order is given as positions in `keys`, with the key that has the most rows first, so that the rows of
+        a step always belong to the first keys in this order.
         """
         order = np.argsort(-self.lengths[keys], kind="stable")
         starts, lengths = self.starts[keys[order]], self.lengths[keys[order]]
@@ -133,8 +134,8 @@ def validity(values: pa.Array) -> Mask:
 
 
 def take_or_null(values: Any, rows: Indices) -> Any:
-    """Returns the values at the given rows, null where a row is -1. An array gives an array, a chunked one a chunked
-    one.
+    """Returns the values at the given row numbers, and null for the row number -1. An array gives an array, and a
+    chunked array gives a chunked array.
     """
     missing = rows < 0
     if not missing.any():

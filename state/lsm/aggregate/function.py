@@ -1,4 +1,4 @@
-"""The interface of aggregate functions: everything that a table needs of a function, in one class.
+"""The interface of aggregate functions: one class with everything that the merge engines need from a function.
 
 Source: Paimon 2.0 FieldAggregator, FieldAggregatorFactory.
 """
@@ -28,32 +28,33 @@ NUMBERS = frozenset(
 
 
 class AggregateFunction(ABC):
-    """A function with its parameters for one column: values and events of the column → one value per key.
+    """An aggregate function with its parameters for one column. It takes the values and events of the column, and
+    returns one value for each key.
 
-    Objects are plain values, so that they can be sent to tasks. `functions.py` lists all functions.
+    Objects are plain values, so that they can be sent to Spark tasks. `functions.py` lists all functions.
     """
 
     __slots__ = ()
 
     names: ClassVar[tuple[str, ...]] = ()
-    """Paimon's name of the function."""
+    """The name of the function in Paimon."""
 
     takes: ClassVar[frozenset[TypeRoot] | None] = None
-    """The column types that the function takes; None for all."""
+    """The column types that the function supports; None means all types."""
 
     retracts: ClassVar[bool] = False
-    """Whether the function can take back earlier values."""
+    """True if the function can take back earlier values."""
 
     commutes: ClassVar[bool] = False
-    """Whether the result is the same for values in any order."""
+    """True if the result does not depend on the order of the values."""
 
     lacks: ClassVar[str | None] = None
-    """A missing package, and how to install it; None if nothing is missing."""
+    """The name of a missing package, and how to install it; None if nothing is missing."""
 
     @classmethod
     def of(cls, field: DataField, options: FieldOptions) -> Self:
-        """Returns the function for a column of a type it takes. Raises OptionError naming option, column and remedy for
-        parameters that do not fit.
+        """Returns the function for a column, whose type must be one that the function supports. Raises OptionError for
+        parameters that do not fit; the message names the option, the column and what to do.
         """
         return cls()
 
@@ -62,31 +63,31 @@ class AggregateFunction(ABC):
         """Takes a value for each row, and returns one value for each key."""
 
     def strict(self) -> Self:
-        """Returns the function for rows that are not in the table yet: it raises SchemaMismatchError where a result
-        does not exist, instead of giving null.
+        """Returns a variant of the function for rows that are not in the table yet: if a result does not exist, it
+        raises SchemaMismatchError instead of returning null.
         """
         return self
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Yields the values that the function can never merge, by reason.
+        """Yields the values that the function can never merge: for each reason, a mask of the values and the text of
+        the reason.
 
-        `retracts` is true for values that are taken back. Each item has a mask of the values that the reason concerns,
-        and the text of the reason.
+        `retracts` is true for values that are to be taken back.
         """
         return iter(())
 
     def limit(self, field: DataField) -> Fraction | None:
-        """Returns the magnitude from which on a result does not fit the column; None if there is no such limit."""
+        """Returns the smallest magnitude of a result that the column cannot hold; None if there is no such limit."""
         return None
 
     def bound(self, largest: Sequence[Fraction]) -> Fraction:
-        """Returns the largest magnitude that a result can have, given the largest magnitude in each of the merged
-        runs.
+        """Returns the largest magnitude that a result can have. `largest` has the largest magnitude of the values in
+        each merged sorted run.
         """
         return max(largest, default=Fraction(0))
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Whether some value of the column may have no result when it is taken back, even though the function can
-        retract.
+        """Returns True if taking back a value of the column may have no result, although the function supports taking
+        values back.
         """
         return False

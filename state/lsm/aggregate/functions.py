@@ -1,4 +1,4 @@
-"""All aggregate functions, by name.
+"""Lists all aggregate functions, and finds the function of a column by its name.
 
 Source: Paimon 2.0 FieldAggregatorFactory and its implementations; `fields.<column>.*` options of CoreOptions.
 """
@@ -48,14 +48,15 @@ FUNCTIONS: tuple[type[AggregateFunction], ...] = (
 _BY_NAME: Mapping[str, type[AggregateFunction]] = {name: function for function in FUNCTIONS for name in function.names}
 
 UNNAMED_FUNCTION = "last_non_null_value"
-"""The function of a column if the table names none."""
+"""The function of a column for which the table's options name no function."""
 
 
 def column_aggregate(field: DataField, name: str, options: FieldOptions, key: str) -> ColumnAggregate:
-    """Returns the aggregate of a column; `key` is the option that named the function.
+    """Returns the aggregation of a column by the function `name`. `key` is the option that named the function, for
+    errors.
 
-    Raises OptionError for an unknown function, a column of a type it does not take, or parameters it cannot read,
-    UnsupportedTableError for functions that need a package which is not installed.
+    Raises OptionError for an unknown function, a column type that the function does not support, or parameters that are
+    not valid. Raises UnsupportedTableError if the function needs a package that is not installed.
     """
     function = _BY_NAME.get(name)
     if function is None:

@@ -15,7 +15,7 @@ from bucketline.state.types.logical import TypeRoot
 
 
 class _Logic(AggregateFunction):
-    """Base of the aggregates of truth values, which skip nulls."""
+    """Base class of bool_and and bool_or, which ignore nulls."""
 
     __slots__ = ()
 
@@ -29,12 +29,14 @@ class _Logic(AggregateFunction):
 
     @abstractmethod
     def _holds(self, values: np.ndarray, live: Mask, starts: Indices) -> np.ndarray:
-        """Returns for each key the result of its live values: whether all, or any, are true."""
+        """Returns a boolean for each key: whether all of its values are true (bool_and), or any of them (bool_or).
+        `live` marks the values that count, and `starts` the first row of each key.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class BoolAnd(_Logic):
-    """Whether all values are true."""
+    """True if all values are true."""
 
     names = ("bool_and",)
 
@@ -44,7 +46,7 @@ class BoolAnd(_Logic):
 
 @dataclass(frozen=True, slots=True)
 class BoolOr(_Logic):
-    """Whether any value is true."""
+    """True if at least one value is true."""
 
     names = ("bool_or",)
 

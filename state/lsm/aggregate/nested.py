@@ -1,7 +1,7 @@
 """Aggregate functions over arrays of rows: nested_update and nested_partial_update.
 
-Source: Paimon 2.0 FieldNestedUpdateAgg, FieldNestedPartialUpdateAgg. Paimon does not specify the order of keyed rows;
-here it is the order in which their keys first appear.
+Source: Paimon 2.0 FieldNestedUpdateAgg, FieldNestedPartialUpdateAgg. Paimon does not specify the order of the nested
+rows if they have a key. This module uses the order in which the keys first appear.
 """
 
 from collections.abc import Iterator
@@ -37,11 +37,13 @@ from bucketline.state.types.logical import DataField, TypeRoot
 
 @dataclass(frozen=True, slots=True)
 class NestedUpdate(AggregateFunction):
-    """All rows of all arrays. With `key` fields a row replaces the row of the same key, but with `sequence` fields only
-    if that row is not newer; without `key`, rows are appended. At most `count_limit` rows are kept.
+    """Collects the nested rows of all arrays. With `key` fields, a nested row replaces the earlier row with the same
+    key, unless `sequence` fields show that the earlier row is newer. Without `key`, rows are appended. At most
+    `count_limit` rows are kept.
 
-    A retract removes equal rows, or with `key` the rows of the same key. A key part that is null is a value like any
-    other (`merge`), makes its row be left out (`ignore`), or is refused (`error`).
+    A -U or -D row removes equal nested rows, or with `key` the nested rows with the same key. `null_keys` says what
+    happens to a nested row that has null in its key: null is a value like any other (`merge`), the row is left out
+    (`ignore`), or the row is refused (`error`).
     """
 
     column: str
@@ -60,8 +62,8 @@ class NestedUpdate(AggregateFunction):
         sequence = _sub_fields(field, "nested_update", "nested-sequence-field", options.nested_sequence)
         if sequence and not key:
             raise OptionError(
-                f"'fields.{field.name}.nested-sequence-field' orders rows of one key, but there is no "
-                f"'fields.{field.name}.nested-key'; name one",
+                f"'fields.{field.name}.nested-sequence-field' orders rows of one key, but "
+                f"'fields.{field.name}.nested-key' is not set; set it",
                 key=f"fields.{field.name}.nested-sequence-field",
                 column=field.name,
             )
@@ -69,7 +71,7 @@ class NestedUpdate(AggregateFunction):
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         live = validity(values) & events.live
-        # A retract before any value has no effect.
+        # A -U or -D row before any value has no effect.
         begin = events.first(live & (events.ops != Op.RETRACT))[events.key_of_row]
         live &= (begin >= 0) & (events.rows >= begin)
         if self.count_limit != UNLIMITED and (live & (events.ops == Op.RETRACT)).any():
@@ -93,7 +95,9 @@ class NestedUpdate(AggregateFunction):
         return _finished(values, items.take(pa.array(kept)), entries.rows[kept], events, live)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Yields the retracts if there is a limit, and nested rows with null in their key if that is an error."""
+        """Yields the -U and -D rows if the number of nested rows is limited, and the rows with a null in a nested key
+        if that is an error. Each item is a mask of the rows and the text of the reason.
+        """
         bad = validity(values) & retracts
         if self.count_limit != UNLIMITED and bad.any():
             yield bad, self._limited
@@ -121,8 +125,8 @@ class NestedUpdate(AggregateFunction):
         )
 
     def _usable(self, values: pa.Array, entries: Entries) -> Entries:
-        """Returns the entries that count: those that are no null rows, without entries that `null_keys` leaves out
-        because a part of their key is null. Raises SchemaMismatchError if such a key is an error.
+        """Returns the entries that count. Null rows are left out, and if `null_keys` says so, also rows with null in
+        their key. Raises SchemaMismatchError if null in a key is an error.
         """
         items = values.values.take(pa.array(entries.places))
         usable = validity(items)
@@ -135,8 +139,8 @@ class NestedUpdate(AggregateFunction):
         return entries.keep(usable)
 
     def _newest(self, items: pa.Array, entries: Entries, codes: Indices, events: Events) -> Mask:
-        """Returns a mask that is true at the entry of each code with the greatest sequence since its last retract; of
-        equal sequences the later entry counts.
+        """Returns a mask of the entries that stay: for each nested key (entries with the same code), the entry with the
+        greatest sequence after the last -U or -D row. If sequences are equal, the later entry stays.
         """
         chosen = np.zeros(len(codes), bool)
         if not len(codes):
@@ -162,7 +166,7 @@ class NestedUpdate(AggregateFunction):
 
 @dataclass(frozen=True, slots=True)
 class NestedPartialUpdate(AggregateFunction):
-    """One row for each key; each of its fields is the last value of that key that is not null."""
+    """Keeps one nested row for each nested key. Each field of the row is the last value of the key that is not null."""
 
     key: tuple[int, ...]
 
@@ -201,7 +205,9 @@ class NestedPartialUpdate(AggregateFunction):
 
 
 def _sub_fields(field: DataField, function: str, suffix: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Returns the positions of the named fields in the rows of an array column."""
+    """Returns the positions of the named fields in the nested rows of an array column. Raises OptionError, which names
+    the option with this `suffix`, if the column or a field does not fit.
+    """
     element = field.type.element
     if element is None or element.root is not TypeRoot.ROW:
         raise OptionError(
@@ -223,7 +229,9 @@ def _sub_fields(field: DataField, function: str, suffix: str, names: tuple[str, 
 
 
 def _codes(items: pa.Array, key: tuple[int, ...]) -> Indices:
-    """Returns codes that are equal for equal rows. Rows are compared by the given fields, or as a whole."""
+    """Returns an integer code for each nested row; equal rows have equal codes. Rows are compared by the fields in
+    `key`, or by all fields if `key` is empty.
+    """
     if not key:
         return value_codes(items)
     parts = items.flatten()
@@ -231,7 +239,7 @@ def _codes(items: pa.Array, key: tuple[int, ...]) -> Indices:
 
 
 def _opening(live: Mask, events: Events) -> Indices:
-    """Returns the row that each key's accumulator starts from."""
+    """Returns for each key the row with which its accumulator starts."""
     rows = np.flatnonzero(live & (events.ops != Op.RETRACT))
     order = np.lexsort((arrival(events, rows), events.key_of_row[rows]))
     _, first = np.unique(events.key_of_row[rows[order]], return_index=True)
@@ -239,7 +247,7 @@ def _opening(live: Mask, events: Events) -> Indices:
 
 
 def _single(live: Mask, events: Events) -> Mask:
-    """Returns a mask of the keys with one array and nothing else."""
+    """Returns a mask of the keys that have a single array and no other rows that count."""
     is_single: Mask = np.add.reduceat(live, events.starts, dtype=np.int64) == 1
     return is_single & np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
 
@@ -255,7 +263,7 @@ def _not_taken_back(entries: Entries, codes: Indices, events: Events) -> Mask:
 
 
 def _positions(entries: Entries, codes: Indices, events: Events) -> Indices:
-    """Returns where the code of each entry first stands among the entries of its key."""
+    """Returns for each entry the position at which its code first appears among the entries of its key."""
     arrived = np.lexsort((np.arange(len(codes)), arrival(events, entries.rows)))
     place = np.empty(len(codes), np.int64)
     place[arrived] = np.arange(len(codes))
@@ -268,7 +276,7 @@ def _positions(entries: Entries, codes: Indices, events: Events) -> Indices:
 
 
 def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indices:
-    """Returns for each entry how many of the distinct positions in its key are below the entry's own."""
+    """Returns for each entry the rank of its position among the distinct positions in its key, from 0."""
     owners = events.key_of_row[entries.rows]
     pairs, inverse = np.unique(np.stack([owners, position], axis=1), axis=0, return_inverse=True)
     begins = np.searchsorted(pairs[:, 0], pairs[:, 0], side="left")
@@ -277,8 +285,8 @@ def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indice
 
 
 def _finished(values: pa.Array, items: pa.Array, rows: Indices, events: Events, live: Mask) -> pa.Array:
-    """Returns the list of each key, made of its chosen items. A key with a single array keeps this array as it is, null
-    rows and repeated keys included.
+    """Returns the list of each key with its chosen items. A key with a single array keeps this array unchanged,
+    including null rows and repeated nested keys.
     """
     present = np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
     lists = list_array(events.key_of_row[rows], events.key_count, items, present, values.type)

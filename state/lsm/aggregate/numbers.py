@@ -1,14 +1,15 @@
-"""The common part of sums and products: results that may not fit into the column, by the overflow rules of Paimon.
+"""The common part of `sum` and `product`: what happens if a result does not fit into the column.
 
-A result that its column cannot hold is null, and so is a product that cannot be divided. In a function that `is_strict`
-both raise an error at the row where it happens; only a decimal that overflows is null there too.
+A result that the column cannot hold becomes null, and so does a product whose division has no result. If a function
+`is_strict`, both raise an error at the row where this happens; only a decimal that overflows becomes null there too.
 
-A decimal column of more than 18 digits: a result in between that is too large becomes null, and the next value starts
-again. A decimal column of up to 18 digits: a result in between may exceed the precision, as long as 64 bits hold it;
-only the last result is null if it exceeds the precision.
+In a decimal column of more than 18 digits, an intermediate result that is too large becomes null, and the next value
+starts again. In a decimal column of up to 18 digits, an intermediate result may have more digits than the precision, as
+long as it fits into 64 bits; only the last result becomes null if it has too many digits.
 
-Paimon fails where a strict function raises. It stores decimals of up to 18 digits that exceed their precision; its
-Spark shows them as null. Source: Paimon 2.0 FieldSumAgg, FieldProductAgg, DecimalUtils.
+In the cases in which a strict function raises an error, Paimon fails. Paimon stores decimals of up to 18 digits even if
+they have too many digits, and its Spark connector shows them as null. Source: Paimon 2.0 FieldSumAgg, FieldProductAgg,
+DecimalUtils.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,9 @@ _BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32, TypeRoot.
 
 @dataclass(frozen=True, slots=True)
 class Computed(AggregateFunction):
-    """An aggregate function that computes a number from the numbers of the rows; the result may not fit the column."""
+    """Base class of `sum` and `product`: computes a number from the numbers of the rows. The result may not fit into
+    the column.
+    """
 
     column: str
     is_strict: bool = False
@@ -49,14 +52,16 @@ class Computed(AggregateFunction):
         if field.type.root in _BITS:
             return Fraction(2 ** (_BITS[field.type.root] - 1))
         if field.type.root is TypeRoot.DECIMAL and not field.type.nullable:
-            # A product is rounded up, which may add a digit.
+            # Rounding a product up may add a digit.
             precision, scale = field.type.precision or 0, field.type.scale or 0
             return Fraction(10**precision - 1, 10**scale)
         return None
 
 
 Rule = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""(accumulators, values) → (results, whether each is a value rather than null)."""
+"""A function that takes the accumulators and the values of some rows, and returns the new accumulators and a mask of
+those that are not null.
+"""
 
 
 def overflow(column: str, function: str, limit: str) -> SchemaMismatchError:
@@ -83,10 +88,11 @@ def step(
     negate: bool = False,
     keys: Indices | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the accumulators of the given keys after all of their live rows, and a mask of those that are not null.
-    Works row after row, for all keys at once.
+    """Returns the accumulators of the given keys after all of their rows that count, and a mask of those that are not
+    null. It goes through the rows one by one, for all keys at once.
 
-    `negate`: a retract that meets null leaves its value negated, instead of null.
+    `add` and `retract` compute the new accumulators for rows that add a value or take one back. If a row takes a value
+    back while the accumulator is null, the result is null; if `negate` is true, it is the negated value.
     """
     keys = np.arange(events.key_count) if keys is None else keys
     order, steps = events.steps(keys)

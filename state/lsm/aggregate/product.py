@@ -22,23 +22,23 @@ from bucketline.state.types.logical import DataField, TypeRoot
 
 @dataclass(frozen=True, slots=True)
 class Product(Computed):
-    """The product of all values that are not null; a retract divides the product."""
+    """The product of all values that are not null. A -U or -D row divides the product by its value."""
 
-    # The order matters, because quotients are rounded.
+    # The order of rows matters, because quotients are rounded.
     names = ("product",)
 
     def bound(self, largest: Sequence[Fraction]) -> Fraction:
         return prod((max(Fraction(1), value) for value in largest), start=Fraction(1))
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Whether taking a value back may have no result: a column of whole numbers or decimals may not hold the
-        quotient.
+        """Returns True for integer and decimal columns, because they may not be able to hold the quotient when a value
+        is taken back.
         """
         return field.type.root not in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Returns the product of each key. If strict, raises SchemaMismatchError for integers that overflow and
-        quotients that do not exist.
+        """Returns the product of each key. If the function is strict, it raises SchemaMismatchError for integers that
+        overflow and for quotients that do not exist.
         """
         live = validity(values) & events.live
         data_type = values.type
@@ -50,7 +50,7 @@ class Product(Computed):
             with np.errstate(all="ignore"):
                 result, seen = step(plain, live, events, *_FLOAT_RULES)
             return pa.array(result, data_type, mask=~seen)
-        # Python's integers have no limit, so values beyond the type's limit can be recognised.
+        # Python's integers have no limit, so a product beyond the limit of the type is computed exactly and recognised.
         result, seen = step(plain.astype(object), live, events, *self._integer_rules(np.iinfo(plain.dtype)))
         return pa.array(np.where(seen, result, 0).astype(plain.dtype), data_type, mask=~seen)
 
@@ -88,7 +88,7 @@ class Product(Computed):
 
         def divide(held: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             divisor, divides = self._divisor(value)
-            # A quotient has finitely many digits when its reduced denominator divides a power of ten.
+            # A quotient has a finite number of digits if its reduced denominator divides a power of ten.
             reduced = abs(divisor) // np.gcd(held, divisor)
             ends = ((10**130) % reduced == 0).astype(bool)
             if self.is_strict and not ends.all():
@@ -103,7 +103,7 @@ class Product(Computed):
         return multiply, divide
 
     def _divisor(self, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the values with 1 in place of 0, and whether each can divide a product."""
+        """Returns the values with 1 in place of 0, and a mask of the values by which a product can be divided."""
         divides = (value != 0).astype(bool)
         if self.is_strict and not divides.all():
             raise SchemaMismatchError(self._zero, column=self.column)

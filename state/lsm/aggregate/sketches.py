@@ -1,8 +1,8 @@
 """The aggregate functions theta_sketch and hll_sketch: unions of sketches that estimate distinct counts.
 
-Apache DataSketches computes them, in Java and here; the package is optional, because few tables have sketches. The
-bytes are the same as Java writes. Only unions of HLL sketches of several sizes may differ, in the running estimate that
-is stored with the registers.
+Both Paimon and this module compute them with Apache DataSketches. The Python package is optional, because few tables
+have sketches. The bytes are the same as those of Paimon's Java code. Only a union of HLL sketches of different sizes
+may differ, in the estimate that is stored with the registers.
 
 Source: Paimon 1.4 and 2.0 FieldThetaSketchAgg, ThetaSketch, FieldHllSketchAgg, HllSketchUtil (DataSketches 4.2).
 """
@@ -33,9 +33,11 @@ _CERTAIN = np.float32(1).tobytes()
 
 
 def unite_theta_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
-    """Returns the union of compact theta sketches, with 4096 entries at most, in ascending order.
+    """Returns the union of compact theta sketches as a compact theta sketch. It has at most 4096 entries, in ascending
+    order.
 
-    Their order makes no difference. Raises CorruptFileError for bytes that are not a compact theta sketch.
+    The order of the sketches does not matter, so `late` is ignored. Raises CorruptFileError for bytes that are not a
+    compact theta sketch.
     """
     union = datasketches.theta_union()
     for value in values:
@@ -44,11 +46,11 @@ def unite_theta_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes
 
 
 def unite_hll_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
-    """Returns the union of HLL sketches, compact, with 4 bits a register.
+    """Returns the union of HLL sketches as a compact sketch with 4 bits for each register.
 
-    Sketches of several sizes become as small as the sketch that was added last, or smaller. At a late sketch the order
-    is reversed: the union of the earlier sketches is added to the late one. Raises CorruptFileError for bytes that are
-    not an HLL sketch.
+    If the sketches have different sizes, the union is at most as large as the sketch that was added last. For a late
+    sketch (marked in `late`) the order is reversed: the union of the earlier sketches is added to the late sketch.
+    Raises CorruptFileError for bytes that are not an HLL sketch.
     """
     held = values[0]
     for value, came_late in zip(values[1:], late[1:], strict=True):
@@ -60,7 +62,7 @@ def _theta_sketch(data: bytes) -> "datasketches.compact_theta_sketch":
     try:
         sketch = datasketches.compact_theta_sketch.deserialize(data)
     except (ValueError, IndexError, RuntimeError, MemoryError) as e:
-        raise CorruptFileError(f"no compact theta sketch: {e}") from e
+        raise CorruptFileError(f"the bytes are no compact theta sketch: {e}") from e
     _check_entries(sketch)
     return sketch
 
@@ -76,30 +78,30 @@ def _hll_of_two(held: bytes, added: bytes) -> bytes:
 
 
 def _hll_sketch(data: bytes) -> "datasketches.hll_sketch":
-    """Returns the sketch, marked as in order. In a sketch that is not in order the running estimate is useless; Java
-    keeps this estimate, the C++ library does not.
+    """Decodes an HLL sketch, and marks it as in order, so that the C++ library keeps the stored estimate as Java does.
+    Otherwise the C++ library ignores the estimate of a sketch that is not in order.
     """
     check_hll_sketch(data)
     try:
         return datasketches.hll_sketch.deserialize(data[:5] + bytes([data[5] & ~_OUT_OF_ORDER]) + data[6:])
     except (ValueError, IndexError, RuntimeError, MemoryError) as e:
-        raise CorruptFileError(f"no HLL sketch: {e}") from e
+        raise CorruptFileError(f"the bytes are no HLL sketch: {e}") from e
 
 
 def _check_entries(sketch: "datasketches.compact_theta_sketch") -> None:
-    """Raises CorruptFileError for an entry that is 0 or not below theta, or entries out of order. The C++ library does
-    not check them: its union takes 0 for a free place, and stops at the first entry that is too large.
+    """Raises CorruptFileError if an entry is 0 or not below theta, or if the entries do not ascend. The C++ library
+    does not check this: its union takes 0 for a free slot, and stops at the first entry that is too large.
     """
     data = sketch.serialize()
     entries = np.frombuffer(data, "<u8", sketch.num_retained, len(data) - 8 * sketch.num_retained)
     if len(entries) and (entries.min() == 0 or entries.max() >= sketch.theta64):
-        raise CorruptFileError("no compact theta sketch: an entry is 0, or not below theta")
+        raise CorruptFileError("the bytes are no compact theta sketch: an entry is 0, or not below theta")
     if sketch.is_ordered() and (entries[1:] <= entries[:-1]).any():
-        raise CorruptFileError("no compact theta sketch: entries do not ascend")
+        raise CorruptFileError("the bytes are no compact theta sketch: the entries do not ascend")
 
 
 def _as_java_writes(data: bytes) -> bytes:
-    """Returns a compact theta sketch with the fields that Java writes and the C++ library leaves out."""
+    """Returns a compact theta sketch with the header fields that Java writes but the C++ library leaves out."""
     sketch = bytearray(data)
     if sketch[0] > 1:
         sketch[12:16] = _CERTAIN

@@ -20,7 +20,9 @@ _SEQUENTIAL_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class Sum(Computed):
-    """The sum of all values that are not null; a retract subtracts. Floats are added one after the other."""
+    """The sum of all values that are not null. A -U or -D row subtracts its value. Floats are added in the order of the
+    rows.
+    """
 
     names = ("sum",)
     commutes = True
@@ -29,7 +31,9 @@ class Sum(Computed):
         return sum(largest, Fraction(0))
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Returns the sum of each key. If strict, raises SchemaMismatchError for integers that overflow."""
+        """Returns the sum of each key. If the function is strict, it raises SchemaMismatchError for integers that
+        overflow.
+        """
         live = validity(values) & events.live
         if pa.types.is_decimal(values.type):
             return _sum_decimals(values, live, events)
@@ -43,7 +47,9 @@ class Sum(Computed):
         return pa.array(sums, values.type, mask=~(seen & fits))
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Yields the rows that take back the smallest integer of the type: its negative does not fit."""
+        """Yields the rows that take back the smallest integer of the type, because the type cannot hold its
+        negative.
+        """
         if pa.types.is_integer(values.type):
             limits = np.iinfo(values.type.to_pandas_dtype())
             bad = retracts & validity(values) & (filled(values) == limits.min)
@@ -51,11 +57,14 @@ class Sum(Computed):
                 yield bad, overflow(self.column, "sum", f"{limits.bits} bits").message
 
     def _sum_integers(self, values: np.ndarray, minus: np.ndarray, events: Events) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the sum of each key, and whether it fits the type."""
+        """Returns the sum of each key, and a mask of the sums that fit into the type. `minus` marks the values that are
+        subtracted.
+        """
         limits = np.iinfo(values.dtype)
         wide = values.astype(np.int64)
         running = np.cumsum(np.where(minus, -wide, wide))
-        # 64-bit sums wrap; differences of them are right again unless a key's own sum leaves the range.
+        # Running sums wrap around at 64 bits. Their differences are correct unless the sum of a single key leaves the
+        # range.
         running -= (running[events.starts] - np.where(minus, -wide, wide)[events.starts])[events.key_of_row]
         if limits.bits == 64:
             before = np.where(minus, running + wide, running - wide)
@@ -69,7 +78,7 @@ class Sum(Computed):
             return sums, fits
         if self.is_strict:
             raise overflow(self.column, "sum", f"{limits.bits} bits")
-        # Only keys that overflow on the way are added up without a limit.
+        # Only keys with an intermediate sum that overflows are added up with Python's unlimited integers.
         for key in np.flatnonzero(np.logical_or.reduceat(overflows, events.starts)):
             rows = slice(events.starts[key], events.starts[key] + events.lengths[key])
             total = int(np.where(minus[rows], -wide[rows].astype(object), wide[rows].astype(object)).sum())
@@ -79,7 +88,9 @@ class Sum(Computed):
 
 
 def _add_in_order(values: np.ndarray, live: np.ndarray, events: Events) -> np.ndarray:
-    """Returns the sums of floats, added in the order of rows: numpy's own sum adds in another order."""
+    """Returns the sum of the floats of each key, added in the order of the rows. numpy's own sum adds in another order,
+    which changes the rounding.
+    """
     starts = np.add.reduceat(live, events.starts, dtype=np.int64)
     lengths, kept = starts, values[live]
     starts = np.cumsum(lengths) - lengths
@@ -93,7 +104,7 @@ def _add_in_order(values: np.ndarray, live: np.ndarray, events: Events) -> np.nd
     totals = np.zeros(len(short), values.dtype)
     with np.errstate(over="ignore", invalid="ignore"):  # a sum beyond the largest number is infinite, as in Java
         for step, rows in enumerate(steps):
-            # The first value is taken, not added to zero: that would lose the sign of -0.0.
+            # The sum starts with the first value and not with zero, because 0.0 + -0.0 loses the sign.
             totals[: len(rows)] = kept[rows] if step == 0 else totals[: len(rows)] + kept[rows]
         sums[short[order]] = totals
         for key in keys[lengths[keys] > _SEQUENTIAL_ROWS]:
@@ -128,6 +139,6 @@ def _sum_decimals(values: pa.Array, live: np.ndarray, events: Events) -> pa.Arra
 
 
 def _is_within(numbers: np.ndarray, precision: int) -> np.ndarray:
-    """Whether unscaled decimals have at most so many digits."""
+    """Returns a mask of the unscaled decimals that have at most `precision` digits."""
     within: np.ndarray = (np.abs(numbers) < 10**precision).astype(bool)
     return within

@@ -1,6 +1,6 @@
-"""The aggregate function listagg: texts joined.
+"""The aggregate function listagg, which joins strings.
 
-Source: Paimon 2.0 FieldListaggAgg. In Paimon 1.4 this function adds blank texts like all other texts.
+Source: Paimon 2.0 FieldListaggAgg. In Paimon 1.4 this function adds blank strings like all other strings.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from bucketline.state.lsm.aggregate.events import Events, Indices, Mask, Op, tak
 from bucketline.state.lsm.aggregate.function import AggregateFunction
 from bucketline.state.types.logical import MAX_LENGTH, DataField, TypeRoot
 
-# White space as in Java, where a no-break space is not one.
+# The characters that Java counts as white space. A no-break space is not among them.
 _WHITE_SPACE = (
     "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2008\u2009\u200a\u2028\u2029"
     "\u205f\u3000"
@@ -26,8 +26,9 @@ _WHITE_SPACE = (
 
 @dataclass(frozen=True, slots=True)
 class ListAgg(AggregateFunction):
-    """All texts that are not blank, joined by the delimiter; late ones first; null without any. `distinct` omits
-    repeated parts.
+    """Joins all strings that are not blank with the delimiter. Strings of late rows come first. The result is null if
+    there is no such string. If `distinct` is true, each string is split at the delimiter and repeated parts are left
+    out.
     """
 
     delimiter: str
@@ -41,14 +42,14 @@ class ListAgg(AggregateFunction):
         if field.type.length != MAX_LENGTH:
             raise OptionError(
                 f"'fields.{field.name}.aggregate-function' = 'listagg': column {field.name} is {field.type}, but "
-                "listagg takes STRING only, as joined texts grow",
+                "listagg takes STRING only, because joined strings grow; declare the column as STRING",
                 key=f"fields.{field.name}.aggregate-function",
                 column=field.name,
             )
         if options.distinct and not options.delimiter:
             raise OptionError(
                 f"'fields.{field.name}.list-agg-delimiter' is empty, but 'fields.{field.name}.distinct' = 'true' needs "
-                "one to tell parts apart; name a delimiter",
+                "a delimiter between the parts; set one",
                 key=f"fields.{field.name}.list-agg-delimiter",
                 column=field.name,
             )
@@ -67,14 +68,16 @@ class ListAgg(AggregateFunction):
             present[keys] = True
             lists = list_array(keys, events.key_count, pieces, present, pa.list_(values.type))
             joined = pc.binary_join(lists, self.delimiter).cast(values.type)
-        # A blank text is not added to others. But it is the result of a key with no other text if it comes from the
-        # row that sets the accumulator, or from a late row; so is a null from a late row.
+        # A blank string is not joined with others. But it is the result of a key without other strings if it comes
+        # from the row that sets the accumulator or from a late row. The same is true for a null from a late row.
         late = events.last(events.live & (events.ops == Op.ADD_BEFORE))
         blank = np.where(late >= 0, late, events.seeds)
         return pc.coalesce(joined, take_or_null(values, blank))
 
     def _distinct(self, texts: pa.Array, keys: Indices) -> tuple[pa.Array, Indices]:
-        """Returns the first text of each key as it is, then the parts of the others that are new."""
+        """Returns the first string of each key unchanged, and then those parts of the key's other strings that have not
+        appeared before. The second result has the number of the key for each returned string.
+        """
         tokens = pc.split_pattern(texts, self.delimiter)
         entries = entries_of(tokens, np.ones(len(texts), bool))
         parts = tokens.values.take(pa.array(entries.places))

@@ -1,6 +1,7 @@
-"""The aggregate functions rbm32, rbm64 and those of sketches: unions of sets that are stored as bytes.
+"""The aggregate functions that unite sets stored as bytes: the Roaring bitmaps rbm32 and rbm64, and the base class of
+sketches.
 
-Source: Paimon 2.0 FieldRoaringBitmap32Agg, FieldRoaringBitmap64Agg; `sketches` has the others.
+Source: Paimon 2.0 FieldRoaringBitmap32Agg, FieldRoaringBitmap64Agg.
 """
 
 from abc import abstractmethod
@@ -24,7 +25,9 @@ from bucketline.state.types.logical import DataField, TypeRoot
 
 @dataclass(frozen=True, slots=True)
 class Union(AggregateFunction):
-    """The union of the values of each key. A key with a single value keeps its bytes, which are not read."""
+    """Returns the union of the sets of each key. If a key has a single value, its bytes stay unchanged and are not
+    decoded.
+    """
 
     column: str
     is_strict: bool = False
@@ -41,10 +44,11 @@ class Union(AggregateFunction):
 
     @abstractmethod
     def unite(self, values: Sequence[bytes], late: Sequence[bool]) -> bytes:
-        """Returns the union of two or more values, in order of arrival. Raises CorruptFileError for bytes that it
-        cannot read.
+        """Returns the union of two or more values, which are in order of arrival. Raises CorruptFileError for bytes
+        that it cannot read.
 
-        To a `late` value the earlier ones are added, instead of the other way round.
+        `late` marks the values of late rows. The union of the earlier values is added to such a value, and not the
+        reverse.
         """
 
     @abstractmethod
@@ -52,8 +56,8 @@ class Union(AggregateFunction):
         """Raises CorruptFileError if `unite` cannot read the value."""
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Returns the union of each key. A value that is not a set of this kind counts as null; if strict, it raises
-        SchemaMismatchError.
+        """Returns the union of each key. A value that is not a set of this kind counts as null; if the function is
+        strict, it raises SchemaMismatchError.
         """
         live = validity(values) & events.live
         sets = take_or_null(values, events.first(live))
@@ -86,7 +90,9 @@ class Union(AggregateFunction):
         return True
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Yields, for each reason, the rows whose value is no set of this kind. Each value is checked on its own."""
+        """Yields the rows whose value is no set of this kind: for each reason, a mask of the rows and the text of the
+        reason.
+        """
         rows_of_reason: dict[str, list[int]] = {}
         for row in np.flatnonzero(validity(values)).tolist():
             try:
@@ -102,7 +108,7 @@ class Union(AggregateFunction):
 
 @dataclass(frozen=True, slots=True)
 class RoaringBitmap32(Union):
-    """Unions of 32-bit Roaring bitmaps in their portable form."""
+    """Unites 32-bit Roaring bitmaps in the portable format."""
 
     names = ("rbm32",)
 
@@ -118,7 +124,7 @@ class RoaringBitmap32(Union):
 
 @dataclass(frozen=True, slots=True)
 class RoaringBitmap64(Union):
-    """Unions of 64-bit Roaring bitmaps in the form of Java."""
+    """Unites 64-bit Roaring bitmaps in the format of RoaringBitmap's Java library."""
 
     names = ("rbm64",)
 
@@ -133,4 +139,4 @@ def _bitmap32(data: bytes) -> BitMap:
     try:
         return BitMap.deserialize(data)
     except (ValueError, IndexError, MemoryError) as e:
-        raise CorruptFileError(f"no 32-bit Roaring bitmap in its portable form ({e})") from e
+        raise CorruptFileError(f"the bytes are no 32-bit Roaring bitmap in the portable format ({e})") from e

@@ -1,1 +1,1 @@
-"""Merges sorted runs; the merge engine decides which row the rows of a key become."""
+"""Merges sorted runs into one. The table's merge engine decides what becomes of the rows of a key."""

@@ -1,4 +1,4 @@
-"""The merge engine `aggregation`: each column is folded by its own function.
+"""The merge engine `aggregation`: an aggregate function computes each column.
 
 Source: Paimon 2.0 AggregateMergeFunction, AggregateMergeFunction.Factory, SchemaValidation.
 """
@@ -26,11 +26,11 @@ from bucketline.state.types.row_kind import RowKind
 
 @dataclass(frozen=True, slots=True)
 class Aggregation(ComputedFold):
-    """A fold that computes each column of `columns` by its own function; every other column keeps its last value, as
-    keys do.
+    """Merges the rows of each key by computing each column in `columns` with its own function. Every other column, for
+    example a key column, keeps its last value.
 
-    The result is an insert, even where all rows of a key are retracts. Only with `remove_on_delete` is it a -D where
-    the last row is one.
+    The result is an insert, even if all rows of a key are -U or -D rows. Only if `remove_on_delete` is true and the
+    last row is a -D, the result is a -D.
     """
 
     columns: Mapping[str, ColumnAggregate]
@@ -64,8 +64,8 @@ class Aggregation(ComputedFold):
 
 @dataclass(frozen=True, slots=True)
 class AggregationMerging(Merging):
-    """The rules of a table with the merge engine `aggregation`. Every row counts once, so no row may be written again,
-    and only a retract takes a value back.
+    """The rules of a table with the merge engine `aggregation`. Each row counts once, so a row must not be written
+    again, and only a -U or -D row takes a value back.
     """
 
     delete_option = f"'{AGGREGATION_REMOVE_RECORD_ON_DELETE.key}' is true"
@@ -76,7 +76,7 @@ class AggregationMerging(Merging):
         remove = settings.aggregation_removes
         aggregates: dict[str, ColumnAggregate] = {}
         for field in self.schema.fields:
-            # A partition column is the same in all rows of a key; a retract must not remove it.
+            # A partition column is equal in all rows of a key, so a -U or -D row must not remove it.
             if field.name in self.schema.primary_keys or field.name in self.schema.partition_keys:
                 continue
             name, key = self._function(field.name)
@@ -108,7 +108,7 @@ class AggregationMerging(Merging):
         return self.schema.settings.merge.aggregation_removes
 
     def _function(self, column: str) -> tuple[str, str]:
-        """Returns the function of a column, and the option that names this function."""
+        """Returns the name of a column's function, and the option that sets it."""
         columns = self.schema.settings.columns
         if column not in self.schema.settings.merge.sequence_fields:
             return columns.function_of(column) or (UNNAMED_FUNCTION, DEFAULT_FUNCTION)

@@ -1,7 +1,8 @@
-"""Changelog rows: the change from an old to a new row of each key, next to the rows that are stored.
+"""Computes changelog rows, which say how the row of a key has changed, and combines them with the rows to store.
 
-A fold that also logs marks each row of its result: rows to store, and rows to log. Both are in key order. For each key
-the row as it was before the change comes directly before the row as it is afterwards.
+A fold (a function that merges the rows of each key) that also writes a changelog returns one table. The column PART
+says for each row whether it is a row to store or a changelog row. Both kinds are in key order. In the changelog, the
+old row of a key comes directly before the new row.
 Source: Paimon 2.0 LookupChangelogMergeFunctionWrapper, FullChangelogMergeFunctionWrapper.
 """
 
@@ -19,18 +20,20 @@ from bucketline.state.types.buffers import one_array
 from bucketline.state.types.row_kind import RowKind
 
 LEVEL = "_LEVEL"
-"""An int32 column with the level that a row comes from. It is not stored."""
+"""The name of an int32 column with the level of the file from which a row comes. It is never stored."""
 
 PART = "_PART"
-"""An int8 column that says whether a row is stored or logged. It is not stored."""
+"""The name of an int8 column that says whether a row is to be stored, or belongs to the changelog. The column itself is
+never stored.
+"""
 
 STORED, LOGGED = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRule:
-    """Which changes get a changelog row. With `deduplicates` an update is logged only if a column outside
-    `ignored_columns` differs.
+    """Says which changes get changelog rows. If `deduplicates` is true, an update gets changelog rows only if a column
+    that is not in `ignored_columns` has changed.
     """
 
     deduplicates: bool = False
@@ -44,10 +47,12 @@ def is_add(rows: pa.Table) -> Mask:
 
 
 def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Indices, rule: ChangeRule) -> pa.Table:
-    """Returns the changelog rows of keys, each with the sequence number of the old or new row from which it is made.
+    """Returns the changelog rows of some keys. Each has the sequence number of the old or new row from which it is
+    made.
 
-    `before_at` and `after_at` have the row of each key in `before` and in `after`; -1 if there is no row. A row -U or
-    -D counts as no row. A new row gives +I, a removed row gives -D, and a changed row gives -U and +U.
+    `before_at` and `after_at` have the number of each key's row in `before` and in `after`; -1 means that there is no
+    row, and so does a row of kind -U or -D. A new row gives +I, a removed row gives -D, and a changed row gives -U and
+    +U.
     """
     old, new = _added(before, before_at), _added(after, after_at)
     both = old & new
@@ -64,13 +69,15 @@ def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Ind
     right = _with_kinds(_take(after, after_at[new]), kinds_after)
     if not both.any() and (left.num_rows == 0 or right.num_rows == 0):
         return right if left.num_rows == 0 else left
-    # Key i has the places 2 i for its row before the change and 2 i + 1 for its row after it.
+    # Position 2 * i is for the row of key i before the change, and position 2 * i + 1 for the row after the change.
     places = np.concatenate([np.flatnonzero(old) * 2, np.flatnonzero(new) * 2 + 1])
     return _take(pa.concat_tables([left, right]), np.argsort(places, kind="stable"))
 
 
 def marked(stored: pa.Table, logged: pa.Table | None) -> pa.Table:
-    """Returns the rows to store and the rows to log, which have the same schema, as one table with the column PART."""
+    """Combines the rows to store and the changelog rows, which have the same schema, into one table with the column
+    PART.
+    """
     parts = np.full(stored.num_rows, STORED, np.int8)
     if logged is None or logged.num_rows == 0:
         return stored.append_column(PART, pa.array(parts))
@@ -79,7 +86,7 @@ def marked(stored: pa.Table, logged: pa.Table | None) -> pa.Table:
 
 
 def split_marked(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Returns the rows to store and the rows to log, without the column PART."""
+    """Splits the result of `marked` into the rows to store and the changelog rows, without the column PART."""
     parts = rows.column(PART)
     bare = rows.drop_columns([PART])
     if len(parts) == 0 or pc.max(parts).as_py() == STORED:
@@ -95,8 +102,8 @@ def _added(rows: pa.Table, at: Indices) -> Mask:
 
 
 def _equal_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> Mask:
-    """Returns for each pair of rows whether all columns are equal, as Java compares them: NaN in a plain column equals
-    nothing.
+    """Returns a mask of the pairs of rows that are equal in all columns `names`, as Java compares them: NaN in a column
+    that is not nested equals no value.
     """
     same = np.ones(left.num_rows, bool)
     for name in names:

@@ -1,4 +1,5 @@
-"""Folds that log changes without lookups: every input row, or the changes of a full compaction on the last level.
+"""Folds (functions that merge the rows of each key) that also write a changelog without looking up older rows: one logs
+every input row, the other logs the changes that a full compaction makes on the last level.
 
 Source: Paimon 2.0 SortBufferWriteBuffer (raw consumer), FullChangelogMergeFunctionWrapper.
 """
@@ -15,8 +16,8 @@ from bucketline.state.lsm.merge.fold import Fold, Selection
 
 @dataclass(frozen=True, slots=True)
 class LogEverything:
-    """A fold that returns the result of the inner fold, and every row as a changelog row. The result has the column
-    PART.
+    """Merges rows with the inner fold, and returns every input row as a changelog row in addition. The result has the
+    column PART.
     """
 
     inner: Fold
@@ -27,9 +28,9 @@ class LogEverything:
 
 @dataclass(frozen=True, slots=True)
 class FullChangelog:
-    """A fold for the last level: it merges all rows of each key, and logs how the result differs from the row that was
-    on the last level before. Rows have the column LEVEL, the result has PART; retracts are not stored. Without `stores`
-    the result has only changelog rows.
+    """Merges all rows of each key for the last level, and logs how the result differs from the row that was on the last
+    level before. Input rows have the column LEVEL, and the result has the column PART. Rows of kind -U and -D are not
+    stored. If `stores` is false, the result has only changelog rows.
     """
 
     inner: Fold
@@ -44,7 +45,7 @@ class FullChangelog:
         before_at[numbers[on_top]] = on_top
         rows = table.drop_columns([LEVEL])
         merged, at = _merged(self.inner, rows, starts)
-        # A key with only its row on the last level has not changed.
+        # If the only row of a key is the one on the last level, the key has not changed.
         touched = (np.bincount(numbers) > 1) | (before_at < 0)
         logged = changes(rows, before_at[touched], merged, at[touched], self.rule)
         if not self.stores:
@@ -54,8 +55,8 @@ class FullChangelog:
 
 
 def _merged(fold: Fold, rows: pa.Table, starts: Mask) -> tuple[pa.Table, Indices]:
-    """Returns the folded rows, and for each key the number of its row among them; -1 for a key without one, because
-    some folds drop keys.
+    """Returns the merged rows, and for each key the number of its merged row; -1 for a key without a row, because some
+    folds drop keys.
     """
     numbered = rows.append_column(_NUMBER, pa.array(np.cumsum(starts) - 1))
     if isinstance(fold, Selection):

@@ -1,7 +1,8 @@
-"""The common part of the folds whose results are new rows.
+"""The common part of the folds (functions that merge the rows of each key) that compute new rows instead of selecting a
+row.
 
-Source: Paimon 2.0 ReducerMergeFunctionWrapper (leaves the only row of a key as it is), LookupMergeFunction (merges this
-row, too).
+Source: Paimon 2.0 ReducerMergeFunctionWrapper (leaves the only row of a key unchanged), LookupMergeFunction (merges
+this row, too).
 """
 
 from abc import ABC, abstractmethod
@@ -18,14 +19,14 @@ from bucketline.state.lsm.aggregate.events import Indices, Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedFold(ABC):
-    """A fold whose results are new rows. A key with one row keeps it, unless `folds_lone_rows`, which is set where rows
-    of higher levels have completed the rows of a key.
+    """Base class of the folds that compute new rows. If a key has a single row, this row is the result, unless
+    `folds_lone_rows` is true. That is set if the rows to merge also include rows of higher levels.
     """
 
     folds_lone_rows: bool = False
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
-        """Folds as `Fold.fold` says; every key has exactly one row in the result."""
+        """Merges rows as `Fold.fold` says. Every key has exactly one row in the result."""
         first = np.flatnonzero(starts)
         lengths = np.diff(first, append=len(starts))
         several = lengths > 1
@@ -47,17 +48,19 @@ class ComputedFold(ABC):
     @property
     @abstractmethod
     def aggregated(self) -> Mapping[str, ColumnAggregate]:
-        """Returns the columns that a function computes, by name."""
+        """Returns the columns that an aggregate function computes: a mapping from the name of the column to its
+        aggregation.
+        """
 
     @abstractmethod
     def strict(self) -> Self:
-        """Returns the fold for rows that are not in the table yet: where merging gives no result that a column can
-        hold, it raises SchemaMismatchError.
+        """Returns a variant of the fold for rows that are not in the table yet: if merging has no result that a column
+        can hold, it raises SchemaMismatchError.
         """
 
     def removes_by_others(self, column: str) -> bool:
-        """Whether a row may remove the whole row of its key because of values in other columns than the given
-        column.
+        """Returns True if a row can remove the whole row of its key because of values in other columns than
+        `column`.
         """
         return False
 

@@ -1,4 +1,4 @@
-"""The merge engine `deduplicate`: the newest row of a key.
+"""The merge engine `deduplicate`, which keeps the newest row of each key.
 
 Source: Paimon 2.0 DeduplicateMergeFunction.
 """
@@ -13,7 +13,7 @@ from bucketline.state.lsm.merge.merging import Merging
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate(Selection):
-    """The last row of each key, whatever its row kind; with `ignore_delete` the last +I or +U row."""
+    """Keeps the last row of each key, of any row kind. If `ignore_delete` is true, it keeps the last +I or +U row."""
 
     ignore_delete: bool = False
 
@@ -28,7 +28,9 @@ class Deduplicate(Selection):
 
 @dataclass(frozen=True, slots=True)
 class DeduplicateMerging(Merging):
-    """Every row can be merged, and replaces the previous row of its key."""
+    """The rules of a table with the merge engine `deduplicate`: every row can be merged, and replaces the previous row
+    of its key.
+    """
 
     takes_updates = True
 

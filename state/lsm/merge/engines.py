@@ -1,4 +1,6 @@
-"""The object of a table's merge engine, or of a table without a key. Only this module distinguishes merge engines."""
+"""Returns the object for a table's merge engine, or for a table without a primary key. Only this module distinguishes
+merge engines by name.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +17,9 @@ from bucketline.state.lsm.merge.partial_update_merging import PartialUpdateMergi
 
 @dataclass(frozen=True, slots=True)
 class NoKey(Merging):
-    """The engine of a table where nothing is merged: every row stays, in any order, and a changed row is written as it
-    is."""
+    """Stands for the merge engine in a table without a primary key: no rows are merged, every row stays, and the order
+    of rows does not matter.
+    """
 
     takes_updates = True
 
@@ -44,5 +47,7 @@ def merging_of(schema: TableSchema) -> Merging:
 
 
 def fold_for(schema: TableSchema) -> Fold:
-    """Returns the fold of a table. Raises the errors of `Merging`."""
+    """Returns the fold of a table, which is the function that merges the rows of each key. Raises the errors that
+    `Merging` describes.
+    """
     return merging_of(schema).fold()

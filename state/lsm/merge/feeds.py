@@ -1,8 +1,8 @@
-"""Records from which feed (partition of a topic) each row came, and finds keys whose rows came from several feeds.
+"""Records from which feed each row came, and finds keys whose rows came from several feeds.
 
-A feed is a source that keeps its rows in order: a partition of a Kafka topic. Nothing orders the rows of two feeds.
-Feeds have numbers. A task reads feed after feed, so that a few spans of arrival ranks say which row came from where,
-and no row has to carry it.
+A feed is a source that keeps the order of its rows, that is, a partition of a Kafka topic. The rows of two feeds have
+no order. Each feed has a number. A task reads one feed after the other. So a few ranges of arrival ranks (the numbers
+of rows in order of arrival) are enough to tell from which feed a row came, and rows need no column for it.
 """
 
 import json
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bucketline.state.types.arrow import SEQUENCE
 
 Feeds = NDArray[Any]
-"""The feed of each row, as integers of any width."""
+"""The number of the feed (Kafka partition) from which each row came, as integers of any width."""
 Ranks = NDArray[np.int64]
 Starts = NDArray[np.bool_]
 
@@ -26,7 +26,9 @@ _MOST_OF_A_KEY = 200
 
 @dataclass(frozen=True, slots=True, order=True)
 class MixedKey:
-    """A key, as text, and two feeds that rows of it came from."""
+    """A key whose rows came from several feeds (Kafka partitions): the key as text, and the numbers of two of the
+    feeds.
+    """
 
     key: str
     feeds: tuple[int, int]
@@ -42,9 +44,10 @@ class MixedKey:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeedSpans:
-    """The feeds of arrival ranks: rank `starts[i]` and those after it, up to `starts[i + 1]`, came from `feeds[i]`.
+    """Tells from which feed (Kafka partition) a row came, by its rank in order of arrival. The rows with ranks from
+    `starts[i]` up to `starts[i + 1]` (not included) came from `feeds[i]`.
 
-    The starts (int64) ascend, and there is at least one. The feeds are int32.
+    `starts` (int64) ascends and is not empty. `feeds` is int32.
     """
 
     starts: Ranks
@@ -52,16 +55,18 @@ class FeedSpans:
 
     @classmethod
     def of(cls, feeds: Feeds, first_rank: int) -> "FeedSpans":
-        """Returns the spans of rows with consecutive ranks, one row at least."""
+        """Returns the spans of rows with consecutive ranks, of which the first is `first_rank`. `feeds` has the feed of
+        each row and is not empty.
+        """
         borders = np.flatnonzero(np.append(True, feeds[1:] != feeds[:-1]))
         return cls(borders + first_rank, feeds[borders].astype(np.int32))
 
     def moved(self, by: int) -> "FeedSpans":
-        """Returns the spans with all ranks larger by this number."""
+        """Returns the spans with `by` added to all ranks."""
         return FeedSpans(self.starts + by, self.feeds)
 
     def of_ranks(self, ranks: Ranks) -> NDArray[np.int32]:
-        """Returns the feed of each rank. Every rank must lie in a span."""
+        """Returns the feed of each rank. Every rank must be in a span."""
         found: NDArray[np.int32] = self.feeds[np.searchsorted(self.starts, ranks, side="right") - 1]
         return found
 
@@ -80,7 +85,9 @@ class FeedSpans:
 
 
 def joined_spans(spans: Iterable[FeedSpans]) -> FeedSpans | None:
-    """Returns all spans together; None without any. Spans may come more than once, and do not overlap otherwise."""
+    """Combines several objects into one; None if there are none. The same spans may be given twice; otherwise spans do
+    not overlap.
+    """
     every = list(spans)
     if not every:
         return None
@@ -89,19 +96,20 @@ def joined_spans(spans: Iterable[FeedSpans]) -> FeedSpans | None:
 
 
 def first_mixed(feeds: Feeds, starts: Starts) -> int | None:
-    """Returns the first row that came from another feed than the row before it of the same key; None if there is none.
+    """Returns the number of the first row that came from another feed (Kafka partition) than the row before it with the
+    same key; None if there is none.
 
-    The rows are in key order, and `starts` is true at the first row of each key.
+    The rows are in key order. `feeds` has the feed of each row, and `starts` is true at the first row of each key.
     """
     mixed = np.flatnonzero((feeds[1:] != feeds[:-1]) & ~starts[1:])
     return int(mixed[0]) + 1 if len(mixed) else None
 
 
 def first_feeds(numbers: NDArray[np.int64], feeds: Feeds) -> Feeds:
-    """Returns the feed of the first row of each key.
+    """Returns for each key the feed (Kafka partition) of the key's first row.
 
-    The rows may have any order. `numbers` has the number of each row's key; the keys are numbered from 0 on without
-    gaps. The feeds are returned by the number of the key.
+    The rows may have any order. `numbers` has the number of each row's key; keys are numbered from 0 without gaps. Item
+    i of the result is for key i.
     """
     first = np.empty(int(numbers.max()) + 1 if len(numbers) else 0, feeds.dtype)
     first[numbers[::-1]] = feeds[::-1]
@@ -109,8 +117,8 @@ def first_feeds(numbers: NDArray[np.int64], feeds: Feeds) -> Feeds:
 
 
 def first_mixed_row(numbers: NDArray[np.int64], feeds: Feeds) -> tuple[int, tuple[int, int]] | None:
-    """Returns the first row whose key has an earlier row of another feed, and the two feeds; None if there is no such
-    row.
+    """Returns the first row whose key has an earlier row from another feed (Kafka partition), and the two feeds; None
+    if there is no such row.
 
     `numbers` and `feeds` are as in `first_feeds`.
     """
@@ -124,15 +132,17 @@ def first_mixed_row(numbers: NDArray[np.int64], feeds: Feeds) -> tuple[int, tupl
 def mixed_key_of(
     rows: pa.Table | pa.RecordBatch, numbers: NDArray[np.int64], feeds: Feeds, keys: Sequence[str]
 ) -> MixedKey | None:
-    """Returns a key with rows of several feeds; None if each key has rows of one feed only. `numbers` and `feeds` are
-    as in `first_feeds`.
+    """Returns a key whose rows came from several feeds (Kafka partitions); None if the rows of each key came from one
+    feed. `numbers` and `feeds` are as in `first_feeds`.
     """
     found = first_mixed_row(numbers, feeds)
     return None if found is None else mixed_key(rows, found[0], keys, found[1])
 
 
 def mixed_key(rows: pa.Table | pa.RecordBatch, row: int, keys: Sequence[str], feeds: tuple[int, int]) -> MixedKey:
-    """Returns the key of a row, which came from two feeds; the smaller number comes first."""
+    """Returns a MixedKey with the key of the given row. `feeds` are two feeds from which rows of this key came; the
+    result has the smaller number first.
+    """
     values = rows.select(list(keys)).slice(row, 1).to_pylist()[0]
     text = ", ".join(f"{name} = {json.dumps(v, default=str, ensure_ascii=False)}" for name, v in values.items())
     if len(text) > _MOST_OF_A_KEY:
@@ -142,9 +152,10 @@ def mixed_key(rows: pa.Table | pa.RecordBatch, row: int, keys: Sequence[str], fe
 
 @dataclass(slots=True)
 class FeedCheck:
-    """Looks for a key of several feeds among rows that are merged, until it has found one.
+    """Looks at rows while they are merged, until it finds a key whose rows came from several feeds (Kafka partitions).
 
-    `spans` say from which feed each value of `_SEQUENCE_NUMBER` came; `keys` are the primary key. Only `found` changes.
+    `spans` tell from which feed each value of `_SEQUENCE_NUMBER` came. `keys` are the columns of the primary key.
+    `found` is set when such a key is found.
     """
 
     spans: FeedSpans
@@ -152,8 +163,8 @@ class FeedCheck:
     found: MixedKey | None = None
 
     def __call__(self, rows: pa.Table, order: Ranks | None, starts: Starts) -> None:
-        """Looks at the rows of a merge. In key order, the n-th of them is row `order[n]` of the table; None says that
-        the table is in key order. `starts` is true at the first row of each key.
+        """Checks the rows of one step of a merge. Row n in key order is row `order[n]` of the table; if `order` is
+        None, the table is in key order. `starts` is true at the first row of each key.
         """
         if self.found is not None or starts.all():
             return

@@ -1,4 +1,4 @@
-"""The merge engine `first-row`: the first row of a key.
+"""The merge engine `first-row`, which keeps the first row of each key.
 
 Source: Paimon 2.0 FirstRowMergeFunction, SchemaValidation.
 """
@@ -22,8 +22,8 @@ RETRACTS_OF_FIRST_ROW = (
 
 @dataclass(frozen=True, slots=True)
 class FirstRow(Selection):
-    """The first row of each key; with `ignore_delete` the first +I or +U row. Without `ignore_delete`, a -U or -D row
-    of a key with other rows raises SchemaMismatchError.
+    """Keeps the first row of each key. If `ignore_delete` is true, it keeps the first +I or +U row. Otherwise it raises
+    SchemaMismatchError if a key with several rows has a -U or -D row.
     """
 
     ignore_delete: bool = False
@@ -40,7 +40,9 @@ class FirstRow(Selection):
 
 @dataclass(frozen=True, slots=True)
 class FirstRowMerging(Merging):
-    """A row that the table has is never changed or removed."""
+    """The rules of a table with the merge engine `first-row`: a row that is in the table is never changed or
+    removed.
+    """
 
     def fold(self) -> FirstRow:
         settings = self.schema.settings.merge

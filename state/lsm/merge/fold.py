@@ -1,7 +1,7 @@
-"""A fold makes one row out of the rows of a key, on whole columns at a time.
+"""The interfaces of folds. A fold merges the rows of each key into one row; it works on whole columns.
 
-Rows come sorted by key, then oldest first. A key with one row keeps it unchanged, whatever its row kind: Paimon does
-not call its merge function then, and readers rely on it.
+Rows are sorted by key, and within a key the oldest row comes first. If a key has a single row, the row stays unchanged,
+even if it is a -U or -D row: Paimon does not call its merge function then, and readers rely on that.
 Source: Paimon 2.0 ReducerMergeFunctionWrapper.
 """
 
@@ -24,33 +24,33 @@ Indices = NDArray[np.int64]
 
 
 class Fold(Protocol):
-    """Makes one row, or none, out of the rows of each key. See also `Selection`."""
+    """Merges the rows of each key into one row, or into none. `Selection` is a special case."""
 
     def fold(self, table: pa.Table, starts: Starts) -> pa.Table:
         """Takes sorted rows, and returns at most one row for each key, with the same columns. `starts` is true at the
         first row of each key.
 
-        Rows keep their kind; a deleted key comes out as a row with a retract kind.
+        Rows keep their kind. A deleted key gives a row of kind -U or -D.
         """
         ...
 
 
 class Unmoved(ABC):
-    """A fold of rows that have not been moved into key order, so that it moves only the rows that stay."""
+    """A fold that can merge rows which are not in key order in memory, so that only the rows that stay are moved."""
 
     __slots__ = ()
 
     @abstractmethod
     def fold_in_order(self, table: pa.Table, order: "Indices | None", starts: Starts) -> pa.Table:
-        """Folds as `fold` does. The n-th row by key and age is row `order[n]` of the table; None says that the rows are
-        in that order already.
+        """Merges rows as `Fold.fold` does. Row n in the order of key and age is row `order[n]` of the table; if `order`
+        is None, the table is already in this order.
         """
         ...
 
 
 class Selection(ABC):
-    """A fold that only selects rows: each key's result is one of its rows or none. The other rows need not be moved in
-    memory.
+    """A fold that only selects rows: the result of each key is one of its rows, or none. So rows that are not selected
+    need not be moved in memory.
     """
 
     __slots__ = ()
@@ -61,13 +61,15 @@ class Selection(ABC):
 
     @abstractmethod
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
-        """Returns the rows that `fold` keeps, ascending. `kinds` are the rows' kinds."""
+        """Returns the numbers of the rows that `fold` keeps, in ascending order. `kinds` has the row kind of each
+        row.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeepAll(Selection):
-    """Every row, in the order in which a fold would see them: for merging runs before they are folded."""
+    """Keeps every row, sorted by key and age. It is for merging sorted runs whose rows another fold merges later."""
 
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
         return np.arange(len(starts))
@@ -75,7 +77,7 @@ class KeepAll(Selection):
 
 @dataclass(frozen=True, slots=True)
 class Visible(Selection):
-    """The rows of another selection that readers see: all but -U and -D rows."""
+    """Selects rows with another selection, and leaves out -U and -D rows, which readers do not see."""
 
     of: Selection
 
@@ -86,7 +88,9 @@ class Visible(Selection):
 
 
 def drop_deletes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the batches without -D and -U rows, for the last level, where nothing older is left to delete."""
+    """Yields the batches without -D and -U rows. It is for the last level, below which there are no older rows to
+    delete.
+    """
     for batch in batches:
         retracts = is_retract(batch.column(VALUE_KIND))
         if not pc.any(retracts).as_py():
@@ -108,13 +112,13 @@ def ends_of(starts: Starts) -> Starts:
 
 
 def starts_of(numbers: Indices) -> Starts:
-    """Returns True where a number differs from the previous one: at the first of each run of equal numbers."""
+    """Returns a mask that is true at the first number, and wherever a number differs from the number before it."""
     starts = np.ones(len(numbers), bool)
     starts[1:] = numbers[1:] != numbers[:-1]
     return starts
 
 
 def eligible(starts: Starts, ends: Starts, kinds: Kinds) -> Starts:
-    """Returns a mask of +I and +U rows, and of the rows of keys with one row."""
+    """Returns a mask of the +I and +U rows, and of the rows (of any kind) that are the only row of their key."""
     adds: Starts = (kinds & 1) == 0
     return adds | (starts & ends)

@@ -1,4 +1,5 @@
-"""Chooses the fold for rows of several levels, in tables whose compactions look up older values.
+"""Chooses the fold (the function that merges the rows of each key) for readers and writers. In tables whose compactions
+look up older values, rows of several levels are merged in a different way.
 
 Source: Paimon 2.0 LookupStrategy, LookupMergeFunction.wrap (readers of such tables merge with it too).
 """
@@ -12,8 +13,8 @@ from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold, N
 
 
 def reading_fold(schema: TableSchema) -> Fold:
-    """Returns the fold of readers over a bucket's files. Where compactions have completed rows from older rows, it does
-    not count the older rows again. Raises the errors of `fold_for`.
+    """Returns the fold with which readers merge the files of a bucket. If compactions have already merged older rows
+    into newer ones, it does not count the older rows again. Raises the errors of `fold_for`.
     """
     fold = fold_for(schema)
     if isinstance(fold, ComputedFold) and schema.settings.lookup_cause is not None:
@@ -22,16 +23,18 @@ def reading_fold(schema: TableSchema) -> Fold:
 
 
 def sealing_fold(schema: TableSchema) -> Fold | None:
-    """Returns the fold that may merge some rows of a flush early; None if every row is needed, or there is no key."""
+    """Returns a fold with which a task may merge a part of the rows of a batch before all rows are together. Returns
+    None if every row is needed later, or if the table has no primary key.
+    """
     if not schema.primary_keys or schema.settings.changelog.producer.logs_input:
         return None
     return fold_for(schema)
 
 
 def strict_fold(fold: Fold) -> Fold:
-    """Returns a fold of the table for rows that are not in it yet. It raises SchemaMismatchError if a column cannot
-    hold the result, such as a sum that overflows. The plain fold gives null or an older value instead, because it must
-    be able to merge whatever a table holds.
+    """Returns a variant of a fold for rows that are not in the table yet. It raises SchemaMismatchError if a column
+    cannot hold the result, for example if a sum overflows. The normal fold returns null or an older value instead,
+    because it must be able to merge all rows that are in a table.
     """
     if isinstance(fold, ComputedFold | NewestValue):
         return fold.strict()
@@ -39,13 +42,13 @@ def strict_fold(fold: Fold) -> Fold:
 
 
 def early_fold(schema: TableSchema) -> Fold:
-    """Returns the fold that may merge some runs of a flush early: the fold that `sealing_fold` returns, if it
-    selects rows; else None.
+    """Returns a fold with which some of the sorted runs of a batch may be merged before the others have arrived. It is
+    the fold of `sealing_fold` if that selects rows, and None otherwise.
     """
     fold = sealing_fold(schema)
     return fold if isinstance(fold, Selection) else KeepAll()
 
 
 def needs_levels(fold: Fold) -> bool:
-    """Whether the fold needs the column LEVEL."""
+    """Returns True if the fold needs the column LEVEL in its input."""
     return isinstance(fold, NewestValue | LookupFold | FirstRowLookup | FullChangelog)

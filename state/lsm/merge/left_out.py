@@ -1,8 +1,10 @@
-"""Fills values that the source left out of rows: each with the newest known value of its key and column.
+"""Fills in values that the source did not send (for example, large values that an update did not change). The newest
+known value of the same key and column is used.
 
-The rows have a column of bytes (`UNAVAILABLE`) that says which values are left out: null for a row that has all,
-otherwise a bit for each of the table's columns, the first in the lowest bit, and one more bit after them. The last bit
-says that a delete came before, so that no stored row of the table can give the values.
+The rows have a binary column, `UNAVAILABLE`, that says which values are missing. It is null for a complete row.
+Otherwise it has a bit for each column of the table, with the first column in the lowest bit, and one more bit. The last
+bit says that a delete of the key came before the row, so that the values must not come from the rows stored in the
+table.
 Source: Debezium 3.5, unavailable.value.placeholder of the Postgres connector.
 """
 
@@ -21,8 +23,8 @@ Mask = NDArray[np.bool_]
 
 
 def pack_left_out(left_out: Mapping[str, Mask], names: Sequence[str], count: int, gone: Mask | None = None) -> pa.Array:
-    """Returns the column `UNAVAILABLE`. `left_out` is true for a value that is left out, by column; `gone` is true for
-    a row after a delete.
+    """Returns the column `UNAVAILABLE`. `left_out` has, for some columns, a mask of the rows without a value. `gone` is
+    true for a row that follows a delete of its key.
     """
     if not left_out:
         return pa.nulls(count, pa.binary())
@@ -39,8 +41,8 @@ def pack_left_out(left_out: Mapping[str, Mask], names: Sequence[str], count: int
 
 
 def unpack_left_out(column: pa.Array, column_count: int) -> NDArray[np.bool_]:
-    """Returns a matrix of booleans with a line for each row. Each line says for each column whether the row leaves out
-    its value, and last whether a delete comes before the row.
+    """Decodes the column `UNAVAILABLE`. Returns a boolean matrix with a line for each row: for each column of the table
+    whether its value is missing, and at the end whether a delete of the key came before the row.
     """
     width = (column_count + 8) // 8
     filled = column.fill_null(bytes(width)).cast(pa.binary(width))
@@ -51,13 +53,14 @@ def unpack_left_out(column: pa.Array, column_count: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class NewestValues:
-    """The last row of each key, whatever its row kind; a value that it leaves out comes from the newest row before it
-    that has one. Rows before a delete do not count. `names` are the table's columns."""
+    """Keeps the last row of each key, of any row kind. A value that is missing in this row is taken from the newest
+    earlier row that has it. Rows before a delete are not used. `names` are the table's columns.
+    """
 
     names: tuple[str, ...]
 
     def fold(self, table: pa.Table, starts: NDArray[np.bool_]) -> pa.Table:
-        """Folds as `Fold.fold` says; a value that no row of the key has stays left out."""
+        """Merges rows as `Fold.fold` says. A value that is missing in all rows of the key stays missing."""
         first = np.flatnonzero(starts)
         last = np.append(first[1:], len(starts)) - 1
         column = one_array(table[UNAVAILABLE])
@@ -66,7 +69,8 @@ class NewestValues:
         bits = unpack_left_out(column, len(self.names))
         retracts = (table[VALUE_KIND].to_numpy() & 1).astype(bool)
         rows = np.arange(len(starts))
-        # A row after a delete of an earlier fold ends the search as the delete itself does.
+        # An earlier fold may have merged a delete into the row after it. Such a row ends the search like the delete
+        # itself.
         ends = retracts | bits[:, -1]
         result = table.take(pa.array(last))
         left_out: dict[str, Mask] = {}

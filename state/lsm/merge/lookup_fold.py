@@ -1,5 +1,5 @@
-"""Merges rows of level 0 with older values: of several older rows only the newest counts, because it includes all older
-ones.
+"""Merges rows of level 0 with older rows of their keys. Of several older rows only the newest counts, because earlier
+compactions have merged all older rows into it.
 
 Source: Paimon 2.0 LookupMergeFunction, LookupChangelogMergeFunctionWrapper, FirstRowMergeFunctionWrapper.
 """
@@ -28,8 +28,9 @@ _NO_LEVEL = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, slots=True)
 class OlderMatches:
-    """The keys found on higher levels: `keys` are positions in the request, ascending; `rows` has a row for each, or is
-    None if only presence matters. It has the columns of the rows being merged, with their LEVEL.
+    """The keys that were found on higher levels. `keys` has their positions in the request, in ascending order. `rows`
+    has a row for each found key, with the columns of the rows to merge and the column LEVEL. It is None if only the
+    existence of the key matters.
     """
 
     keys: Indices
@@ -37,25 +38,26 @@ class OlderMatches:
 
 
 class OlderRows(Protocol):
-    """The rows on levels above a compaction's output."""
+    """Looks up rows on the levels above the output level of a compaction."""
 
     def find(self, keys: pa.Table) -> OlderMatches:
-        """Returns the newest row of each key that has one. `keys` ascend, and are larger than the keys of earlier
-        calls.
+        """Returns the newest row of each key that has a row there. `keys` must ascend, and must be larger than the keys
+        of earlier calls.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NewestValue:
-    """A computing fold over rows of several levels: of the rows above level 0 only the one on the lowest level counts.
-    A key with one row keeps it. Rows have LEVEL, results do not.
+    """Merges rows of several levels with a fold that computes new rows. Of the rows of a key above level 0, only the
+    row on the lowest level counts. If a key has a single row, the row stays. Input rows have the column LEVEL, the
+    result does not.
     """
 
     inner: ComputedFold
 
     def strict(self) -> "NewestValue":
-        """Returns the fold in the strict form that `ComputedFold.strict` describes."""
+        """Returns the strict variant of this fold, which `ComputedFold.strict` describes."""
         return NewestValue(self.inner.strict())
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
@@ -76,11 +78,11 @@ class NewestValue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LookupFold(Unmoved):
-    """A fold of level 0 with higher levels: it completes each key by the newest row on higher levels, and logs the
-    change.
+    """Merges rows of level 0 with the newest row of each key on higher levels, and writes the changes to the changelog.
 
-    Rows have the column LEVEL, the result has PART. `older` is None if there is nothing above the output level; `rule`
-    is None if no changelog is wanted. Without `stores` the result has only changelog rows: the file moves up as it is.
+    Input rows have the column LEVEL, and the result has the column PART. `older` looks up rows above the output level
+    of the compaction; it is None if there are none. `rule` is None if there is no changelog. If `stores` is false, the
+    result has only changelog rows, because the file itself moves to a higher level unchanged.
     """
 
     inner: Fold
@@ -92,9 +94,9 @@ class LookupFold(Unmoved):
     stores: bool = True
 
     def fold_in_order(self, table: pa.Table, order: Indices | None, starts: Mask) -> pa.Table:
-        """Folds as `Unmoved.fold_in_order` says; the result has no column PART if nothing is logged. Where only the
-        newest row of a key counts, no other row is moved in memory, and rows on higher levels are looked up but not
-        used.
+        """Merges rows as `Unmoved.fold_in_order` says. Without a changelog, the result has no column PART. If only the
+        newest row of a key counts, no other row is moved in memory. Then older rows are looked up only so that they are
+        marked as deleted.
         """
         if self.rule is not None or self.sequence_fields or self.inner != Deduplicate():
             return self.fold(table if order is None else table.take(pa.array(order)), starts)
@@ -137,7 +139,9 @@ class LookupFold(Unmoved):
         return marked(merged if self.stores else merged.slice(0, 0), logged)
 
     def _completed(self, table: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
-        """Returns the rows together with those of higher levels, by age."""
+        """Looks up the keys on higher levels, and returns the rows together with the rows that were found, sorted by
+        key and age.
+        """
         if self.older is None:
             return table, numbers
         lacking = np.ones(int(numbers[-1]) + 1, bool)
@@ -155,7 +159,7 @@ class LookupFold(Unmoved):
         return joined.take(pa.array(order)), numbers[order]
 
     def _merged(self, rows: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
-        """Returns one row per key, and for each key its row number, -1 for none."""
+        """Returns the merged rows, and for each key the number of its merged row; -1 if it has none."""
         fold = self.inner
         if isinstance(fold, Deduplicate) and fold.ignore_delete:
             kept = is_add(rows)
@@ -168,9 +172,9 @@ class LookupFold(Unmoved):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstRowLookup:
-    """A fold that keeps the first row of each key, unless a higher level has the key. With `logs`, new keys are logged.
-    The rows must have the column LEVEL; the result has the column PART. Raises SchemaMismatchError for a retract,
-    unless `ignore_delete`.
+    """Keeps the first row of each key, unless a higher level already has the key. If `logs` is true, new keys are
+    written to the changelog. The rows must have the column LEVEL, and the result has the column PART. Raises
+    SchemaMismatchError for a -U or -D row, unless `ignore_delete` is true.
     """
 
     keys: tuple[str, ...]
@@ -200,7 +204,9 @@ class FirstRowLookup:
 
 
 def _candidates(levels: NDArray[np.int32], starts: Mask) -> Mask:
-    """Returns a mask of the rows of level 0 and, of each key, of the row on the lowest level above."""
+    """Returns a mask of the rows that count: all rows of level 0, and of each key the row on the lowest level above
+    0.
+    """
     low: Mask = levels <= 0
     if low.all():
         return low
@@ -211,7 +217,9 @@ def _candidates(levels: NDArray[np.int32], starts: Mask) -> Mask:
 
 
 def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *, descending: bool) -> Indices:
-    """Returns the order of rows by key, and within a key oldest first. Rows of the same age keep their order."""
+    """Returns the row numbers in the order of keys, with the oldest row of each key first. Rows of the same age keep
+    their order.
+    """
     columns = [rows[f].combine_chunks() for f in sequence_fields]
     ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=descending)
     ages.append(rows[SEQUENCE].to_numpy())
@@ -227,7 +235,7 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
 
 
 def _always(fold: Fold) -> Fold:
-    """Returns the fold in a form that also computes keys with a single row. Folds that select rows keep a single row
-    anyway.
+    """Returns a variant of the fold that also computes the result of keys with a single row. A fold that selects rows
+    is returned unchanged, because it keeps a single row anyway.
     """
     return replace(fold, folds_lone_rows=True) if isinstance(fold, ComputedFold) else fold

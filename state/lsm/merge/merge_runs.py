@@ -1,8 +1,9 @@
-"""Merges sorted runs into one sorted stream with one row per key, in bounded memory.
+"""Merges sorted runs into one sorted stream with one row for each key, in bounded memory.
 
-One record batch of each run is in memory at a time. The smallest of the batches' last keys is the frontier: every row
-up to it is in memory, so these rows can be sorted and folded, and no key is split. Only keys and sequences are sorted;
-the other columns move once, and for a fold that selects rows only the rows that stay.
+One record batch of each sorted run is in memory at a time. The smallest of the last keys of these batches is called the
+frontier: all rows up to this key are in memory. So they can be sorted and merged, and no key is split. Only keys and
+sequences are sorted. The other columns are moved once; if the fold (the function that merges the rows of a key) only
+selects rows, only the selected rows are moved.
 Source: Paimon 2.0 SortMergeReader (order of the rows of one key), MergeTreeReaders.
 """
 
@@ -25,8 +26,8 @@ from bucketline.state.types.order import normalized_keys
 RowOrder = NDArray[np.int64]
 
 Look = Callable[[pa.Table, RowOrder | None, Starts], None]
-"""A function that looks at rows before they are folded: (rows, order, starts) → None. The n-th row by key is row
-`order[n]`; an order of None means that the rows are in that order.
+"""A function that looks at rows before they are merged. It is called with the rows, their order, and a mask of the
+first row of each key. Row n in key order is row `order[n]`; if the order is None, the rows are already in key order.
 """
 
 
@@ -43,20 +44,22 @@ def merge_runs(
     oldest_first: bool = False,
     look: Look | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of all sorted runs by ascending key, each key folded to at most one row.
+    """Merges sorted runs, and yields the result in key order. The fold merges the rows of each key into at most one
+    row.
 
-    Every run ascends by the `keys` columns, and all have the same schema, which includes `_SEQUENCE_NUMBER` and
-    `_VALUE_KIND`. The yielded batches have that schema and are in key order; each has at least one row and at most
-    `batch_rows` rows. If `columns` are given, which is allowed only for folds that select rows, the yielded batches
-    have only these columns.
-    Rows of one key are folded oldest first: by `sequence_fields` (nulls oldest; `descending` turns the values around),
-    then by sequence number, then by the runs' order. Runs that come `oldest_first`, each with unique keys and newer in
-    all sequence numbers than those before, need no `_SEQUENCE_NUMBER`.
-    A single run is passed through as it is when the fold selects one row of each key: its keys are unique already.
-    `look` sees all rows of keys that several runs have, or that a run has more than once.
-    Memory: about one batch of each run and four times `batch_rows` rows, or `batch_bytes` bytes where that is less.
+    Every run is sorted by the `keys` columns, and all runs have the same schema, which includes `_SEQUENCE_NUMBER` and
+    `_VALUE_KIND`. The yielded batches have this schema, and have from one to `batch_rows` rows. If `columns` is given,
+    they have only these columns; this is allowed only for folds that select rows.
+    The rows of a key are merged from the oldest to the newest. Their order is by `sequence_fields` (null is oldest;
+    `descending` reverses the order of values), then by sequence number, then by the order of the runs. If
+    `oldest_first` is true, each run has unique keys and larger sequence numbers than the runs before it, and the column
+    `_SEQUENCE_NUMBER` may be missing.
+    If there is a single run and the fold selects one row of each key, the run is returned unchanged, because its keys
+    are unique. `look` is called with all rows whose key is in several runs, or several times in a run.
+    Memory use is about one batch of each run, plus four times `batch_rows` rows or `batch_bytes` bytes, whichever is
+    less.
     """
-    assert columns is None or isinstance(fold, Selection), "other folds look at all columns"
+    assert columns is None or isinstance(fold, Selection), "a fold that computes rows needs all columns"
     if len(runs) == 1 and isinstance(fold, Selection) and not isinstance(fold, Visible) and columns is None:
         yield from (b for b in runs[0] if b.num_rows)
         return
@@ -89,10 +92,10 @@ def merge_rows(
     *,
     look: Look | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the merged rows as `merge_runs` does. The rows are all in memory, in any order, no two with the same
-    sequence number.
+    """Merges rows that are all in memory, and yields the result as `merge_runs` does. The rows may have any order, and
+    all have different sequence numbers.
 
-    Memory: up to three times the rows.
+    Memory use is up to three times the size of the rows.
     """
     plan = _Plan(tuple(keys), tuple(sequence_fields), descending, fold, None, False, look)
     columns = [rows[k].combine_chunks() for k in keys]
@@ -111,15 +114,15 @@ def sort_rows(
     sequence_fields: Sequence[str],
     descending: bool,
 ) -> tuple[pa.Table, Starts]:
-    """Returns the rows by group, key and age, and where a group or a key starts.
+    """Returns the rows sorted by group, key and age, and a mask of the rows at which a group or a key starts.
 
-    The rows may have any order. `groups` has the number of each row's group, from 0 on. No two rows of a group have the
-    same sequence number.
+    The rows may have any order. `groups` has the number of each row's group, from 0. All rows of a group have different
+    sequence numbers.
     """
     columns = [rows[k].combine_chunks() for k in keys]
     order, key_starts = merge_order([normalized_keys(columns, [_key_type(c.type) for c in columns])], are_sorted=False)
-    assert order is not None, "rows in any order are not taken for sorted"
-    # numpy sorts numbers of 16 bits by radix: keys are sorted, then spread over their groups.
+    assert order is not None, "rows in any order always get a sort order"
+    # Rows are sorted by key first and then by group, because numpy's radix sort of 16-bit integers is fast and stable.
     of_rows = groups[order]
     by_group = np.argsort(of_rows.astype(np.uint16) if of_rows.max(initial=0) < 1 << 16 else of_rows, kind="stable")
     key_of_row = np.cumsum(key_starts, dtype=np.int64)[by_group]
@@ -129,7 +132,7 @@ def sort_rows(
     if not starts.all():
         plan = _Plan(tuple(keys), tuple(sequence_fields), descending, KeepAll(), None, False, None)
         aged = _by_age(order, starts, np.zeros(len(order), np.int64), rows, plan)
-        assert aged is not None, "there is an order"
+        assert aged is not None, "the rows have a sort order"
         order = aged
     return _take(rows, order), starts
 
@@ -137,8 +140,8 @@ def sort_rows(
 def fold_sorted(
     rows: pa.Table, starts: Starts, fold: Fold, batch_rows: int, *, look: Look | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the folded rows as `merge_runs` does. The rows come by key and age; `starts` is true at the first row of
-    each key.
+    """Merges rows that are sorted by key and age, and yields the result as `merge_runs` does. `starts` is true at the
+    first row of each key.
     """
     plan = _Plan((), (), False, fold, None, True, look)
     for batch in _folded(rows, None, starts, np.zeros(0, np.int64), plan).to_batches(max_chunksize=batch_rows):
@@ -158,8 +161,8 @@ class _Plan:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the rows of a key are oldest first once the sorted runs are joined in their order, so that no sort is
-        needed.
+        """Returns True if no sort by age is needed: when the sorted runs are joined in their order, the oldest row of
+        each key comes first.
         """
         return self.oldest_first and not self.sequence_fields
 
@@ -200,7 +203,7 @@ class _Cursor:
     _taken: int = 0
 
     def advance(self) -> bool:
-        """Moves to the next batch with rows. Returns false if there is no such batch."""
+        """Moves to the next batch that has rows. Returns False if there is no such batch."""
         self.batch = next((b for b in self.run if b.num_rows), None)
         if self.batch is None:
             return False
@@ -210,12 +213,12 @@ class _Cursor:
         return True
 
     def take_up_to(self, frontier: Any) -> Iterator[_Slice]:
-        """Yields the next rows whose keys are at most `frontier`, including those in further batches that start with
-        the key `frontier`.
+        """Yields the next rows whose keys are at most `frontier`. If the following batches begin with the key
+        `frontier`, their rows with this key are included.
         """
         while self.batch is not None and self._keys is not None:
             rest = self._keys.slice(self._taken)
-            # Most often all remaining rows are taken; otherwise the border is searched.
+            # In most cases all remaining rows are taken, and no search is needed.
             count = len(rest) if self.last <= frontier else count_up_to(rest, frontier)
             if count:
                 yield _Slice(self.batch.slice(self._taken, count), rest.slice(0, count))
@@ -230,8 +233,8 @@ def _key_type(arrow: pa.DataType) -> DataType:
 
 
 def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
-    # Older rows first: rows of one key are then usually in order already, because runs rarely overlap in sequence
-    # numbers.
+    # Runs with older rows come first. Sequence numbers of runs rarely overlap, so the rows of a key are then usually in
+    # order already.
     pieces = sorted(pieces, key=lambda p: (0 if plan.oldest_first else p.first_sequence, p.rank))
     order, starts = merge_order([_joined([s.keys for s in p.slices]) for p in pieces])
     rows = pa.Table.from_batches([s.rows for p in pieces for s in p.slices])
@@ -240,7 +243,7 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
 
 
 def _folded(rows: pa.Table, order: RowOrder | None, starts: Starts, ranks: RowOrder, plan: _Plan) -> pa.Table:
-    """Returns the rows, each key folded; the n-th by key is row `order[n]`, which comes from the sorted run
+    """Returns the merged rows. Row n in key order is row `order[n]`, which comes from the sorted run
     `ranks[order[n]]`.
     """
     if plan.look is not None:
@@ -260,7 +263,9 @@ def _folded(rows: pa.Table, order: RowOrder | None, starts: Starts, ranks: RowOr
 
 
 def _by_age(order: RowOrder | None, starts: Starts, ranks: RowOrder, rows: pa.Table, plan: _Plan) -> RowOrder | None:
-    """Returns the order with the rows of each key oldest first; only keys with several rows in disorder are touched."""
+    """Returns the order with the oldest row of each key first. Only keys whose rows are not in this order are
+    sorted.
+    """
     tied = np.flatnonzero(~starts)
     before, after = (tied - 1, tied) if order is None else (order[tied - 1], order[tied])
     columns = [rows[f].combine_chunks() for f in plan.sequence_fields]
@@ -289,7 +294,7 @@ def _by_age(order: RowOrder | None, starts: Starts, ranks: RowOrder, rows: pa.Ta
 
 
 def _take(rows: pa.Table, indices: RowOrder) -> pa.Table:
-    # No bounds are checked: all indices are positions of these rows.
+    # Bounds need not be checked, because all indices are positions of these rows.
     return pc.take(rows, pa.array(indices), boundscheck=False)
 
 

@@ -1,8 +1,8 @@
-"""The interface of merge engines: what each must say about its table. `engines.py` gives the object of a table's
-engine.
+"""The interface of merge engines: how rows are merged, and which changes of rows are allowed. `engines.py` returns the
+object for a table's engine.
 
-Source: Paimon 2.0 MergeFunctionFactory and its implementations; SupportsRowLevelOperationFlinkTableSink for what may be
-deleted and updated.
+Source: Paimon 2.0 MergeFunctionFactory and its implementations; SupportsRowLevelOperationFlinkTableSink for which rows
+may be deleted and updated.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ from bucketline.state.lsm.merge.row_checks import RowChecks
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """A column that would keep its older value when a row is written with a new one, and why."""
+    """A column that would keep its old value although a row with a new value is written, and the reason."""
 
     column: str
     reason: str
@@ -27,30 +27,31 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class Merging(ABC):
-    """How one table merges the rows of a key, and which rules writers and changes of rows must keep.
+    """How a table merges the rows of a key, and which rules writers and changes of rows must follow.
 
-    Every method raises OptionError naming option, column and remedy for settings that contradict each other,
-    UnsupportedTableError for aggregate functions whose package is not installed, where it has to look at them.
+    A method that needs the table's options raises OptionError if they contradict each other (the message names the
+    option, the column and what to do), and UnsupportedTableError if the package of an aggregate function is not
+    installed.
     """
 
     schema: TableSchema
 
     takes_updates: ClassVar[bool] = False
-    """Whether a row that is written again with some new values replaces the stored one."""
+    """True if a row that is written again with new values replaces the stored row."""
 
     null_keeps: ClassVar[bool] = False
-    """Whether a null keeps the stored value, in columns that are in no sequence group."""
+    """True if a null keeps the stored value. This is about columns that are in no sequence group."""
 
     delete_option: ClassVar[str | None] = None
-    """The options that a table needs for a delete to remove a row; None if no option does that."""
+    """The options that must be set so that a delete removes a row; None if no option does that."""
 
     @abstractmethod
     def fold(self) -> Fold:
-        """Returns the fold of the table.
+        """Returns the fold of the table, which is the function that merges the rows of each key.
 
-        Folds that select rows may be applied to any part of a key's rows, any number of times; map tasks do so. Folds
-        that compute rows must get all rows of a flush, or all sorted runs of a merge, as in Paimon: their result for a
-        retract depends on where the input starts.
+        A fold that selects rows may be applied to any part of a key's rows, and any number of times; Spark tasks use
+        this to merge rows early. A fold that computes rows must get all rows of a batch, or all sorted runs of a merge,
+        as in Paimon, because its result for a -U or -D row depends on the first row of the input.
         """
 
     def row_checks(self) -> RowChecks | None:
@@ -58,32 +59,35 @@ class Merging(ABC):
         return None
 
     def order_matters(self) -> bool:
-        """Whether the order in which the rows of a key arrive decides what the table shows of the key.
+        """Returns True if the result for a key depends on the order in which its rows arrive.
 
-        Rows with equal values of their sequence fields count as ordered.
+        If the table has sequence fields, they order the rows; rows with equal values in them count as ordered, too.
         """
         return not self.schema.settings.merge.sequence_fields
 
     def columns_to_merge(self, needed: Sequence[str]) -> tuple[str, ...]:
-        """Returns the requested columns and those that merging them needs, each once."""
+        """Returns the columns in `needed`, and the other columns without which these cannot be merged, each once."""
         return tuple(dict.fromkeys(needed))
 
     def takes_back(self) -> bool:
-        """Whether -U and -D rows take back the values of single older rows, so that an update is lost without them."""
+        """Returns True if -U and -D rows take back the values of single older rows. Then an update must be written with
+        its -U row.
+        """
         return False
 
     def takes_deletes(self) -> bool:
-        """Whether a -D row removes the row of its key, where deletes are not ignored."""
+        """Returns True if a -D row removes the row of its key, provided that the table does not ignore deletes."""
         return False
 
     def counts_again(self) -> tuple[str, ...]:
-        """Returns the columns in which a row counts once more when it is written again."""
+        """Returns the columns in which a row that is written a second time counts twice, for example sums."""
         return ()
 
     def unchanged(self, before: pa.RecordBatch, after: pa.RecordBatch, names: Collection[str]) -> Unchanged | None:
-        """Returns the first of the named columns that keeps the value of `before` in some row although `after` is
+        """Returns the first column in `names` that would keep its old value in some row although a new value is
         written; None if there is no such column.
 
-        Both batches have all columns of the table. Row i of `after` is the next row of the key of row i of `before`.
+        `before` has the stored rows and `after` the rows to write; row i of both has the same key. Both batches have
+        all columns of the table.
         """
         return None

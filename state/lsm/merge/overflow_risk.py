@@ -1,7 +1,8 @@
-"""The columns of a bucket that may have no result when its files are merged, from the metadata of the files alone.
+"""Finds the columns of a bucket for which merging its files may have no result, for example because a sum overflows.
+Only the metadata of the files is used.
 
-Source: Paimon 2.0 FieldSumAgg, FieldProductAgg: integers that overflow and quotients without an end fail every merge of
-their key. FieldLastValueAgg, FieldLastNonNullValueAgg: a retract leaves null.
+Source: Paimon 2.0 FieldSumAgg, FieldProductAgg: every merge of a key fails if an integer overflows or a quotient has
+infinitely many digits. FieldLastValueAgg, FieldLastNonNullValueAgg: a -U or -D row leaves null.
 """
 
 from collections import defaultdict
@@ -20,14 +21,16 @@ from bucketline.state.types.long_decimals import COMPACT_DIGITS
 
 
 def may_overflow(schema: TableSchema) -> bool:
-    """Whether the merge engine of the table computes new rows, so that a merge may lack a result. No column of any
-    other table is at risk, whatever its files hold.
+    """Returns True if the merge engine of the table computes new rows, so that a merge may have no result. In all other
+    tables, no column is at risk.
     """
     return bool(schema.primary_keys) and schema.settings.merge.engine.builds_rows
 
 
 def long_decimals(schema: TableSchema) -> tuple[str, ...]:
-    """Returns the columns in which files of Paimon may hold decimals with more digits than their type says."""
+    """Returns the columns in which files written by Paimon may have decimals with more digits than their type
+    allows.
+    """
     if not may_overflow(schema):
         return ()
     return tuple(
@@ -40,24 +43,24 @@ def long_decimals(schema: TableSchema) -> tuple[str, ...]:
 
 
 def shortened_decimals(schema: TableSchema) -> tuple[str, ...]:
-    """Returns the columns of `long_decimals` in which a decimal with too many digits is written as null. A NOT NULL
-    column has no null, so it keeps the decimal.
+    """Returns the columns in which a decimal with more digits than its type allows is written as null. They are the
+    nullable columns of `long_decimals`; a NOT NULL column keeps the decimal.
     """
     return tuple(name for name in long_decimals(schema) if schema.field(name).type.nullable)
 
 
 def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, TableSchema]]) -> tuple[str, ...]:
-    """Returns the columns that may have no result for some key of these files. Either a number becomes too large for an
-    integer column or a NOT NULL decimal column. Or a row takes a value back, and that leaves null in a NOT NULL column,
-    or the function of the column cannot do it: a quotient may not exist.
+    """Returns the columns for which merging these files may have no result for some key. Either a number may become too
+    large for an integer column or a NOT NULL decimal column. Or a row takes a value back, which leaves null in a NOT
+    NULL column, or which the column's function cannot do because a quotient does not exist.
 
-    `files` are all live files of one bucket, each with the schema that it was written with. A sorted run holds a key
-    once, so the largest values of the runs bound every result. A column without statistics counts as safe.
+    `files` are all live files of one bucket, each with the schema with which it was written. A sorted run has each key
+    only once, so the largest values of the runs limit every result. A column without statistics counts as safe.
     """
     if not may_overflow(schema):
         return ()
     fold = fold_for(schema)
-    assert isinstance(fold, ComputedFold), "an engine that builds rows computes them"
+    assert isinstance(fold, ComputedFold), "a merge engine that builds rows computes them"
     aggregates = {name: c for name, c in fold.aggregated.items() if c.function.limit(schema.field(name)) is not None}
     has_retracts = any(file.may_hold_deletes for file, _ in files)
     at_risk = {n for n, c in fold.aggregated.items() if has_retracts and _fails_to_retract(fold, schema.field(n), c)}
@@ -80,8 +83,8 @@ def _fails_to_retract(fold: ComputedFold, field: DataField, column: ColumnAggreg
     if column.ignores_retracts:
         return False
     if not column.function.retracts:
-        # Such retracts are refused, except a delete that may remove the whole row. It does not remove the row if it is
-        # late; then the function has to take a value back, and cannot.
+        # Such -U and -D rows are refused when they are written, except a delete that can remove the whole row. A late
+        # delete does not remove the row, so the function would have to take a value back, which it cannot do.
         return fold.removes_by_others(field.name)
     return column.function.fails_to_retract(field)
 
@@ -89,7 +92,7 @@ def _fails_to_retract(fold: ComputedFold, field: DataField, column: ColumnAggreg
 def _largest(
     schema: TableSchema, file: DataFileMeta, stored: TableSchema, names: Iterable[str]
 ) -> Iterable[tuple[str, Fraction]]:
-    """Yields the largest magnitude in each of the named columns that the file has statistics of."""
+    """Yields the name and the largest magnitude of each column in `names` for which the file has statistics."""
     fields = stored.fields if file.value_stats_cols is None else stored.select(file.value_stats_cols)
     stats = file.value_stats
     if stats.null_counts is None or len(stats.null_counts) != len(fields):

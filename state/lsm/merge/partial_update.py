@@ -1,7 +1,8 @@
-"""The merge engine `partial-update`: rows of a key complete each other, column by column or group by group.
+"""The merge engine `partial-update`: the rows of a key complete each other, column by column or sequence group by
+sequence group.
 
-A sequence group has an order of its own: its columns change together, by rows whose sequence is not older than the
-current one. If the first row of a key is a retract, it sets all values.
+The columns of a sequence group change together, and have their own order: a row changes them only if its sequence is
+not older than the current one. If the first row of a key is a -U or -D row, it sets all values.
 Source: Paimon 2.0 PartialUpdateMergeFunction.
 """
 
@@ -30,9 +31,9 @@ RETRACTS_OF_PARTIAL_UPDATE = (
 
 @dataclass(frozen=True, slots=True)
 class SequenceGroup:
-    """Columns that change together, ordered by the `sequence` columns; these belong to the group themselves.
+    """Columns that change together. The `sequence` columns order the changes, and belong to the group, too.
 
-    `removes`: a -D row whose sequence is not older removes the whole row.
+    If `removes` is true, a -D row whose sequence is not older than the current one removes the whole row.
     """
 
     sequence: tuple[str, ...]
@@ -42,9 +43,10 @@ class SequenceGroup:
 
 @dataclass(frozen=True, slots=True)
 class PartialUpdate(ComputedFold):
-    """A fold by which the rows of a key complete each other, column by column or by sequence groups.
+    """Merges the rows of a key so that they complete each other, column by column or by sequence groups.
 
-    `aggregates` are the columns of groups that have a function; all other columns of groups are overwritten.
+    `aggregates` has the columns of sequence groups that have an aggregate function. The other columns of a group are
+    overwritten.
     """
 
     keys: tuple[str, ...] = ()
@@ -73,21 +75,22 @@ class PartialUpdate(ComputedFold):
         seeds = np.zeros(len(kinds), bool)
         seeds[starts] = retracts[starts]
         if self.groups and not self.ignore_delete and seeds.any():
-            # A retract that comes first acts twice: it sets all values, then it is a retract like any other.
+            # A -U or -D row that comes first counts twice: it sets all values, and then it takes them back like any
+            # other.
             table, starts, seeds = _doubled(table, starts, seeds)
             kinds = table[VALUE_KIND].to_numpy()
             retracts = (kinds & 1).astype(bool)
         if self.remove_on_delete:
             seeds |= kinds == RowKind.DELETE
-        # An ignored retract does not change a group's sequence either.
+        # An ignored -U or -D row does not change the sequence of a group either.
         unheard = retracts & ~seeds if self.ignore_delete else np.zeros(len(kinds), bool)
         codes = {g: np.where(unheard, 0, c) for g, c in self._codes(table).items()}
         removals = self._removals(kinds, starts, seeds, codes)
         return self._merge(table, _Rows(Events(starts, _ops(retracts, seeds | removals)), kinds, retracts), codes)
 
     def _codes(self, table: pa.Table) -> dict[SequenceGroup, Indices]:
-        """Returns integers in the order of each group's sequence, 0 where a row has no sequence. Groups that are not
-        read are left out.
+        """Returns for each sequence group an integer for each row, in the order of the group's sequences; 0 if the row
+        has no sequence. Groups whose columns are not read are left out.
         """
         present = set(table.column_names)
         return {g: _sequence_codes(table, g.sequence) for g in self.groups if present.issuperset(g.sequence)}
@@ -95,8 +98,8 @@ class PartialUpdate(ComputedFold):
     def _removals(
         self, kinds: np.ndarray, starts: Indices, seeds: Mask, codes: Mapping[SequenceGroup, Indices]
     ) -> Mask:
-        """Returns a mask of rows at which a -D removes everything before it. Of each key with such rows, the last one
-        is marked; others may be left out.
+        """Returns a mask of the -D rows that remove everything before them. The last such row of each key is always in
+        the mask; earlier ones may be left out.
         """
         removing = [codes[g] for g in self.groups if g.removes]
         deletes = (kinds == RowKind.DELETE) & ~seeds
@@ -113,7 +116,9 @@ class PartialUpdate(ComputedFold):
             if not effective.any():
                 return removals
             if len(removing) == 1:
-                # After a group's own removal its newest sequence stays, so later rows are compared correctly.
+                # When a -D row removes the row through the only group, the newest sequence of this group stays, so
+                # later rows
+                # are compared correctly.
                 removals |= effective
                 return removals
             first = events.first(effective)
@@ -153,15 +158,17 @@ class PartialUpdate(ComputedFold):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """The rows of a merge. `events` marks resets; all other rows add or retract by their row kind."""
+    """The rows of a merge. `events` says what each row does: some rows set all values, and all others add values or
+    take them back, as their row kind says.
+    """
 
     events: Events
     kinds: np.ndarray
     retracts: Mask
 
     def result_kinds(self) -> pa.Array:
-        """Returns the row kind of each key's result: a delete if the last row removed everything, or if no row added
-        anything; else an insert.
+        """Returns the row kind of each key's result. It is a delete if the last row removed everything or if no row
+        added a value, and an insert otherwise.
         """
         last = self.events.starts + self.events.lengths - 1
         removed = (self.events.ops[last] == Op.SEED) & (self.kinds[last] == RowKind.DELETE)
@@ -177,9 +184,9 @@ class _Rows:
 
 
 def _chosen(rows: _Rows, newer: Mask) -> dict[str, Indices]:
-    """Returns for each kind of column of a sequence group the row that its value is taken from: `sequence` for the
-    sequence columns, `columns` for nullable columns, `values` for NOT NULL columns. A retract leaves null in `columns`;
-    in `values` the newest value stays.
+    """Returns from which row of each key the values of a sequence group are taken. The result has row numbers for three
+    kinds of columns: `sequence` for the sequence columns, `columns` for nullable columns, and `values` for NOT NULL
+    columns. A -U or -D row leaves null in `columns`, and the newest value in `values`.
     """
     seeds = rows.events.ops == Op.SEED
     acts = newer & ~seeds
@@ -208,8 +215,8 @@ def _ops(retracts: Mask, seeds: Mask) -> np.ndarray:
 
 
 def _doubled(table: pa.Table, starts: Indices, leading: Mask) -> tuple[pa.Table, Indices, Mask]:
-    """Returns the rows with leading retracts twice, the new first rows of keys, and a mask of the first of each two,
-    which is a reset.
+    """Repeats each -U or -D row that is the first row of its key (`leading`). Returns the rows, the first row of each
+    key, and a mask of the first of two equal rows, which sets all values.
     """
     copies = np.where(leading, 2, 1)
     order = np.repeat(np.arange(len(copies)), copies)
@@ -235,12 +242,13 @@ def _sequence_codes(table: pa.Table, names: tuple[str, ...]) -> Indices:
 
 
 def _not_older(codes: Indices, starts: Indices, seeds: Mask) -> Mask:
-    """Returns a mask of the rows that have a sequence, and one that is not smaller than those of all earlier rows of
-    the key since its last reset.
+    """Returns a mask of the rows that have a sequence which is not smaller than the sequences of the earlier rows of
+    the key. Rows before the last one that set all values (`seeds`) are not compared.
     """
     borders = seeds.copy()
     borders[starts] = True
-    # Sequences of later segments are raised above those of earlier ones, so that one running maximum is enough.
+    # A number is added to the sequences of each segment, so that they are larger than those of all earlier segments.
+    # Then one running maximum is enough.
     lifted = np.cumsum(borders) * (len(codes) + 2) + codes
     before = np.empty_like(lifted)
     before[1:] = np.maximum.accumulate(lifted)[:-1]

@@ -1,4 +1,5 @@
-"""Tables with the merge engine `partial-update`: reads and checks their options, and says what their rows may do.
+"""The rules of tables with the merge engine `partial-update`: reads and checks their options, and says which changes of
+rows are allowed.
 
 Source: Paimon 2.0 PartialUpdateMergeFunction.Factory, SchemaValidation.
 """
@@ -29,7 +30,9 @@ from bucketline.state.lsm.tree.sort_keys import is_older
 
 @dataclass(frozen=True, slots=True)
 class PartialUpdateMerging(Merging):
-    """A row completes the stored one: nulls, and groups with an older sequence, change nothing."""
+    """The rules of a table with the merge engine `partial-update`: a new row completes the stored row. A null changes
+    nothing, and neither does a sequence group with an older sequence.
+    """
 
     takes_updates = True
     null_keeps = True
@@ -106,8 +109,8 @@ class PartialUpdateMerging(Merging):
         return None
 
     def _aggregates(self, groups: Sequence[SequenceGroup]) -> dict[str, ColumnAggregate]:
-        """Returns the aggregates of the columns in sequence groups that have a function. Raises OptionError for a
-        function of a column outside of all groups.
+        """Returns the aggregations of the columns in sequence groups that have an aggregate function. Raises
+        OptionError if a column outside of all groups has a function.
         """
         columns = self.schema.settings.columns
         protected = {column for group in groups for column in group.columns}
@@ -138,7 +141,7 @@ def _check_groups(schema: TableSchema, groups: Sequence[SequenceGroupOption]) ->
             if name in schema.primary_keys:
                 raise OptionError(
                     f"'{group.key}': column {name} is part of the primary key and cannot be in a sequence group; "
-                    "take it out",
+                    "remove it from the option",
                     key=group.key,
                     column=name,
                 )

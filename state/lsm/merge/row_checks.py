@@ -1,8 +1,8 @@
-"""Rows that could never be merged with others of their key, and so are refused.
+"""Finds rows that can never be merged with other rows of their key, so that they are refused.
 
-Paimon stores such a row and fails at every later merge of its key, reads and compactions included.
-Source: Paimon 2.0 FieldAggregator.retract, FieldSumAgg, FieldProductAgg, FirstRowMergeFunction,
-PartialUpdateMergeFunction: the errors that these throw while they merge.
+Paimon stores such a row, and then fails at every later merge of its key, which includes reads and compactions. Source:
+Paimon 2.0 FieldAggregator.retract, FieldSumAgg, FieldProductAgg, FirstRowMergeFunction, PartialUpdateMergeFunction: the
+errors that these classes throw while they merge.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,9 @@ from bucketline.state.types.row_kind import RowKind
 
 @dataclass(frozen=True, slots=True)
 class Unmergeable:
-    """Rows that cannot be merged: a bool per input row, the reason, and the column."""
+    """Some rows that cannot be merged: a mask of these rows among the input rows, the reason, and the column that is
+    the cause.
+    """
 
     rows: Mask
     reason: str
@@ -33,7 +35,9 @@ class Unmergeable:
 
 @dataclass(frozen=True, slots=True)
 class RowChecks:
-    """The checks of a table's merge engine on single rows. Plain values, so that it can be sent to tasks."""
+    """The checks that a table's merge engine makes on single rows. The object has plain values only, so that it can be
+    sent to Spark tasks.
+    """
 
     retracts_refused: str | None = None
     columns: Mapping[str, ColumnAggregate] | None = None
@@ -41,7 +45,7 @@ class RowChecks:
     groups: tuple[SequenceGroup, ...] | None = None
 
     def find(self, rows: pa.Table, kinds: pa.Array) -> Iterator[Unmergeable]:
-        """Yields the rows that cannot be merged, by reason. A row may be yielded for several reasons.
+        """Yields the rows that cannot be merged, one item for each reason. A row may be in several items.
 
         `rows` have the table's columns, and `kinds` (int8) has the kind of each row.
         """
@@ -62,7 +66,9 @@ class RowChecks:
             raise SchemaMismatchError(unmergeable.reason, column=unmergeable.column)
 
     def reasons(self, rows: pa.Table, kinds: pa.Array) -> pa.Array | None:
-        """Returns for each row the reason why it can never be merged, or null; None if all rows can be merged."""
+        """Returns a string for each row: the reason why it can never be merged, or null. Returns None if all rows can
+        be merged.
+        """
         reasons: pa.Array | None = None
         for unmergeable in self.find(rows, kinds):
             texts = if_else(pa.array(unmergeable.rows), unmergeable.reason, pa.scalar(None, pa.string()))
@@ -70,8 +76,8 @@ class RowChecks:
         return reasons
 
     def _reaches(self, name: str, rows: pa.Table, codes: np.ndarray) -> Mask:
-        """Returns a mask of the rows that act on a column of a sequence group: rows with a sequence, unless they remove
-        the whole row.
+        """Returns a mask of the rows that change a column of a sequence group: rows that have a sequence and do not
+        remove the whole row.
         """
         assert self.groups is not None
         acts, removes = np.zeros(rows.num_rows, bool), np.zeros(rows.num_rows, bool)

@@ -1,6 +1,7 @@
-"""Sequence numbers that a merge does not read from files, because manifests say which run is newer.
+"""Decides whether a merge can skip the sequence numbers in files, because the manifests already say which sorted run is
+newer.
 
-Row kinds are always read: pypaimon 2.1 and pypaimon-rust record that a file holds no deletes, whatever it holds.
+Row kinds must always be read, because pypaimon 2.1 and pypaimon-rust record for every file that it has no deletes.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,11 @@ from bucketline.state.lsm.tree.run import SortedRun
 
 
 def are_ages_known(runs: Sequence[SortedRun], fold: Fold) -> bool:
-    """Whether the sequence number ranges of files say which of two rows with one key is newer, and a merge needs no
-    more than that.
+    """Returns True if the ranges of sequence numbers in the metadata of files tell which of two rows with the same key
+    is newer, and if the fold needs no other information from sequence numbers.
 
-    A range with fewer numbers than its file has rows is wrong: pypaimon up to 1.4 writes such ranges.
+    If a range has fewer numbers than the file has rows, it is wrong and not used. pypaimon up to 1.4 writes such
+    ranges.
     """
     files = [f for run in runs for f in run.files]
     if not isinstance(fold, Selection) or any(_number_count(f) < f.row_count for f in files):

@@ -1,1 +1,1 @@
-"""The files of a bucket by level, and which are compacted next."""
+"""The files of a bucket by level, and the decision which of them are compacted next."""

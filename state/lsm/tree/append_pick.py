@@ -1,7 +1,8 @@
-"""Chooses the files of an append bucket to join: small files that follow each other, so that rows keep their order.
+"""Chooses which files of an append bucket a compaction joins: small files that follow each other, so that rows keep
+their order.
 
-Source: Paimon 2.0 BucketedAppendCompactManager, AppendCompactCoordinator. One thing is simpler here: files are packed
-in one pass, oldest first, instead of by a window that slides.
+Source: Paimon 2.0 BucketedAppendCompactManager, AppendCompactCoordinator. Simpler here: files are grouped in one pass,
+oldest first, instead of with a sliding window.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,9 +13,11 @@ from bucketline.state.format.data_file import DataFileMeta
 
 @dataclass(frozen=True, slots=True)
 class AppendCompactOptions:
-    """A file below `small_bytes` is joined with its neighbours, until together they reach `target_bytes`.
+    """The limits for joining files. A file smaller than `small_bytes` is joined with its neighbours until they have
+    `target_bytes` together.
 
-    Fewer than `min_files` that do not reach the target are left alone, unless everything is to be compacted.
+    A group that has fewer than `min_files` files and does not reach the target size is not joined, unless everything is
+    to be compacted.
     """
 
     target_bytes: int
@@ -25,7 +28,9 @@ class AppendCompactOptions:
 def pick_append(
     files: Sequence[DataFileMeta], options: AppendCompactOptions, *, full: bool
 ) -> list[tuple[DataFileMeta, ...]]:
-    """Returns groups of two or more files. Each group is rewritten into one file, or into a few of the target size."""
+    """Returns groups of two or more files. Each group is to be rewritten into one file, or into a few files of the
+    target size.
+    """
     groups = []
     for run in _small_runs(sorted(files, key=_age), options.small_bytes):
         for group in _packed(run, options.target_bytes):
@@ -61,5 +66,5 @@ def _packed(run: Sequence[DataFileMeta], target_bytes: int) -> Iterator[tuple[Da
 
 
 def _age(file: DataFileMeta) -> tuple[int, int, str]:
-    # Sequence numbers start over in each file of a table without buckets.
+    # In a table without buckets, the sequence numbers of each file start at 0.
     return file.min_sequence_number, file.creation_time_ms or 0, file.file_name

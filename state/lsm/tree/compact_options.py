@@ -1,4 +1,4 @@
-"""The table options that decide what is compacted, read once.
+"""The table options that decide what is compacted, parsed into one object.
 
 Source: Paimon 2.0 CoreOptions, OffPeakHours, LookupStrategy.
 """
@@ -18,9 +18,10 @@ _UNSET = TableSettings({})
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """What picking and planning need to know of a table. Sizes in bytes, intervals in ms, hours in 0..23 or -1.
+    """The options of a table that decide which files are compacted. Sizes are in bytes, intervals in milliseconds, and
+    hours from 0 to 23, or -1 if unset.
 
-    `lookup_cause` is the option that makes compaction look up older values, None where none does.
+    `lookup_cause` is the name of the option that makes compactions look up older values; None if no option does.
 
     There is one attribute for each option of the table that compactions follow.
     """
@@ -52,8 +53,8 @@ class CompactOptions:
 
     @staticmethod
     def of(settings: TableSettings) -> "CompactOptions":
-        """Returns the options that the settings of a primary-key table describe. Raises OptionError that names the key
-        of a bad setting.
+        """Returns the compaction options of a table with a primary key. Raises OptionError, which names the option, for
+        a value that is not valid.
         """
         compaction, trigger = settings.compaction, settings.compaction.trigger
         if trigger < 1:
@@ -89,27 +90,29 @@ class CompactOptions:
 
     @property
     def waits_for_runs(self) -> bool:
-        """Whether nothing is picked before the number of sorted runs reaches the trigger."""
+        """Returns True if no files are chosen for compaction before the number of sorted runs reaches the trigger."""
         others = (self.optimization_interval_ms, self.total_size_threshold_bytes, self.incremental_size_threshold_bytes)
         return self.lookup_cause is None and not self.force_up_level0 and all(o is None for o in others)
 
     def format_of(self, level: int) -> FileFormat:
-        """Returns the format of data files that are written on a level."""
+        """Returns the file format in which data files are written on a level."""
         return self.file_format_per_level.get(level, self.file_format)
 
     @property
     def logs_changes(self) -> bool:
-        """Whether compactions write changelog files."""
+        """Returns True if compactions write changelog files."""
         return self.changelog_producer.logs_compactions
 
     @property
     def small_file_bytes(self) -> int:
-        """Returns the size in bytes below which a file is merged with its neighbours rather than moved up as it is."""
+        """Returns the size in bytes below which a compaction merges a file with its neighbours, instead of moving it to
+        a higher level unchanged.
+        """
         return int(self.target_file_bytes * self.small_file_ratio)
 
     def size_ratio_at(self, hour: int) -> int:
-        """Returns the percent of slack when sizes are compared, at an hour of the day in 0..23 where the writer
-        runs.
+        """Returns by how many percent the next sorted run may be larger than the runs before it and still be compacted
+        with them. `hour` is the hour of the day (0 to 23) in the time zone of the writer.
         """
         start, end = self.offpeak_start_hour, self.offpeak_end_hour
         if start == end or start < 0 or end < 0:

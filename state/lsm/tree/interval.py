@@ -1,4 +1,5 @@
-"""Sections: sets of files whose key ranges overlap, each as few sorted runs as possible.
+"""Divides files into sections. The key ranges of two sections do not overlap, so each section can be merged by itself.
+The files of a section form as few sorted runs as possible.
 
 Source: Paimon 2.0 IntervalPartition.
 """
@@ -14,9 +15,10 @@ _Ranged = tuple[Any, Any, DataFileMeta]
 
 
 def sections(files: Iterable[DataFileMeta], key_order: ToComparable) -> list[list[SortedRun]]:
-    """Returns the files as sections in key order, each a list of sorted runs; no key is in two sections.
+    """Returns the sections in key order. Each section is a list of sorted runs, and no key is in two sections.
 
-    Runs carry no age: which of two rows is newer is decided by their sequence, row by row.
+    The order of the runs in a section says nothing about their age. Which of two rows is newer depends on the sequence
+    numbers of the rows.
     """
     ranged: list[_Ranged] = [(key_order(f.min_key), key_order(f.max_key), f) for f in files]
     ranged.sort(key=lambda r: (r[0], r[1]))

@@ -1,4 +1,4 @@
-"""The files of one bucket by level: level 0 newest first, one sorted run per level above.
+"""The files of one bucket by level: the files of level 0, newest first, and one sorted run for each higher level.
 
 Source: Paimon 2.0 Levels.
 """
@@ -13,9 +13,11 @@ from bucketline.state.lsm.tree.run import LevelSortedRun, SortedRun, ToComparabl
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """One bucket's tree. `upper[i]` is level i + 1 and may be empty; levels after the last one with files are left out.
+    """The files of one bucket by level. `upper[i]` is level i + 1 and may be empty; levels above the highest one with
+    files are left out.
 
-    `from_files` builds and checks it. `max_level` grows when files already lie higher than configured.
+    `from_files` builds and checks the object. `max_level` is higher than configured if files are already on a higher
+    level.
     """
 
     level0: tuple[DataFileMeta, ...]
@@ -25,9 +27,10 @@ class Levels:
 
     @staticmethod
     def from_files(files: Iterable[DataFileMeta], num_levels: int, key_order: ToComparable) -> "Levels":
-        """Returns the tree of a bucket's live files; `num_levels` counts level 0.
+        """Returns the live files of a bucket by level. `num_levels` is the configured number of levels, including level
+        0.
 
-        Raises CorruptFileError when a file comes twice, or when files of a level above 0 overlap.
+        Raises CorruptFileError if a file is listed twice, or if files of a level above 0 overlap.
         """
         live_files = tuple(files)
         names = [f.file_name for f in live_files]
@@ -46,23 +49,25 @@ class Levels:
 
     @property
     def files(self) -> tuple[DataFileMeta, ...]:
-        """Returns all files, level 0 newest first, then upward in key order."""
+        """Returns all files: first level 0, newest file first, and then the higher levels in ascending order, each in
+        key order.
+        """
         return (*self.level0, *(f for run in self.upper for f in run.files))
 
     @property
     def highest_level(self) -> int:
-        """Returns the highest level with files; 0 when there is none above level 0, and when there are no files at
-        all.
-        """
+        """Returns the highest level that has files; 0 if no level above 0 has files."""
         return max((level for level, run in enumerate(self.upper, 1) if run.files), default=0)
 
     def run_of(self, level: int) -> SortedRun:
-        """Returns the sorted run of a level above 0, empty if it has no files."""
+        """Returns the sorted run of a level above 0; it is empty if the level has no files."""
         assert level > 0
         return self.upper[level - 1] if level <= len(self.upper) else SortedRun()
 
     def runs(self) -> tuple[LevelSortedRun, ...]:
-        """Returns all sorted runs that have files, newest first: every file of level 0, then the levels upward."""
+        """Returns all sorted runs that have files, newest first: each file of level 0, and then the higher levels in
+        ascending order.
+        """
         return (
             *(LevelSortedRun(0, SortedRun((f,))) for f in self.level0),
             *(LevelSortedRun(level, run) for level, run in enumerate(self.upper, 1) if run.files),

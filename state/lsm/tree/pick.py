@@ -28,9 +28,10 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class CompactUnit:
-    """Files to compact together into one level. With `file_rewrite` each file is rewritten alone.
+    """Files that are compacted together, and the level of the result. If `file_rewrite` is true, each file is rewritten
+    by itself.
 
-    `drop_deletes` says that no rows below the output are older than the unit, so that deletes need not be kept.
+    `drop_deletes` is true if the bucket has no rows that are older than these files. Then delete rows need not be kept.
     """
 
     files: tuple[DataFileMeta, ...]
@@ -41,7 +42,7 @@ class CompactUnit:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A choice of the first `count` runs, and the level of the result."""
+    """A possible compaction of the first `count` sorted runs, and the level of its result."""
 
     count: int
     output_level: int
@@ -55,8 +56,8 @@ class _Bucket:
 
 
 def last_full_ms(levels: Levels) -> int | None:
-    """Returns when the bucket was last compacted fully, judged by its files: the newest creation time on the last
-    level.
+    """Returns the time of the last full compaction of a bucket, in milliseconds. It is the newest creation time of the
+    files on the last level; None if there are none.
     """
     if levels.max_level == 0:
         return None
@@ -65,19 +66,20 @@ def last_full_ms(levels: Levels) -> int | None:
 
 
 def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> CompactUnit | None:
-    """Returns the compaction that a bucket needs after new files have come, by the rules of universal compaction.
+    """Returns the compaction that a bucket needs after new files were added, by the rules of universal compaction; None
+    if it needs none.
 
-    `local_ms` is local wall-clock time, as the creation times of files are.
+    `local_ms` is local time, like the creation times of files.
 
-    The compaction leaves at most `stop_trigger` runs, its output included. The unit holds all files of level 0 and of
-    the levels up to its output. Or it holds only the newest files of level 0, if nothing lies between them and its
-    output. In both cases the sorted runs that are left behind are older.
+    After the compaction there are at most `stop_trigger` sorted runs, including its output. The compaction takes all
+    files of level 0 and of the levels up to its output level. Or it takes only the newest files of level 0, if there
+    are no runs between them and its output. In both cases, the sorted runs that are not taken are older.
     """
     bucket = _bucket_at(levels, options, local_ms)
     candidate = _early_full(bucket, options, local_ms, last_full_ms(levels)) or _universal(bucket, options)
     if candidate is None and (options.lookup_cause is not None or options.force_up_level0):
         gentle = options.lookup_cause is not None and options.lookup_compact is LookupCompact.GENTLE
-        # If no trigger picks anything, files stay on level 0.
+        # If no trigger chooses files, the files stay on level 0.
         if gentle and len(levels.level0) < options.lookup_compact_max_interval:
             return None
         candidate = _level0_up(bucket)
@@ -88,10 +90,11 @@ def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> C
 
 
 def pick_full(levels: Levels, options: CompactOptions, *, must_rewrite: Collection[str] = ()) -> CompactUnit | None:
-    """Returns a unit of all files, to be compacted to the last level; None if nothing would be gained.
+    """Returns a full compaction: all files, compacted to the last level. Returns None if it would change nothing.
 
-    `must_rewrite` names files that hold rows to be removed (deletion vectors, expired rows): if all files are on the
-    last level already, only these are rewritten, or all files with `compaction.force-rewrite-all-files`.
+    `must_rewrite` has the names of files with rows that are to be removed (by deletion vectors, or because they have
+    expired). If all files are already on the last level, only these files are rewritten, or all files if the option
+    `compaction.force-rewrite-all-files` is true.
     """
     runs = levels.runs()
     if not runs:
@@ -104,7 +107,9 @@ def pick_full(levels: Levels, options: CompactOptions, *, must_rewrite: Collecti
 
 
 def drops_deletes(levels: Levels, output_level: int, options: CompactOptions) -> bool:
-    """Whether a unit that goes to this level may drop deletes: no older rows remain that the deletes hide."""
+    """Returns True if a compaction to this level may drop delete rows, because no older rows remain that the deletes
+    hide.
+    """
     return output_level != 0 and (output_level >= levels.highest_level or options.deletion_vectors)
 
 
@@ -133,13 +138,15 @@ def _universal(bucket: _Bucket, options: CompactOptions) -> _Candidate | None:
     if unit_count == 1 and count > trigger:
         unit_count = _similar(bucket, count - trigger + 1)
     if unit_count > 1 and count - unit_count + 1 > options.stop_trigger:
-        # Paimon makes its writers wait here; a writer here that compacts by itself compacts more instead.
+        # In this situation Paimon's writers wait. A writer of this library compacts more files instead.
         unit_count = _similar(bucket, count - trigger + 1)
     return _up_to(bucket, unit_count) if unit_count > 1 else None
 
 
 def pick_level0(levels: Levels, options: CompactOptions, local_ms: int) -> CompactUnit | None:
-    """Returns all of level 0, and the sorted runs above that are not much larger; None when level 0 is empty."""
+    """Returns a compaction of all files of level 0, and of the sorted runs above that are not much larger; None if
+    level 0 is empty.
+    """
     bucket = _bucket_at(levels, options, local_ms)
     return _unit(levels, options, bucket, _level0_up(bucket))
 
@@ -166,12 +173,12 @@ def _level0_up(bucket: _Bucket) -> _Candidate | None:
 
 
 def _similar(bucket: _Bucket, count: int) -> int:
-    """Returns how many runs to take: the first `count`, and each next run while it is not much larger than the sorted
-    runs before.
+    """Returns how many sorted runs to take: the first `count`, and then each next run as long as it is not much larger
+    than all runs before it together.
     """
     unit_bytes = _size(bucket.runs[:count])
     for r in bucket.runs[count:]:
-        # Doubles, multiplied before divided: the comparison has to round as Java's does.
+        # Floats that are multiplied before they are divided: the comparison must round as Java's does.
         if unit_bytes * (100.0 + bucket.ratio_percent) / 100.0 < float(r.size_bytes):
             break
         unit_bytes += r.size_bytes
@@ -183,7 +190,7 @@ def _up_to(bucket: _Bucket, count: int) -> _Candidate:
     runs = bucket.runs
     output_level = bucket.max_level if count == len(runs) else max(0, runs[count].level - 1)
     while output_level == 0 and count < len(runs):
-        # Level 0 is never an output; absorb runs until one offers a level.
+        # The output level is never 0. So runs are added until one of them is on a higher level.
         output_level = runs[count].level
         count += 1
     return _all(bucket) if count == len(runs) else _Candidate(count, output_level)

@@ -12,7 +12,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import DataFileMeta
 
 ToComparable = Callable[[bytes], Any]
-"""A function from a serialized trimmed primary key to a value that Python compares in Paimon's key order."""
+"""A function that converts a key (the bytes of a BinaryRow) to a value that Python compares in Paimon's key order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class SortedRun:
 
 @dataclass(frozen=True, slots=True)
 class LevelSortedRun:
-    """A sorted run and the level it lies on: one file of level 0, or a whole level above."""
+    """A sorted run and its level. It is a single file of level 0, or all files of a higher level."""
 
     level: int
     run: SortedRun
@@ -43,16 +43,19 @@ class LevelSortedRun:
 
 
 def run_count(files: Iterable[DataFileMeta]) -> int:
-    """Returns how many sorted runs a bucket's files are: each file of level 0, and each level above."""
+    """Returns the number of sorted runs in a bucket. Each file of level 0 is a sorted run, and so is each higher
+    level.
+    """
     levels = [f.level for f in files]
     level0 = levels.count(0)
     return level0 + len(set(levels)) - (level0 > 0)
 
 
 def sorted_run(files: Iterable[DataFileMeta], key_order: ToComparable) -> SortedRun:
-    """Returns the sorted run that the files of one level form, given in any order.
+    """Returns the files of a level, which may have any order, as a sorted run.
 
-    Raises CorruptFileError naming both files when two of them overlap: no reader could tell which one is newer.
+    Raises CorruptFileError, which names the files, if two files overlap in their keys, because a reader could not tell
+    which file is newer.
     """
     ordered = sorted(files, key=lambda f: key_order(f.min_key))
     for left, right in pairwise(ordered):

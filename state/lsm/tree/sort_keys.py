@@ -1,7 +1,7 @@
-"""Normalised keys as numpy arrays: sorting several sorted pieces at once, and where keys change.
+"""Sorts keys in numpy arrays: merges several arrays of sorted keys, and finds where keys change.
 
-Byte keys become integers or fixed-width strings where that is affordable: numpy's stable sort then finds the sorted
-pieces and merges them, many times faster than a sort from scratch.
+Keys that are byte strings become integers or fixed-width strings if the memory allows it. numpy's stable sort then
+recognises the sorted pieces and merges them, which is many times faster than sorting.
 """
 
 from bisect import bisect_right
@@ -17,13 +17,15 @@ from bucketline.state.types.logical import DataType
 from bucketline.state.types.order import normalized_keys
 
 MAX_FIXED_WIDTH_BYTES = 64 << 20
-"""Bytes of fixed-width copies of byte keys; beyond that (few long keys among many) keys are sorted as they are."""
+"""The largest size in bytes of a fixed-width copy of byte keys. If the copy would be larger (because a few keys are
+very long), the keys are sorted without a copy.
+"""
 
 _INTEGER_BYTES = 8
 _LENGTH_BYTES = 5
 
 SortKeys: TypeAlias = pa.Array
-"""Normalised keys: int64, uint64 or large_binary."""
+"""An array of comparable keys (from `normalized_keys`): int64, uint64 or large_binary."""
 
 
 def last_key(keys: SortKeys) -> Any:
@@ -42,16 +44,16 @@ def count_up_to(keys: SortKeys, bound: Any) -> int:
 def merge_order(
     pieces: Sequence[SortKeys], *, fixed_width_bytes: int = MAX_FIXED_WIDTH_BYTES, are_sorted: bool = True
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
-    """Returns the stable order of the keys of all pieces together, and where the key changes in that order.
+    """Returns the order of the keys of all pieces together, and a mask of the positions in this order at which the key
+    changes; the first position is in the mask. Equal keys keep their order.
 
-    Each piece ascends if they `are_sorted`. The order is given as positions in the concatenation of the pieces; it is
-    None if the concatenation is in order already. The second result is a mask with a value for each position; its first
-    value is true.
+    If `are_sorted` is true, the keys of each piece ascend. The order is given as positions in the concatenation of the
+    pieces, or as None if the concatenation is already in order.
     """
     keys = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
     values = _comparable(keys, fixed_width_bytes)
     if values is None:
-        # Arrow's sort is stable as well; it only takes longer.
+        # Arrow's sort is also stable, but takes longer.
         indices = pc.sort_indices(keys)
         ordered = keys.take(indices)
         changes = pc.not_equal(ordered.slice(1), ordered.slice(0, max(len(keys) - 1, 0)))
@@ -66,10 +68,10 @@ def merge_order(
 def sequence_columns(
     columns: Sequence[pa.Array], types: Sequence[DataType], *, descending: bool
 ) -> list[NDArray[np.int64] | NDArray[np.uint64] | NDArray[np.bool_]]:
-    """Returns arrays that order rows by sequence fields, most significant first: nulls before all values, in both
-    directions.
+    """Returns arrays by which rows can be sorted to get the order of their sequence fields, most significant array
+    first. Nulls come before all values, also if `descending` is true.
 
-    A column gives one or two arrays.
+    Each column gives one or two arrays.
     """
     arrays: list[NDArray[Any]] = []
     for column, data_type in zip(columns, types, strict=True):
@@ -87,8 +89,8 @@ def sequence_columns(
 
 
 def _comparable(keys: SortKeys, limit_bytes: int) -> NDArray[Any] | None:
-    """Returns the keys as integers or as bytes of a fixed width, which have the same order as the keys; None where that
-    takes too much memory.
+    """Returns the keys as integers or as byte strings of a fixed width, which have the same order as the keys. Returns
+    None if that would take more than `limit_bytes`.
     """
     if not pa.types.is_large_binary(keys.type):
         values: NDArray[Any] = keys.to_numpy()
@@ -101,7 +103,7 @@ def _comparable(keys: SortKeys, limit_bytes: int) -> NDArray[Any] | None:
     if longest == shortest and longest <= _INTEGER_BYTES:
         return _matrix(keys, _INTEGER_BYTES).view(">u8").ravel().astype(np.uint64)
     if longest < _INTEGER_BYTES:
-        # Equal when padded means that one continues the other with zero bytes; then the shorter one comes first.
+        # If two padded keys are equal, one of them is the other with zero bytes added. The shorter key comes first.
         padded = _matrix(keys, _INTEGER_BYTES).copy()
         padded[:, -1] = lengths
         return padded.view(">u8").ravel().astype(np.uint64)
@@ -110,13 +112,13 @@ def _comparable(keys: SortKeys, limit_bytes: int) -> NDArray[Any] | None:
     fixed = np.empty((len(keys), width), np.uint8)
     fixed[:, :longest] = _matrix(keys, longest)
     fixed[:, longest:-1] = lengths.astype(">u4").view(np.uint8).reshape(-1, 4)
-    # numpy takes trailing zero bytes off its strings; none must be left at the end.
+    # numpy removes zero bytes at the end of its strings, so the last byte must not be zero.
     fixed[:, -1] = 1
     return fixed.view(f"S{width}").ravel()
 
 
 def _matrix(keys: SortKeys, width: int) -> NDArray[np.uint8]:
-    """Returns the keys padded with zero bytes to one width. Shape: (n, width); read only."""
+    """Returns a read-only matrix with a line for each key, which is padded with zero bytes to `width` bytes."""
     text = pa.LargeStringArray.from_buffers(len(keys), *keys.buffers()[1:], offset=keys.offset)
     padded = pc.ascii_rpad(text, width=width, padding="\0")
     start = int(_offsets(padded)[0])
@@ -132,8 +134,8 @@ def _starts(changes: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def is_older(rows: pa.RecordBatch, others: pa.RecordBatch, names: Collection[str]) -> np.ndarray:
-    """Returns for each row of `rows` whether its values come before those of the same row of `others`. Columns are
-    compared in turn; null is the oldest.
+    """Returns a mask of the rows in `rows` whose values come before those of the same row in `others`. The columns
+    `names` are compared one after the other, and null comes first.
     """
     older, same = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
     for name in names:

@@ -1,4 +1,5 @@
-"""Decides for each file of a compact unit whether the compaction upgrades it, rewrites it with others, or leaves it.
+"""Decides for each file of a compaction whether it only moves to a higher level (an upgrade), is rewritten together
+with others, or stays unchanged.
 
 Source: Paimon 2.0 MergeTreeCompactTask, FileRewriteCompactTask, MergeTreeCompactRewriter,
 LookupMergeTreeCompactRewriter, FullChangelogMergeTreeCompactRewriter.
@@ -16,9 +17,10 @@ from bucketline.state.lsm.tree.run import SortedRun, ToComparable
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """A file that changes its level and nothing else.
+    """A file that moves to a higher level without being rewritten.
 
-    With `compares` its rows are read nevertheless: their changes are logged, and older rows are marked as deleted.
+    If `compares` is true, its rows are read all the same, because their changes are logged or older rows are marked as
+    deleted.
     """
 
     file: DataFileMeta
@@ -32,7 +34,9 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Sections that are merged into one rolling output, in key order; runs within a section overlap."""
+    """Sections that are merged one after the other, in key order, into new files of the target size. Within a section,
+    the key ranges of the sorted runs overlap.
+    """
 
     sections: tuple[tuple[SortedRun, ...], ...]
     drop_deletes: bool = False
@@ -49,10 +53,10 @@ def plan_rewrite(
     key_order: ToComparable,
     expired: Collection[str] = (),
 ) -> tuple[Upgrade | Rewrite, ...]:
-    """Returns the steps of a compaction, in key order; outputs of one step never overlap those of another.
+    """Returns the steps of a compaction, in key order. The outputs of two steps never overlap in their keys.
 
-    A file that stays on its level is in no step, and belongs neither to the removed files nor to the new ones.
-    `expired` names files with rows that are to be dropped, so that they are not only moved.
+    A file that stays on its level is in no step, and counts neither as removed nor as new. `expired` has the names of
+    files with expired rows. Such files are rewritten and not only moved, so that the rows are dropped.
     """
     if unit.file_rewrite:
         return tuple(_alone(f, unit.drop_deletes) for f in unit.files)
@@ -86,7 +90,7 @@ def _settle(
     move_up: Callable[[DataFileMeta], None],
     drop_deletes: bool,
 ) -> None:
-    """Turns the collected files into a step that rewrites all of them. A single small file is only moved up."""
+    """Adds a step that rewrites all collected files. A single small file only moves to a higher level."""
     if len(pending) == 1 and len(pending[0]) == 1:
         for file in pending[0][0].files:
             move_up(file)
@@ -100,9 +104,9 @@ def _alone(file: DataFileMeta, drop_deletes: bool) -> Rewrite:
 
 
 def _moved_up(file: DataFileMeta, level: int, options: CompactOptions, max_level: int) -> Upgrade | Rewrite:
-    """Returns the step that moves a file to a level. It is an upgrade, whose rows are compared if their changes are
-    logged or looked up. Or it is a rewrite of this file alone, if the file may not stay as it is: its format differs,
-    it has deletes that deletion vectors replace, or its rows need older values.
+    """Returns the step that moves a file to a level. Normally it is an upgrade; its rows are compared with older rows
+    if changes are logged or older rows are looked up. The file is rewritten by itself if the level has another file
+    format, if the file has deletes that deletion vectors replace, or if its rows must be merged with older values.
     """
     if options.changelog_producer.logs_full_compactions:
         return Upgrade(file, level, compares=level == max_level)
@@ -113,6 +117,6 @@ def _moved_up(file: DataFileMeta, level: int, options: CompactOptions, max_level
     whole_rows = level == max_level or (options.merge_engine.keeps_newest and not options.has_sequence_field)
     if same_format and not hides_deletes and whole_rows:
         return Upgrade(file, level, compares=True)
-    # What a looked-up row adds must be in the file; only with deletion vectors may deletes be dropped below the last
-    # level.
+    # Values from an older row that was looked up must be written to the file. Only with deletion vectors may deletes be
+    # dropped below the last level.
     return _alone(file, options.deletion_vectors)

@@ -1,1 +1,1 @@
-"""Conditions and expressions in Spark's SQL, computed over Arrow columns."""
+"""Computes conditions and expressions in Spark SQL over Arrow columns."""

@@ -1,4 +1,4 @@
-"""A call of a function in a SQL expression, and what a function says of its arguments."""
+"""Calls of functions in SQL expressions, and the interface of functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +16,10 @@ from bucketline.state.sql.dialect import DIALECT
 class Context:
     """The settings that decide what an expression means.
 
-    `zone` is the session's; `has_instants` says whether TIMESTAMP is an instant, as in Spark, or a local time, as in
-    Paimon; `now_us` is `current_timestamp` in microseconds since 1970; if it is None, `current_timestamp` is refused.
-    `json_columns` hold JSON as texts, whose fields are texts.
+    `zone` is the time zone of the session. If `has_instants` is true, TIMESTAMP is an instant, as in Spark; otherwise
+    it is a local time, as in Paimon. `now_us` is the value of `current_timestamp` in microseconds since 1970; if it is
+    None, `current_timestamp` is refused. `json_columns` are columns with JSON text; expressions can read fields in
+    them, as strings.
     """
 
     zone: str = "UTC"
@@ -28,11 +29,11 @@ class Context:
 
 
 LOCAL_CONTEXT = Context()
-"""The context of tables: local times, in UTC."""
+"""The context for expressions on tables: TIMESTAMP is a local time, and the time zone is UTC."""
 
 
 class Evaluate(Protocol):
-    """Computes the value of a node."""
+    """An interface for computing the value of a node of the expression's tree."""
 
     @property
     def context(self) -> Context: ...
@@ -42,7 +43,7 @@ class Evaluate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function's name in small letters, the nodes of its arguments, and the node of the call."""
+    """A call of a function: the name in lower case, the nodes of the arguments, and the node of the call."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -56,7 +57,7 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of `least` to `most` arguments. `compute` gives the result of a call."""
+    """A function with `least` to `most` arguments. `compute` returns the result of a call."""
 
     least: int
     most: int
@@ -64,19 +65,21 @@ class Function:
 
     @property
     def takes(self) -> str:
-        """Returns in words how many arguments the function takes."""
+        """Returns a phrase that says how many arguments the function takes, for error messages."""
         count = str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
         return f"{count} argument{'' if self.most == 1 else 's'}"
 
 
 def literal(node: Any, kind: type[Any]) -> Any:
-    """Returns the literal, a text or a whole number, as it stands. Raises OptionError for anything else."""
+    """Returns the value of a node that must be a literal: a string or an integer, as `kind` says. Raises OptionError
+    for any other node.
+    """
     sign = 1
     if isinstance(node, exp.Neg) and kind is int:
         sign, node = -1, node.this
     if not isinstance(node, exp.Literal) or node.is_string is not (kind is str):
-        raise OptionError(f"{node.sql(DIALECT)!r} has to be a literal here", key="expression")
+        raise OptionError(f"{node.sql(DIALECT)!r} must be a literal here", key="expression")
     try:
         return sign * whole_number(node.this) if kind is int else str(node.this)
     except ValueError as e:
-        raise OptionError(f"{node.sql(DIALECT)!r} has to be a whole number here", key="expression") from e
+        raise OptionError(f"{node.sql(DIALECT)!r} must be a whole number here", key="expression") from e

@@ -1,4 +1,5 @@
-"""CAST and TRY_CAST as Spark 4 computes them with ANSI mode: what a type cannot hold is an error, or null.
+"""CAST and TRY_CAST as Spark 4 computes them in ANSI mode. For a value that the type cannot hold, CAST raises an error
+and TRY_CAST returns null.
 
 Source: Spark 4.0 Cast.scala, UTF8String (toLong, toInt), SparkDateTimeUtils; sql-ref-ansi-compliance.
 """
@@ -23,7 +24,9 @@ from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
 from bucketline.state.types.number_text import float_texts
 
 Tried: TypeAlias = tuple[pa.Array, npt.NDArray[np.bool_]]
-"""The values, null if there is none, and for each row whether it could be cast or was null."""
+"""The result of a cast: the values, and a mask of the rows that could be cast or were null. The value of a row that
+could not be cast is null.
+"""
 
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 _BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
@@ -32,8 +35,8 @@ _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def cast_to(values: pa.Array, wanted: DataType, context: Context) -> pa.Array:
-    """Returns the result of CAST. Raises ArrowInvalid that names a value that the type cannot hold,
-    ArrowNotImplementedError if values of the one type cannot be cast to the other.
+    """Returns the result of CAST. Raises ArrowInvalid, which names the value, if the type cannot hold a value, and
+    ArrowNotImplementedError if there is no cast between the two types.
     """
     found, is_cast = _tried(values, wanted, context)
     failed = np.flatnonzero(~is_cast)
@@ -43,7 +46,7 @@ def cast_to(values: pa.Array, wanted: DataType, context: Context) -> pa.Array:
 
 
 def try_cast_to(values: pa.Array, wanted: DataType, context: Context) -> pa.Array:
-    """Returns the result of TRY_CAST: null where CAST is an error."""
+    """Returns the result of TRY_CAST, which is null for a value for which CAST raises an error."""
     return _tried(values, wanted, context)[0]
 
 
@@ -83,9 +86,9 @@ def _to_text(values: pa.Array, context: Context) -> pa.Array:
         try:
             return values.cast(pa.string())
         except pa.ArrowInvalid as e:
-            raise pa.ArrowInvalid("bytes are no UTF-8 text") from e
+            raise pa.ArrowInvalid("the bytes are no valid UTF-8") from e
     if pa.types.is_nested(kind):
-        raise pa.ArrowNotImplementedError(f"{kind} is not cast to STRING")
+        raise pa.ArrowNotImplementedError(f"{kind} cannot be cast to STRING")
     return cast_value(values, DataType(TypeRoot.VARCHAR, length=2**31 - 1))
 
 
@@ -99,7 +102,7 @@ def _stamp_texts(micros: pa.Array) -> pa.Array:
 
 
 def _checked(values: pa.Array, is_right: pa.Array) -> npt.NDArray[np.bool_]:
-    """Returns a mask of the rows that are right, or whose value is null."""
+    """Returns a mask of the rows that are true in `is_right` or whose value is null."""
     right: npt.NDArray[np.bool_] = np.asarray(pc.fill_null(is_right, False)) | np.asarray(values.is_null())
     return right
 
@@ -165,7 +168,7 @@ def _to_decimal(values: pa.Array, wanted: DataType, context: Context) -> Tried |
     found = exact.take(coded.indices)
     is_right = found.is_valid()
     if pa.types.is_floating(values.type):
-        # Spark makes null of NaN and of the infinities, and no error.
+        # For NaN and the infinities, Spark returns null and raises no error.
         is_right = pc.or_(is_right, pc.fill_null(pc.invert(pc.is_finite(values)), False))
     return found, _checked(values, is_right)
 
@@ -237,9 +240,9 @@ def _to_stamp(values: pa.Array, wanted: DataType, context: Context) -> Tried | N
 
 
 def _in_unit(moments: pa.Array, target: pa.TimestampType, texts: pa.Array | None = None) -> Tried:
-    """Returns moments, given in microseconds, in the target's unit, and which of them it can hold. Finer digits are cut
-    off. A moment that 64 bits of nanoseconds cannot hold counts as not cast. Nanoseconds are read from the `texts` of
-    the moments.
+    """Converts times in microseconds to the unit of the type `target`, and returns them with a mask of those that the
+    type can hold. Finer digits are cut off. A time that does not fit into 64 bits of nanoseconds counts as not cast.
+    The nanoseconds are read from `texts`, the strings from which the times came.
     """
     if target.unit == "us":
         return _all(moments)
@@ -256,7 +259,7 @@ def _in_unit(moments: pa.Array, target: pa.TimestampType, texts: pa.Array | None
 
 
 def _nanoseconds(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """Returns the seventh to ninth digit of the fractions in texts of times, as a number."""
+    """Returns the seventh to ninth fractional digit of the times in `texts`, as a number."""
     digits = pc.struct_field(pc.extract_regex(texts, r"\.[0-9]{6}(?P<left>[0-9]{1,3})"), "left")
     counts = pc.utf8_rpad(pc.fill_null(digits, "0"), 3, "0").cast(pa.int64())
     return np.asarray(counts, np.int64)
@@ -264,7 +267,7 @@ def _nanoseconds(texts: pa.Array) -> npt.NDArray[np.int64]:
 
 _US_IN = {"s": SECOND_US, "ms": SECOND_US // 1000}
 _MOST_US, _MOST_LEFT = divmod(2**63 - 1, 1000)
-"""The largest moment that 64 bits of nanoseconds hold, in microseconds, and the nanoseconds that are left."""
+"""The largest time that fits into 64 bits of nanoseconds: its microseconds, and the nanoseconds after them."""
 
 
 _WIDE = DecimalContext(prec=500)

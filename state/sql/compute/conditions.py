@@ -1,7 +1,7 @@
-"""Conditions on rows of a table, in two parts: one that skips files, and one that is computed for each row.
+"""Splits a condition on rows of a table into two parts: one that can skip files, and one that is computed for each row.
 
-What `filters` understands becomes an Arrow expression, and skips partitions, buckets and files. The rest of what AND
-joins, as a condition over two columns, is computed by `expression`.
+A part that `filters` supports becomes an Arrow expression, with which partitions, buckets and files are skipped. The
+other parts that AND combines, for example a comparison of two columns, are computed by `expression`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ from bucketline.state.types.logical import DataField
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a row must pass: `expression` while rows are read, and then `test`; None passes all rows. `columns` are the
-    columns that `test` names.
+    """A condition on rows. `expression` is applied while rows are read, and `test` afterwards; None means that all rows
+    pass. `columns` are the columns that `test` uses.
     """
 
     expression: pc.Expression | None = None
@@ -40,11 +40,11 @@ class Condition:
     columns: tuple[str, ...] = ()
 
     def mask(self, rows: pa.RecordBatch) -> pa.Array | None:
-        """Returns a mask of the rows that pass, among those that were read; None for all."""
+        """Returns a mask of the rows that meet `test`; None means all rows. `rows` have already met `expression`."""
         return None if self.test is None else condition(self.test, columns_of(rows), rows.num_rows)
 
     def also(self, expression: pc.Expression) -> "Condition":
-        """Returns the condition that a row passes if it passes this one and the expression."""
+        """Returns a condition that rows meet if they meet both this condition and the expression."""
         whole = expression if self.expression is None else self.expression & expression
         return replace(self, expression=whole)
 
@@ -52,13 +52,13 @@ class Condition:
 ALL_ROWS = Condition()
 
 Filter: TypeAlias = pc.Expression | str | SqlExpression | Condition
-"""A condition on the columns of a table: SQL text as `id > 5 AND name LIKE 'a%'`, or an Arrow expression."""
+"""A condition on the columns of a table: SQL text such as `id > 5 AND name LIKE 'a%'`, or an Arrow expression."""
 
 
 def plan_condition(filter: Filter | None, fields: Sequence[DataField], added: Sequence[DataField] = ()) -> Condition:
-    """Returns the condition of a filter. `added` are columns that files do not hold: SQL text may name them, and what
-    it says of them is computed for each row. Raises OptionError and SchemaMismatchError for one that does not fit the
-    table.
+    """Returns the condition for a filter. `added` are columns that files do not contain. SQL text may use them, and its
+    conditions on them are computed for each row. Raises OptionError or SchemaMismatchError if the filter does not fit
+    the table.
     """
     if filter is None:
         return ALL_ROWS
@@ -70,7 +70,7 @@ def plan_condition(filter: Filter | None, fields: Sequence[DataField], added: Se
         check_quoted_names(filter.quoted, [f.name for f in (*fields, *added)], "filter")
         return _planned(filter.text, fields, added)
     if not isinstance(filter, str):
-        raise SchemaMismatchError(f"a filter is SQL text or an Arrow expression, found {type(filter).__name__}")
+        raise SchemaMismatchError(f"a filter must be SQL text or an Arrow expression, found {type(filter).__name__}")
     check_spelling(filter, "filter")
     check_quoted_names(quoted_texts(filter), [f.name for f in (*fields, *added)], "filter")
     return _planned(filter, fields, added)
@@ -105,7 +105,7 @@ def _planned(text: str, fields: Sequence[DataField], added: Sequence[DataField])
     except SchemaMismatchError:
         refusal = next((e for e in refusals if "literal" in e.fields), None)
         if refusal is not None:
-            # A literal that does not fit its column is better named by the first reading.
+            # If a literal does not fit its column, the first error describes the problem better.
             raise refusal from None
         raise
     return Condition(whole, test, tuple(f.name for f in known if f.name.lower() in looked_at))

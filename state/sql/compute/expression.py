@@ -1,7 +1,7 @@
-"""A SQL expression, computed over whole columns: values of rows that are updated, conditions over two columns.
+"""Computes SQL expressions over whole columns: new values for rows that are updated, and conditions on several columns.
 
-The one dialect is Spark's; which values there are is in `rows`, which functions in `functions`. Everything else is
-refused by name.
+The dialect is Spark's. `rows` lists the supported kinds of nodes, and `functions` the supported functions. Anything
+else is refused with an error that names it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,19 @@ from bucketline.state.types.struct_fields import by_spelling
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
-    """SQL text that is computed for each row; made by `expr`. `quoted` are texts that a user wrote in double quotes."""
+    """An SQL expression, which is computed for each row. `expr` creates it. `quoted` are strings that the user wrote in
+    double quotes.
+    """
 
     text: str
     quoted: tuple[str, ...] = ()
 
 
 def expr(text: str) -> SqlExpression:
-    """Returns a value in SQL for `Table.update` and `Table.merge`: `bl.expr("amount * 2")`, `bl.expr("source.amount")`.
+    """Returns an SQL expression that `Table.update` and `Table.merge` accept as a value: `bl.expr("amount * 2")`,
+    `bl.expr("source.amount")`.
 
-    Raises OptionError for text that is no expression, or that meant something else in the dialect of earlier releases.
+    Raises OptionError for a text that is no expression, or that had another meaning in the dialect of earlier releases.
     """
     check_spelling(text)
     parse_value(text)
@@ -46,10 +49,11 @@ def expr(text: str) -> SqlExpression:
 def evaluate(
     expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int, context: Context = LOCAL_CONTEXT
 ) -> pa.Array:
-    """Returns the value of each row. `columns` are the table's by name, those of a merge's source as `source.name`.
+    """Returns the value of the expression in each row. `columns` are the table's columns by name; in a merge, those of
+    the source have names such as `source.name`.
 
-    Raises OptionError for a column that is unknown or SQL that is not understood, SchemaMismatchError for a value that
-    cannot be computed: types that do not go together, overflow, division by zero.
+    Raises OptionError for an unknown column or SQL that is not supported, and SchemaMismatchError for a value that
+    cannot be computed, because of types that cannot be combined, overflow or division by zero.
     """
     if expression.quoted:
         check_quoted_names(expression.quoted, {name.removeprefix(f"{SOURCE}.") for name in columns})
@@ -62,10 +66,10 @@ def evaluate(
 
 
 def assigned(expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int, field: DataField) -> pa.Array:
-    """Returns the value of each row as the column stores it: decimals are rounded, fields of structs are matched by
-    name.
+    """Returns the value of the expression in each row, converted to the type of the column `field`. Decimals are
+    rounded, and fields of structs are matched by name.
 
-    Raises as `evaluate`; also for a value that the column's type cannot hold.
+    Raises the errors of `evaluate`, and SchemaMismatchError for a value that the column's type cannot hold.
     """
     values = evaluate(expression, columns, row_count)
     if not field.type.is_atomic:
@@ -81,7 +85,9 @@ def assigned(expression: SqlExpression, columns: Mapping[str, pa.Array], row_cou
 
 
 def condition(expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int) -> pa.Array:
-    """Returns for each row whether the condition is true; unknown is false. Raises the errors of `evaluate`."""
+    """Returns a mask of the rows for which the condition is true. A row for which the result is null is not in the
+    mask. Raises the errors of `evaluate`.
+    """
     values = evaluate(expression, columns, row_count)
     if pa.types.is_null(values.type):
         return pa.array(np.zeros(row_count, bool))
@@ -91,7 +97,9 @@ def condition(expression: SqlExpression, columns: Mapping[str, pa.Array], row_co
 
 
 def with_blanks(expression: SqlExpression, fields: Sequence[DataField]) -> SqlExpression:
-    """Returns the expression, with the blanks of a CHAR in each text that a column of the table is compared with."""
+    """Returns the expression with changed literals: a string that is compared with a CHAR column is filled up with
+    spaces.
+    """
     chars = chars_of(fields)
     if not chars:
         return expression

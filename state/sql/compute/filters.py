@@ -1,12 +1,13 @@
-"""A condition in SQL as an Arrow expression over a table's columns.
+"""Translates a condition in SQL to an Arrow expression over a table's columns.
 
-Understood: AND, OR, NOT, comparisons of a column with a literal, IN, BETWEEN, IS [NOT] NULL, LIKE, a BOOLEAN column
-alone. Literals are read as the column's type, exactly: a number is never rounded to fit. Everything else is refused by
-name, never ignored.
+Supported are AND, OR, NOT, comparisons of a column with a literal, IN, BETWEEN, IS [NOT] NULL, LIKE, and a BOOLEAN
+column alone. Literals are converted exactly to the column's type: a number is never rounded to fit. Anything else is
+refused with an error that names it, and never ignored.
 
-Nulls are handled as in SQL: the expression is true exactly if the condition is. NOT is carried inwards to get there,
-for Arrow's own functions answer false where SQL says unknown. NaN equals itself and is greater than every number, as
-in Spark and Paimon; its literal is CAST('NaN' AS DOUBLE), and there are 'Infinity' and '-Infinity'.
+Nulls are handled as in SQL: the expression is true exactly if the condition is true. For this, NOT is moved inwards,
+because Arrow's own functions return false where SQL's result is unknown. As in Spark and Paimon, NaN equals itself and
+is greater than every number. Its literal is CAST('NaN' AS DOUBLE); 'Infinity' and '-Infinity' are written in the same
+way.
 """
 
 import math
@@ -59,14 +60,14 @@ _MEMBERS: dict[type, frozenset[str]] = {
     exp.Column: frozenset({"this"}),
     exp.Cast: frozenset({"this", "to"}),
 }
-"""The parts that a node of a kind may have; a node of any other kind may have `this` and `expression`."""
+"""The parts that nodes of some kinds may have. A node of any other kind may have `this` and `expression`."""
 
 
 def translate_filter(node: exp.Expression, fields: Sequence[DataField]) -> pc.Expression:
     """Returns the condition as an expression on the named columns.
 
-    Raises OptionError naming the column that is unknown, the literal that does not fit, or the SQL that is not
-    understood here, which `expression` may compute.
+    Raises OptionError, which names the unknown column, the literal that does not fit, or the SQL that is not supported
+    here. `expression` may be able to compute such SQL.
     """
     try:
         return _Translator({f.name: f for f in fields}).translate(node, wanted=True)
@@ -75,7 +76,9 @@ def translate_filter(node: exp.Expression, fields: Sequence[DataField]) -> pc.Ex
 
 
 def literal_scalar(field: DataField, node: exp.Expression) -> pa.Scalar:
-    """Returns a literal as a value of the column, exactly; NULL is null. Raises OptionError when it is none."""
+    """Returns a literal as a value of the column's type, without rounding. NULL becomes null. Raises OptionError if the
+    node is no such literal.
+    """
     if isinstance(node, exp.Null):
         return pa.scalar(None, arrow_type(field.type))
     value = _exact_value(field, node)
@@ -85,8 +88,8 @@ def literal_scalar(field: DataField, node: exp.Expression) -> pa.Scalar:
 
 
 def untyped_scalar(node: exp.Expression) -> pa.Scalar | None:
-    """Returns a literal as it is written: text, true, false, NULL, whole numbers as INT or BIGINT, others as DECIMAL,
-    dates and times. None for what is no literal.
+    """Returns the value of a literal (a string, true, false, NULL, a number, a date or a time), or None if the node is
+    no literal. A whole number becomes an INT or BIGINT, and another number a DECIMAL.
     """
     while isinstance(node, exp.Paren):
         node = node.this
@@ -124,8 +127,8 @@ class _Translator:
         self._fields = fields
 
     def translate(self, node: exp.Expression, *, wanted: bool) -> pc.Expression:
-        """Returns an expression that is true exactly where the node is true, or, if not `wanted`, exactly where the
-        node is false.
+        """Returns an expression that is true exactly if the node is true, or, if `wanted` is false, exactly if the node
+        is false.
         """
         _check_members(node)
         if isinstance(node, exp.Paren):
@@ -160,7 +163,9 @@ class _Translator:
         if not isinstance(left, exp.Column) and isinstance(right, exp.Column):
             left, right, sign = right, left, _MIRRORED[sign]
         if isinstance(right, exp.Column):
-            raise _refused(f"{node.sql(DIALECT)!r} compares two columns, which is not supported; quote text with '")
+            raise _refused(
+                f"{node.sql(DIALECT)!r} compares two columns, which is not supported; write strings in single quotes"
+            )
         return _compare(self._column(left), sign if wanted else _OPPOSITE[sign], right)
 
     def _membership(self, node: exp.In, *, wanted: bool) -> pc.Expression:
@@ -169,10 +174,10 @@ class _Translator:
         if not node.expressions:
             raise _refused(f"{node.sql(DIALECT)!r}: IN needs a list of literals")
         if not wanted and len(literals) < len(node.expressions):
-            return _NOTHING  # "not in" a list with a null is unknown at best
+            return _NOTHING  # NOT IN is never true for a list with a null.
         values = [v for e in literals if (v := _exact_value(field, e)) is not None and not _is_beyond(field, e, v)]
         if field.type.root in _FLOATS and any(v.as_py() == 0 for v in values):
-            # Arrow takes the zeros for two values here, and for equal ones in comparisons.
+            # In lists, Arrow treats 0.0 and -0.0 as different values; in comparisons they are equal.
             values += [pa.scalar(zero, arrow_type(field.type)) for zero in (0.0, -0.0)]
         is_member = pc.field(field.name).isin(pa.array(values, arrow_type(field.type)))
         return is_member if wanted else pc.field(field.name).is_valid() & ~is_member
@@ -223,7 +228,7 @@ class _Translator:
 
 
 def _compare(field: DataField, sign: str, node: exp.Expression) -> pc.Expression:
-    """Returns the condition `column sign literal`, which is null where the column is null."""
+    """Returns the condition `column sign literal`, which is null if the column is null."""
     root, column = field.type.root, pc.field(field.name)
     if isinstance(node, exp.Null):
         raise _refused(f"nothing equals NULL; use '{field.name}' IS NULL or IS NOT NULL")
@@ -246,15 +251,15 @@ def _compare_nan(column: pc.Expression, sign: str) -> pc.Expression:
 
 
 def _is_beyond(field: DataField, node: exp.Expression, value: pa.Scalar) -> bool:
-    """Whether `value` is infinite though the number is finite: the number is beyond all finite values of a FLOAT or
-    DOUBLE column.
+    """Returns True if the finite number in `node` is larger or smaller than all finite values of a FLOAT or DOUBLE
+    column, so that `value` is infinite.
     """
     return field.type.root in _FLOATS and math.isinf(value.as_py()) and not isinstance(node, exp.Cast)
 
 
 def _compare_beyond(column: pc.Expression, sign: str, infinite: pa.Scalar) -> pc.Expression:
-    """Returns the condition `column sign number` for a number beyond all finite values of the column's type, on the
-    side of `infinite`.
+    """Returns the condition `column sign number` for a number that is larger or smaller than all finite values of the
+    column's type. `infinite` says which.
     """
     if sign in ("=", "<>"):
         return _NOTHING if sign == "=" else column.is_valid()
@@ -264,8 +269,8 @@ def _compare_beyond(column: pc.Expression, sign: str, infinite: pa.Scalar) -> pc
 
 
 def _compare_exact(field: DataField, sign: str, number: Decimal) -> pc.Expression:
-    """Returns the condition `column sign number`. The number may also lie between two values of the type, or beyond all
-    of them.
+    """Returns the condition `column sign number`. The number may also be between two values of the column's type, or
+    outside its range.
     """
     column = pc.field(field.name)
     digits, low, high = _bounds(field)
@@ -282,7 +287,7 @@ def _compare_exact(field: DataField, sign: str, number: Decimal) -> pc.Expressio
 
 
 def _exact_value(field: DataField, node: exp.Expression) -> pa.Scalar | None:
-    """Returns the literal as a value of the column's type; None when the type has no such number."""
+    """Returns the literal as a value of the column's type; None if the type cannot hold this number exactly."""
     if field.type.root not in _EXACT:
         return _value(field, node)
     digits, low, high = _bounds(field)
@@ -293,8 +298,8 @@ def _exact_value(field: DataField, node: exp.Expression) -> pa.Scalar | None:
 
 
 def _bounds(field: DataField) -> tuple[int, int, int]:
-    """Returns how many digits the column has after the point, and its least and greatest value in units of the last
-    digit.
+    """Returns the number of digits that the column has after the point, and its smallest and largest value in units of
+    the last digit.
     """
     if field.type.root is TypeRoot.DECIMAL:
         assert field.type.precision is not None and field.type.scale is not None
@@ -305,7 +310,7 @@ def _bounds(field: DataField) -> tuple[int, int, int]:
 
 
 def _scaled(field: DataField, units: int) -> pa.Scalar:
-    """Returns the value of so many units of the last digit."""
+    """Returns the value of the column's type that has the given number of units of its last digit."""
     if field.type.root is TypeRoot.DECIMAL:
         sign, digits = int(units < 0), tuple(map(int, str(abs(units))))
         return pa.scalar(Decimal((sign, digits, -(field.type.scale or 0))), arrow_type(field.type))
@@ -313,7 +318,9 @@ def _scaled(field: DataField, units: int) -> pa.Scalar:
 
 
 def _shifted(number: Decimal, places: int) -> Decimal:
-    """Returns the finite number with its point so many places further right. Arithmetic would round it to 28 digits."""
+    """Returns the finite number with its point moved to the right by `places` digits. A multiplication would round it
+    to 28 digits.
+    """
     sign, digits, exponent = number.as_tuple()
     return Decimal((sign, digits, int(exponent) + places))
 
@@ -335,7 +342,7 @@ def _number(field: DataField, node: exp.Expression) -> Decimal:
 
 
 def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
-    """Returns the literal as a value of the column's type. Raises OptionError when it is none."""
+    """Returns the literal as a value of the column's type. Raises OptionError if the node is no such literal."""
     root, target = field.type.root, arrow_type(field.type)
     while isinstance(node, exp.Paren):
         node = node.this
@@ -348,19 +355,21 @@ def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
         with np.errstate(over="ignore"):
             return pa.scalar(float(np.float32(number)) if root is TypeRoot.FLOAT else number, target)
     if root in _TEXTS:
-        text = _plain_text(field, node, "a text, as 'x'")
+        text = _plain_text(field, node, "a string such as 'x'")
         return pa.scalar(padded(text, field.type) if root is TypeRoot.CHAR else text, target)
     if root in _BYTES:
         if not isinstance(node, exp.HexString):
-            raise _no_value(field, node, "bytes in hex, as X'0aff'")
+            raise _no_value(field, node, "bytes in hexadecimal digits such as X'0aff'")
         return pa.scalar(bytes.fromhex(node.this), target)
     if root is TypeRoot.DATE:
-        return _dated(field, node, "a date, as '2024-12-31'", date.fromisoformat)
+        return _dated(field, node, "a date such as '2024-12-31'", date.fromisoformat)
     if root is TypeRoot.TIME:
-        return _dated(field, node, "a time, as '12:30:00'", time.fromisoformat)
+        return _dated(field, node, "a time such as '12:30:00'", time.fromisoformat)
     if root in _STAMPS:
         zone = root is TypeRoot.TIMESTAMP_LTZ
-        example = "a time in a zone, as '2024-12-31 12:30:00Z'" if zone else "a time, as '2024-12-31 12:30:00'"
+        example = (
+            "a time with a zone such as '2024-12-31 12:30:00Z'" if zone else "a time such as '2024-12-31 12:30:00'"
+        )
         text = _plain_text(field, node, example)
         try:
             return cast_text(text, target)
@@ -370,7 +379,7 @@ def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
 
 
 def _reach(target: pa.TimestampType) -> str:
-    """Returns the limits of times that a column of this unit can hold, for messages."""
+    """Returns a phrase for error messages that says which times a column of this type can hold."""
     years = " and of 1677-09-21 to 2262-04-11" if target.unit == "ns" else ""
     return f"no finer than {target.unit}{years}"
 
@@ -395,7 +404,9 @@ def _dated(field: DataField, node: exp.Expression, example: str, read: Callable[
 
 
 def _plain_text(field: DataField, node: exp.Expression, expected: str) -> str:
-    """Returns the text in a literal such as 'x', DATE 'x' or TIMESTAMP 'x'."""
+    """Returns the string in a literal such as 'x', DATE 'x' or TIMESTAMP 'x'. Raises OptionError, with `expected` in
+    the message, for any other node.
+    """
     if isinstance(node, exp.Cast) and field.type.root not in _TEXTS and isinstance(node.this, exp.Literal):
         _check_members(node)
         if node.to.is_type("date", "time", "timestamp", "timestamptz", "timestampltz", "timestampntz"):
@@ -407,12 +418,12 @@ def _plain_text(field: DataField, node: exp.Expression, expected: str) -> str:
 
 def _text(node: exp.Expression) -> str:
     if not isinstance(node, exp.Literal) or not node.is_string:
-        raise _refused(f"{node.sql(DIALECT)!r}: expected a text, as 'a%'")
+        raise _refused(f"{node.sql(DIALECT)!r}: expected a string such as 'a%'")
     return str(node.this)
 
 
 def _parts(node: exp.Expression, kind: type[Any]) -> Iterator[exp.Expression]:
-    """Yields the operands of a chain of ANDs or ORs, left to right, however long it is."""
+    """Yields the operands of a chain of ANDs or ORs, from left to right. The chain may have any length."""
     waiting: list[Any] = [node]
     while waiting:
         operand = waiting.pop()
@@ -423,18 +434,22 @@ def _parts(node: exp.Expression, kind: type[Any]) -> Iterator[exp.Expression]:
 
 
 def _joined(join: Callable[[Any, Any], pc.Expression], parts: Sequence[pc.Expression]) -> pc.Expression:
-    """Returns all parts under a tree of joins that is as flat as can be: Arrow walks expressions by recursion."""
+    """Combines all parts with AND or OR (`join`) in a balanced tree, because Arrow processes expressions
+    recursively.
+    """
     while len(parts) > 2:
         parts = [reduce(join, parts[i : i + 2]) for i in range(0, len(parts), 2)]
     return reduce(join, parts)
 
 
 def _check_members(node: exp.Expression) -> None:
-    """Raises OptionError if the node has a part that the translation would ignore."""
+    """Raises OptionError if the node has a part that the translation does not support."""
     allowed = _MEMBERS.get(type(node), frozenset({"this", "expression"}))
     if any(value for key, value in node.args.items() if key not in allowed):
         if isinstance(node, exp.Column):
-            raise _refused(f"{node.sql(DIALECT)!r}: fields inside columns are not supported; quote odd names with `")
+            raise _refused(
+                f"{node.sql(DIALECT)!r}: fields inside columns are not supported; put a name with a dot in backticks"
+            )
         raise _unsupported(node)
 
 

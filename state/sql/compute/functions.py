@@ -30,7 +30,7 @@ from bucketline.state.types.if_else import if_else
 
 
 def function_call(node: Any) -> FunctionCall | None:
-    """Returns the call that a node is; None for a node of another kind."""
+    """Returns the node as a function call; None if it is no function call."""
     if isinstance(node, exp.Anonymous):
         return FunctionCall(str(node.this).lower(), tuple(node.expressions), node)
     read = _SPELLED.get(type(node))
@@ -38,8 +38,8 @@ def function_call(node: Any) -> FunctionCall | None:
 
 
 def call_function(call: FunctionCall, value: Evaluate) -> Value:
-    """Returns the result of a function. Raises OptionError for an unknown one, and for an argument that is not
-    understood.
+    """Returns the result of a function. Raises OptionError for an unknown function, and for an argument that is not
+    supported.
     """
     function = FUNCTIONS.get(call.name)
     if function is None:
@@ -53,8 +53,8 @@ def call_function(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _special(name: str, *keys: str, notes: tuple[str, ...] = ()) -> Callable[[Any], FunctionCall]:
-    """Returns a function that reads a node with a grammar of its own as a call. `keys` name the parts of the node, in
-    order.
+    """Returns a function that converts a node with a special grammar, such as TRIM(BOTH 'x' FROM a), to a function
+    call. `keys` are the names of the node's parts that become the arguments, in order.
     """
 
     def read(node: Any) -> FunctionCall:
@@ -71,7 +71,7 @@ def _special(name: str, *keys: str, notes: tuple[str, ...] = ()) -> Callable[[An
 def _trim_call(node: Any) -> FunctionCall:
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "btrim")
     if node.expression and not node.args.get("position") and "from" not in node.meta:
-        # trim(a, 'x') took off 'x' in the older dialect; Spark reads it the other way round.
+        # In the older dialect, trim(a, 'x') removed 'x' from a. In Spark it removes a from 'x'.
         text = node.sql(DIALECT)
         raise OptionError(
             f"trim of two arguments ({text}) is not supported; write trim(BOTH 'x' FROM text)", key="expression"
@@ -97,11 +97,11 @@ def _extract_call(node: Any) -> FunctionCall:
 
 
 _NOTES = ("safe", "coalesce", "ignore_nulls", "charset", "null_if_pos_overflow")
-"""Parts of a node that sqlglot adds for its dialect, and no user has written."""
+"""Parts of a node that sqlglot adds for its dialect, although the user did not write them."""
 
 
 def _json_call(node: Any) -> FunctionCall:
-    """Reads `payload:a.b[0]` as a call of a function."""
+    """Converts `payload:a.b[0]` to a function call."""
     steps = []
     for part in node.expression.expressions:
         if isinstance(part, exp.JSONPathKey) and isinstance(part.this, str):
@@ -158,7 +158,7 @@ def _greatest(call: FunctionCall, value: Evaluate) -> Value:
     greatest = _chosen(pc.max_element_wise, values)
     if not pa.types.is_floating(greatest.type):
         return greatest
-    # Arrow passes over NaN, which is greater than every number, as Spark orders them.
+    # Arrow ignores NaN here, but in Spark NaN is greater than every number.
     is_nan = reduce(pc.or_, [pc.fill_null(pc.is_nan(v), False) for v in values])
     return if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
 
@@ -168,11 +168,13 @@ def _least(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _chosen(choose: Callable[..., Value], values: list[Value]) -> Value:
-    """Returns the value that `choose` takes of each row. Raises ArrowNotImplementedError for types without an order."""
+    """Returns in each row the greatest or least of the values, as `choose` says. Raises ArrowNotImplementedError for
+    types without an order.
+    """
     kind = values[0].type
     if pa.types.is_nested(kind):
         raise pa.ArrowNotImplementedError(f"the greatest and the least of {kind} are not supported")
-    # Arrow has no greatest or least of booleans and instants, but of the numbers that they are stored as.
+    # Arrow's functions do not support booleans and instants, but they support the numbers as which these are stored.
     plain = pa.int8() if pa.types.is_boolean(kind) else pa.int64() if pa.types.is_timestamp(kind) else kind
     return choose(*(v.cast(plain) for v in values), skip_nulls=True).cast(kind)
 
@@ -188,7 +190,7 @@ def _number_of(call: FunctionCall, value: Evaluate) -> Value:
     if pa.types.is_null(number.type):
         return number.cast(pa.float64())
     if not is_number(number.type):
-        raise pa.ArrowTypeError(f"{call.text!r} is asked of {number.type}")
+        raise pa.ArrowTypeError(f"{call.text!r} does not support {number.type}")
     return number
 
 
@@ -213,8 +215,8 @@ def _to_whole(mode: str) -> Callable[[FunctionCall, Evaluate], Value]:
 
 
 def _as_java_casts(whole: pa.Array) -> pa.Array:
-    """Returns doubles as BIGINT, as Spark's FLOOR and CEIL do: NaN is 0, and a number that is too large the nearest
-    BIGINT.
+    """Converts doubles to BIGINT, as Spark's FLOOR and CEIL do: NaN becomes 0, and a number that is too large becomes
+    the nearest BIGINT.
     """
     is_null, numbers = np.asarray(whole.is_null()), np.nan_to_num(np.asarray(whole.fill_null(0.0)), nan=0.0)
     inside = np.clip(numbers, -(2.0**63), 2.0**63 - 1024)
@@ -228,7 +230,7 @@ def _two(sign: str) -> Callable[[FunctionCall, Evaluate], Value]:
         if pa.types.is_null(left.type) or pa.types.is_null(right.type):
             return pa.scalar(None)
         if not is_number(left.type) or not is_number(right.type):
-            raise pa.ArrowTypeError(f"{call.text!r} computes with {left.type} and {right.type}; use CAST")
+            raise pa.ArrowTypeError(f"{call.text!r} cannot be computed with {left.type} and {right.type}; use CAST")
         return arithmetic(sign, left, right)
 
     return compute
@@ -272,4 +274,4 @@ FUNCTIONS: Mapping[str, Function] = {
     **NESTED_FUNCTIONS,
     **{name: Function(1, 1, _cast_call(text)) for name, text in _CAST_NAMES.items()},
 }
-"""Every function, by its name in small letters."""
+"""All functions, by their names in lower case."""

@@ -1,4 +1,5 @@
-"""Hashes of values: md5, sha1, sha2, crc32 as texts or numbers of bytes, xxhash64 as Spark computes it.
+"""Hash functions: md5, sha1, sha2 and crc32 of strings and byte strings, and xxhash64 of any values, with the same
+results as in Spark.
 
 Source: Spark 4.0 hash.scala (XxHash64, Crc32), XXH64.java, with its seed 42.
 """
@@ -33,14 +34,14 @@ def _bytes_of(call: FunctionCall, value: Evaluate) -> Value:
     if pa.types.is_null(data.type):
         return data.cast(pa.binary())
     if not (pa.types.is_string(data.type) or pa.types.is_binary(data.type)):
-        raise pa.ArrowTypeError(f"{call.text!r} is asked of {data.type}, not of text or bytes; use CAST")
+        raise pa.ArrowTypeError(f"{call.text!r} needs a string or bytes, not {data.type}; use CAST")
     return data.cast(pa.binary())
 
 
 def _digest(make: Callable[[bytes], object], kind: pa.DataType) -> Callable[[FunctionCall, Evaluate], Value]:
     def compute(call: FunctionCall, value: Evaluate) -> Value:
         def digests(data: pa.Array) -> pa.Array:
-            # No library hashes columns with these; one value is hashed once.
+            # No library computes these hashes for whole columns. So each distinct value is hashed once.
             coded = data.dictionary_encode()
             made = pa.array([make(item.as_buffer()) for item in coded.dictionary], kind)
             return made.take(coded.indices)
@@ -54,7 +55,7 @@ def _sha2(call: FunctionCall, value: Evaluate) -> Value:
     bits = literal(call.arguments[1], int)
     make = {0: hashlib.sha256, 224: hashlib.sha224, 256: hashlib.sha256, 384: hashlib.sha384, 512: hashlib.sha512}
     if bits not in make:
-        raise OptionError(f"{call.text!r}: there are 224, 256, 384 and 512 bits", key="expression")
+        raise OptionError(f"{call.text!r}: the number of bits must be 224, 256, 384 or 512", key="expression")
     return _digest(lambda data: make[bits](data).hexdigest(), pa.string())(call, value)
 
 
@@ -80,7 +81,7 @@ def _hashed(column: pa.Array, seeds: _Hashes, text: str) -> _Hashes:
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int32())
     elif pa.types.is_floating(kind):
-        whole = np.asarray(column.fill_null(0)) + 0.0  # minus zero is zero
+        whole = np.asarray(column.fill_null(0)) + 0.0  # -0.0 is hashed as 0.0.
         bits = whole.view(np.int32 if kind.bit_width == 32 else np.int64)
         column = pa.array(bits)
     elif pa.types.is_date(kind):
@@ -121,7 +122,7 @@ def _with_long(h: _Hashes, words: _Hashes) -> _Hashes:
 
 
 def _hash_bytes(data: pa.Array, seeds: _Hashes) -> _Hashes:
-    """Returns the hash of each text or byte string; those of one length are hashed together."""
+    """Returns the hash of each string or byte string. Values of the same length are hashed together."""
     lengths = np.asarray(pc.binary_length(data).fill_null(0), np.int64)
     hashes = np.empty(len(data), np.uint64)
     distinct, places = distinct_places(lengths)

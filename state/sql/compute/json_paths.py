@@ -1,6 +1,6 @@
-"""Values out of texts of JSON: get_json_object, and `payload:a.b`.
+"""Extracts values from JSON strings: the function get_json_object, and the syntax `payload:a.b`.
 
-Source: Spark 4.0 jsonExpressions.scala (GetJsonObject); Jackson's way of writing numbers.
+Source: Spark 4.0 jsonExpressions.scala (GetJsonObject). Numbers are written as Jackson does.
 """
 
 import json
@@ -24,8 +24,8 @@ _MISSING = object()
 
 @lru_cache(maxsize=256)
 def path_of(text: str) -> tuple[str | int, ...]:
-    """Returns the steps of a path such as `$.a['b'][0]`. Raises OptionError for a path that is not supported, such as
-    one with *.
+    """Returns the steps of a path such as `$.a['b'][0]`: names of fields and indexes of elements. Raises OptionError
+    for a path that is not supported, for example with *.
     """
     steps, at = list[str | int](), 1
     while at < len(text) and text.startswith("$"):
@@ -46,10 +46,10 @@ def _get_json_object(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def json_values(texts: pa.Array, steps: tuple[str | int, ...]) -> pa.Array:
-    """Returns the values at a path in JSON texts, as texts: a string without its quotes, anything else as JSON; null if
-    there is none.
+    """Returns for each JSON string the value at a path, as a string; null if there is none. A JSON string is returned
+    without its quotes, and any other value as JSON.
     """
-    # Each distinct text is read once. Arrow has no reader of paths.
+    # Arrow cannot extract values by path. So Python parses each distinct string once.
     coded = texts.dictionary_encode()
     values = pa.array([_value_at(text, steps) for text in coded.dictionary.to_pylist()], pa.string())
     return values.take(coded.indices)
@@ -71,7 +71,7 @@ def _value_at(text: str, steps: tuple[str | int, ...]) -> str | None:
 
 
 class _Number(str):
-    """The text of a number in JSON, as it is written there."""
+    """A number in JSON, as the text with which it is written there."""
 
 
 def _written(value: Any) -> str:

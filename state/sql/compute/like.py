@@ -1,7 +1,7 @@
-"""LIKE of SQL over Arrow's texts.
+"""SQL's LIKE over Arrow columns of strings.
 
-Arrow's own LIKE compares what stands before or behind a single % as it is, escapes included, so patterns with an escape
-or a backslash become regular expressions here.
+If a pattern has a single % at its start or end, Arrow's own LIKE compares the rest literally, including escape
+characters. So this module converts a pattern with an escape or a backslash to a regular expression.
 """
 
 import re
@@ -15,9 +15,10 @@ _WILD = {"%": ".*", "_": "."}
 
 
 def match_like(texts: Any, pattern: str, escape: str) -> Any:
-    """Whether each text matches the whole pattern, null for null; `texts` is a column, a value or an expression.
+    """Returns true for each string that matches the whole pattern, false if it does not, and null for null. `texts` is
+    a column, a single value or an Arrow expression, and so is the result.
 
-    Raises OptionError if the escape stands before anything but %, _ and the escape itself.
+    Raises OptionError if the escape character comes before a character other than %, _ and the escape character itself.
     """
     if "\\" not in pattern and escape not in pattern:
         return pc.match_like(texts, pattern)

@@ -1,4 +1,4 @@
-"""Finds the common type of values of different types in comparisons and branches."""
+"""Finds a common type for values of different types, for comparisons and for the branches of CASE."""
 
 from collections.abc import Callable, Sequence
 from datetime import time
@@ -27,8 +27,8 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def compared(sign: str, left: Value, right: Value, context: Context = LOCAL_CONTEXT) -> Value:
-    """Returns the result of the comparison `left sign right`. If one side is the same text for all rows, and the other
-    side is a date or a time, the text is read as a date or a time.
+    """Returns the result of the comparison `left sign right`. If one side is a single string for all rows and the other
+    side is a date or a time, the string is parsed as a date or a time.
     """
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         return pa.scalar(None, pa.bool_())
@@ -40,7 +40,7 @@ def compared(sign: str, left: Value, right: Value, context: Context = LOCAL_CONT
     holds = _COMPARE[sign](left, right)
     if not pa.types.is_floating(target):
         return holds
-    # As Spark orders them: NaN is greater than every number, and equals itself.
+    # As in Spark, NaN is greater than every number, and equals itself.
     nan_left, nan_right = pc.is_nan(left), pc.is_nan(right)
     if sign in ("=", "<=", ">="):
         holds = pc.or_kleene(holds, pc.and_kleene(nan_left, nan_right))
@@ -54,8 +54,8 @@ def compared(sign: str, left: Value, right: Value, context: Context = LOCAL_CONT
 
 
 def _needed(right: Value, left: Value) -> Value:
-    """Returns the texts on the right of a comparison, with null for the rows whose left side is null. As in Spark, the
-    text of such a row is not converted, so it may be invalid.
+    """Returns the strings on the right side of a comparison, with null for the rows whose left side is null. As in
+    Spark, the string of such a row is not converted, so it may be invalid.
     """
     if not (isinstance(right, pa.Array) and isinstance(left, pa.Array) and pa.types.is_string(right.type)):
         return right
@@ -65,8 +65,8 @@ def _needed(right: Value, left: Value) -> Value:
 
 
 def _as_other(value: Value, other: pa.DataType, context: Context) -> Value:
-    """Returns a text as a value of the type `other`, with which the text is compared. If `other` is a type of numbers,
-    the text is returned as BIGINT or DOUBLE. A value that is not a text is returned unchanged.
+    """Converts a string to the type `other`, with which it is compared. If `other` is a numeric type, the string
+    becomes a BIGINT or DOUBLE. A value that is no string is returned unchanged.
     """
     if not pa.types.is_string(value.type) or pa.types.is_string(other):
         return value
@@ -89,7 +89,7 @@ _TEXT_AS = {
 
 
 def common_type(types: Sequence[pa.DataType], context: Context = LOCAL_CONTEXT) -> pa.DataType:
-    """Returns the type in which values of these types meet. Raises ArrowTypeError where there is none."""
+    """Returns the common type to which values of these types are converted. Raises ArrowTypeError if there is none."""
     known = list(dict.fromkeys(t for t in types if not pa.types.is_null(t)))
     if not known:
         return pa.null()
@@ -106,7 +106,7 @@ def common_type(types: Sequence[pa.DataType], context: Context = LOCAL_CONTEXT) 
     nested = _common_nested(known, context)
     if nested is not None:
         return nested
-    raise pa.ArrowTypeError(f"{' and '.join(str(t) for t in known)} do not go together; use CAST")
+    raise pa.ArrowTypeError(f"{' and '.join(str(t) for t in known)} have no common type; use CAST")
 
 
 def _common_nested(types: Sequence[pa.DataType], context: Context) -> pa.DataType | None:
@@ -124,7 +124,7 @@ def _common_nested(types: Sequence[pa.DataType], context: Context) -> pa.DataTyp
 
 
 def to_common(value: Value, target: pa.DataType, context: Context = LOCAL_CONTEXT) -> Value:
-    """Returns the value in a type that `common_type` has found."""
+    """Converts a value to a type that `common_type` has returned."""
     if is_number(target) and is_number(value.type):
         return to_number(value, target)
     if context.has_instants and target == INSTANT and value.type != target and not pa.types.is_null(value.type):

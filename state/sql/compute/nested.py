@@ -1,4 +1,5 @@
-"""Values inside of values: fields of structs, elements of arrays, values of maps.
+"""Access to nested values: fields of structs, elements of arrays, and values of maps; and the functions that build
+them.
 
 Source: Spark 4.0 complexTypeExtractors.scala, GetArrayItem and ElementAt in ANSI mode.
 """
@@ -20,8 +21,8 @@ from bucketline.state.sql.dialect import DIALECT
 
 
 def field_of(value: Value, name: str, text: str) -> Value:
-    """Returns the field of a struct. Without an exact match, upper and lower case may differ. Raises OptionError for an
-    unknown field.
+    """Returns the field `name` of a struct. If no field has exactly this name, upper and lower case are ignored. Raises
+    OptionError for an unknown field.
     """
     if pa.types.is_null(value.type):
         return value
@@ -36,16 +37,18 @@ def field_of(value: Value, name: str, text: str) -> Value:
 
 
 def item_of(node: Any, key_node: Any, value: Evaluate, *, counts_from_one: bool) -> Value:
-    """Returns the element of an array, or the value of a key in a map."""
+    """Returns an element of an array, or the value of a key in a map. If `counts_from_one` is true, elements are
+    counted from 1, otherwise from 0.
+    """
     items, key = value(node), value(key_node)
     if pa.types.is_map(items.type):
         if not isinstance(key, pa.Scalar) or not key.is_valid:
-            raise OptionError(f"{key_node.sql(DIALECT)!r} has to be a literal here", key="expression")
+            raise OptionError(f"{key_node.sql(DIALECT)!r} must be a literal here", key="expression")
         return pc.map_lookup(items, key.cast(items.type.key_type), "first")
     if not pa.types.is_list(items.type):
-        raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} is {items.type}, no array or map")
+        raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} is {items.type}, which is no array or map")
     if not pa.types.is_integer(key.type):
-        raise pa.ArrowTypeError(f"{key_node.sql(DIALECT)!r} is {key.type}, no whole number")
+        raise pa.ArrowTypeError(f"{key_node.sql(DIALECT)!r} is {key.type}, but an index must be a whole number")
     count = len(items) if isinstance(items, pa.Array) else len(key) if isinstance(key, pa.Array) else 1
     items, key = (pa.repeat(v, count) if isinstance(v, pa.Scalar) else v for v in (items, key))
     return _elements(items, key, counts_from_one)
@@ -69,18 +72,19 @@ def _elements(items: pa.ListArray, places: pa.Array, counts_from_one: bool) -> p
 
 
 def _map(call: FunctionCall, value: Evaluate) -> Value:
-    """Returns a map of keys and values in turn. Raises ArrowInvalid for a key that is null or comes twice, as Spark
-    does.
+    """Returns a map from arguments that are keys and values in turn. Raises ArrowInvalid for a key that is null or
+    occurs twice, as Spark does.
     """
     if len(call.arguments) % 2:
-        raise OptionError(f"{call.text!r}: map takes a value for each key", key="expression")
+        raise OptionError(f"{call.text!r}: map needs a value for each key", key="expression")
     found = [value(node) for node in call.arguments]
     keys, items = _as_one(found[::2]), _as_one(found[1::2])
     if not keys:
         return pa.scalar([], pa.map_(pa.string(), pa.null()))
     count = next((len(v) for v in (*keys, *items) if isinstance(v, pa.Array)), 1)
     rows = [[pa.repeat(v, count) if isinstance(v, pa.Scalar) else v for v in part] for part in (keys, items)]
-    # The arrays hold the first pair of all rows, then the second, and so on; the order joins the pairs of each row.
+    # The arrays have the first pair of all rows, then the second pair, and so on. `order` puts the pairs of a row
+    # together.
     order = pa.array(np.arange(len(keys) * count).reshape(len(keys), count).T.ravel())
     flat_keys, flat_items = (pa.concat_arrays(part).take(order) for part in rows)
     if flat_keys.null_count:
@@ -109,15 +113,17 @@ def _array(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _named_struct(call: FunctionCall, value: Evaluate) -> Value:
-    """Returns a struct of names and values in turn."""
+    """Returns a struct from arguments that are names and values in turn."""
     if len(call.arguments) % 2:
-        raise OptionError(f"{call.text!r}: named_struct takes a value for each name", key="expression")
+        raise OptionError(f"{call.text!r}: named_struct needs a value for each name", key="expression")
     names = [literal(node, str) for node in call.arguments[::2]]
     return _struct_of(names, [value(node) for node in call.arguments[1::2]])
 
 
 def _struct(call: FunctionCall, value: Evaluate) -> Value:
-    """Returns a struct whose fields have the names of the columns that they come from, or `col1` and so on."""
+    """Returns a struct of the arguments. A field has the name of its column if the argument is a column, and otherwise
+    `col1`, `col2` and so on.
+    """
     names, nodes = list[str](), list[Any]()
     for at, node in enumerate(call.arguments, 1):
         is_named = isinstance(node, exp.Alias | exp.Column | exp.Dot)
@@ -130,13 +136,13 @@ def _struct_of(names: list[str], values: list[Value]) -> Value:
     if any(isinstance(v, pa.Array) for v in values):
         return pc.make_struct(*values, field_names=names)
     fields = pa.struct([pa.field(name, v.type) for name, v in zip(names, values, strict=True)])
-    # A struct of arrays of one row: Arrow makes no struct of values that are structs and maps themselves.
+    # Single values become arrays of one row, because Arrow cannot build a struct of single structs or maps.
     arrays = [pa.repeat(v, 1) for v in values]
     return pa.StructArray.from_arrays(arrays, fields=list(fields))[0]
 
 
 def _as_one(values: list[Value]) -> list[Value]:
-    """Returns the values cast to the type that they have in common."""
+    """Returns the values cast to their common type."""
     kind = common_type([v.type for v in values])
     return [v.cast(kind) for v in values]
 

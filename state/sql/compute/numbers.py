@@ -1,12 +1,13 @@
-"""Numbers of SQL expressions: arithmetic, rounding, common types, casts; exact where SQL is, an error where a result is
-lost.
+"""Numbers in SQL expressions: arithmetic, rounding, common types and casts. Results are exact if they are exact in SQL,
+and a lost result is an error.
 
-Whole numbers are computed in the larger of their types, decimals with the digits that Spark gives them (38 at most),
-other numbers as DOUBLE. Overflow and division by zero raise Arrow's ArrowInvalid; a null makes the result null.
+Whole numbers are computed in the larger of their types, decimals with the digits that Spark gives them (at most 38),
+and other numbers as DOUBLE. Overflow and division by zero raise Arrow's ArrowInvalid. If an operand is null, the result
+is null.
 
-Spark rounds the decimal digits that a double is written with: 1.005 becomes 1.01, though the double lies below 1.005.
-Multiplying by a power of ten gives the same result, unless the number is near a tie; such numbers are rounded as
-decimals.
+Spark rounds the decimal digits with which a double is printed: 1.005 becomes 1.01, although the double is slightly less
+than 1.005. Multiplying by a power of ten gives the same result unless the number is near a tie. Numbers near a tie are
+rounded as decimals.
 Source: Spark 4 DecimalPrecisionTypeCoercion, with its rule for more than 38 digits (`adjustPrecisionScale`);
 mathExpressions.scala, RoundBase.
 """
@@ -27,7 +28,7 @@ from bucketline.state.types.logical import INTEGER_ROOTS, DataType, TypeRoot
 from bucketline.state.types.recast import recast
 
 Value: TypeAlias = pa.Array | pa.Scalar
-"""A column, or one value for all rows."""
+"""A column, or a single value for all rows."""
 
 _DIGITS = 38
 _WIDE = 76
@@ -36,7 +37,7 @@ _HALF_UP = "half_towards_infinity"
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 _DOUBLE_DIGITS = 18
 _EXACT_POWER = 22
-"""Powers of ten up to this one are doubles."""
+"""The largest exponent for which the power of ten is exact as a double."""
 _CHECKED: dict[str, Callable[[Any, Any], Any]] = {
     "+": pc.add_checked,
     "-": pc.subtract_checked,
@@ -49,9 +50,9 @@ def is_number(arrow: pa.DataType) -> bool:
 
 
 def arithmetic(sign: str, left: Value, right: Value) -> Value:
-    """Returns the result of `left sign right` for two numbers and the signs + - * / % and div."""
+    """Returns the result of `left sign right` for two numbers. `sign` is one of + - * / % and div."""
     if sign == "div" and not (pa.types.is_integer(left.type) and pa.types.is_integer(right.type)):
-        raise pa.ArrowNotImplementedError("div is for whole numbers; CAST the result of / to BIGINT")
+        raise pa.ArrowNotImplementedError("div supports only whole numbers; CAST the result of / to BIGINT instead")
     if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
         if left.type == right.type == pa.float32() and sign in _CHECKED:
             return _CHECKED[sign](left, right)
@@ -71,7 +72,7 @@ def arithmetic(sign: str, left: Value, right: Value) -> Value:
 
 
 def negated(value: Value) -> Value:
-    """Returns the number with the other sign."""
+    """Returns the number with its sign changed."""
     if pa.types.is_integer(value.type):
         return pc.negate_checked(value)
     return pc.negate(value)
@@ -85,7 +86,7 @@ def as_double(value: Value) -> Value:
 
 
 def common_numbers(types: Sequence[pa.DataType]) -> pa.DataType:
-    """Returns the type that holds all values of these types of numbers."""
+    """Returns the type that can hold the values of all these numeric types."""
     if any(pa.types.is_floating(t) for t in types):
         return pa.float64()
     decimals = [t for t in types if pa.types.is_decimal(t)]
@@ -97,7 +98,7 @@ def common_numbers(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def to_number(value: Value, target: pa.DataType) -> Value:
-    """Returns the number in a type that `common_numbers` has found."""
+    """Converts a number to a type that `common_numbers` has returned."""
     if value.type == target:
         return value
     if pa.types.is_floating(target):
@@ -108,8 +109,8 @@ def to_number(value: Value, target: pa.DataType) -> Value:
 
 
 def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
-    """Returns the result of CAST(value AS wanted): text is parsed, and fractions are cut off or rounded. A value that
-    does not fit is an error.
+    """Returns the result of CAST(value AS wanted). Strings are parsed, and fractions are cut off or rounded. Raises
+    ArrowInvalid for a value that does not fit.
     """
     if pa.types.is_null(value.type):
         return pa.nulls(len(value), arrow_type(wanted))
@@ -118,12 +119,14 @@ def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
     if wanted.root in INTEGER_ROOTS and pa.types.is_integer(value.type):
         return value.cast(arrow_type(wanted))
     if wanted.root is TypeRoot.DATE and pa.types.is_timestamp(value.type):
-        return value.cast(pa.date32())  # the day it is in, also before 1970, where Paimon's casts of columns differ
+        return value.cast(
+            pa.date32()
+        )  # Rounded down to the day, also before 1970. Paimon's casts of columns differ there.
     if wanted.root in INTEGER_ROOTS and pa.types.is_timestamp(value.type):
-        value = pc.floor_temporal(value, unit="second")  # the second it is in, also before 1970
+        value = pc.floor_temporal(value, unit="second")  # Rounded down to the second, also before 1970.
     stored = logical_type(value.type, nullable=True)
     if pa.types.is_timestamp(value.type):
-        stored = DataType(TypeRoot.TIMESTAMP, precision=0)  # as text: no zeros at the end, as Spark writes it
+        stored = DataType(TypeRoot.TIMESTAMP, precision=0)  # As a string without zeros at the end, as in Spark.
     converted = recast(value, stored, wanted)
     if converted.null_count > value.null_count:
         raise pa.ArrowInvalid(f"a value does not fit into {wanted}")
@@ -131,8 +134,8 @@ def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
 
 
 def fitted(value: pa.Array, wanted: DataType) -> pa.Array:
-    """Returns the value as it is stored in a column: decimals are rounded, nothing else is lost. Types of other kinds
-    stay as they are, for the caller to refuse.
+    """Converts a value to the type `wanted` of a column. Decimals are rounded, and nothing else is lost. A value of
+    another kind of type is returned unchanged, and the caller refuses it.
     """
     target = arrow_type(wanted)
     if pa.types.is_null(value.type):
@@ -170,7 +173,7 @@ def _of_decimals(sign: str, left: Value, right: Value) -> Value:
         whole = p1 - s1 + s2
         if whole + scale > _DIGITS:
             scale = max(_DIGITS - whole, min(scale, _KEPT_SCALE))
-        # Arrow cuts the quotient off after s1 + p2 - s2 + 1 digits: one more than are kept decides the rounding.
+        # Arrow cuts the quotient off after s1 + p2 - s2 + 1 digits. The last of them is only used for rounding.
         more = max(0, scale - p2 + s2 - s1)
         numerator = left.cast(pa.decimal256(min(_WIDE, p1 + more), s1 + more))
         return _narrowed(_quotient(numerator, right.cast(pa.decimal256(p2, s2))), scale)
@@ -188,10 +191,12 @@ def _of_decimals(sign: str, left: Value, right: Value) -> Value:
 
 
 def _quotient(left: Value, right: Value) -> Value:
-    """Returns the result of `left / right` for decimals of 256 bits, cut off after as many digits as Arrow gives.
+    """Returns the result of `left / right` for decimals of 256 bits. It has as many digits as Arrow returns; further
+    digits are cut off.
 
-    Arrow divides some numbers of more than 64 bits wrong, as 9223372036854775807 by 99999999999999999999. A quotient is
-    wrong if the remainder is not less than the divisor. The few wrong quotients are computed again one by one.
+    Arrow's result is wrong for some numbers of more than 64 bits, for example 9223372036854775807 /
+    99999999999999999999. A quotient is wrong if the remainder is not less than the divisor. The few wrong quotients are
+    computed again, one by one.
     """
     quotient = pc.divide(left, right)
     digits, scale = right.type.precision, quotient.type.scale
@@ -201,7 +206,7 @@ def _quotient(left: Value, right: Value) -> Value:
         one = pa.scalar(Decimal((0, (1,), -scale)), pa.decimal256(scale + 1, scale))
         is_wrong = pc.greater_equal(rest, pc.abs(pc.multiply(right, one)))
     except (pa.ArrowInvalid, ValueError):
-        return quotient  # more digits than can be looked at
+        return quotient  # There are too many digits for this check.
     if not pc.any(is_wrong).as_py():
         return quotient
     if isinstance(quotient, pa.Scalar):
@@ -213,7 +218,7 @@ def _quotient(left: Value, right: Value) -> Value:
 
 
 def _divided(left: pa.Scalar, right: pa.Scalar, scale: int) -> Decimal:
-    """Returns the quotient, cut off after so many digits behind the point."""
+    """Returns the quotient, cut off after `scale` digits after the point."""
     units = trunc(Fraction(left.as_py()) / Fraction(right.as_py()) * 10**scale)
     return Decimal((int(units < 0), tuple(map(int, str(abs(units)))), -scale))
 
@@ -239,9 +244,11 @@ def _as_decimal(value: Value) -> Value:
 
 
 def rounded(value: Value, digits: int, mode: str = _HALF_UP) -> Value:
-    """Returns the number with so many digits after the point; whole numbers stay, and digits below 0 are refused."""
+    """Rounds a number to `digits` digits after the point. Whole numbers stay unchanged. Raises an error if `digits` is
+    less than 0.
+    """
     if digits < 0:
-        raise pa.ArrowNotImplementedError("numbers are rounded to 0 or more digits after the point")
+        raise pa.ArrowNotImplementedError("numbers can only be rounded to 0 or more digits after the point")
     if pa.types.is_integer(value.type):
         return value
     if pa.types.is_floating(value.type):
@@ -249,7 +256,7 @@ def rounded(value: Value, digits: int, mode: str = _HALF_UP) -> Value:
         near = pc.round(doubles, digits, mode) if mode != _HALF_UP else _half_up(doubles, digits)
         return near.cast(value.type, safe=False)
     if digits >= value.type.scale:
-        # ROUND leaves room for one digit more, also where it rounds nothing.
+        # The type of ROUND's result has one more digit, even if nothing is rounded.
         wider = pa.decimal128(min(_DIGITS, value.type.precision + 1), value.type.scale)
         return value.cast(wider) if mode == _HALF_UP else value
     wide = pc.round(value.cast(pa.decimal256(_WIDE, value.type.scale)), digits, mode)
@@ -260,7 +267,7 @@ def _half_up(doubles: Value, digits: int) -> Value:
     if isinstance(doubles, pa.Scalar):
         return _half_up(pa.array([doubles.as_py()], pa.float64()), digits)[0]
     if digits > _EXACT_POWER:
-        raise pa.ArrowNotImplementedError(f"doubles are rounded to {_EXACT_POWER} digits after the point at most")
+        raise pa.ArrowNotImplementedError(f"doubles can be rounded to at most {_EXACT_POWER} digits after the point")
     numbers = np.asarray(doubles.fill_null(0.0))
     with np.errstate(all="ignore"):
         scaled = np.abs(numbers) * 10.0**digits
@@ -271,6 +278,6 @@ def _half_up(doubles: Value, digits: int) -> Value:
     if len(unsure):
         written = pa.array(numbers[unsure]).cast(pa.string()).cast(pa.decimal256(_WIDE, digits + _DOUBLE_DIGITS))
         found[unsure] = np.asarray(pc.round(written, digits, _HALF_UP).cast(pa.string()).cast(pa.float64()))
-    # Adding 0 makes a plain zero of a negative one.
+    # Adding 0.0 changes -0.0 to 0.0.
     found = np.where(has_fraction, found, numbers) + 0.0
     return pa.array(found, pa.float64(), mask=np.asarray(doubles.is_null()))

@@ -1,7 +1,7 @@
-"""SQL text of a value or a condition → its tree, in the one dialect: Spark's.
+"""Parses the SQL text of a value or a condition, in Spark's dialect.
 
-Until release 0.9 texts of filters and of `bl.expr` were read in another dialect. A text that means something else now
-is refused, and the error has its new spelling: names in double quotes, and backslashes inside of texts.
+Up to release 0.9, filters and `bl.expr` used another dialect. A text that has another meaning now is refused, and the
+error shows the new spelling. This concerns names in double quotes, and backslashes in strings.
 """
 
 import re
@@ -16,7 +16,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.sql.dialect import DIALECT, Token, TokenType, reason_of, tokens_of
 
 _KEPT_ESCAPES = re.compile(r"\\[%_]")
-"""Escapes that keep their backslash in texts of both dialects, since LIKE reads it."""
+"""Escapes that keep their backslash in strings of both dialects, because LIKE uses the backslash."""
 
 _OLD_TYPES = {"TIMESTAMPTZ": "TIMESTAMP_LTZ"}
 _BEFORE_VALUES = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "WHEN", "THEN", "ELSE", "CASE")
@@ -25,7 +25,9 @@ _PLAIN = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.RAW_STRING)
 
 @lru_cache(maxsize=1024)
 def parse_value(text: str, key: str = "expression") -> exp.Expression:
-    """Returns the tree of one value or condition; it is shared, so it is not to be changed. Raises OptionError."""
+    """Returns sqlglot's tree of a value or condition. Callers share the tree and must not change it. Raises OptionError
+    if the text is no single expression. `key` is the option that the error names.
+    """
     try:
         statements = sqlglot.parse(f"SELECT {text}", read=DIALECT)
     except SqlglotError as e:
@@ -49,13 +51,15 @@ def _plain_text(node: exp.Expression) -> exp.Expression:
 
 
 def check_spelling(text: str, key: str = "expression") -> None:
-    """Checks that a user's text means the same in the older dialect of expressions, apart from double quotes. Raises
-    OptionError with the new spelling.
+    """Raises OptionError, which shows the new spelling, if a text has another meaning in the older dialect of
+    expressions. Double quotes are not checked here.
     """
     before = ""
     for token in _tokens(text):
         if token.token_type is TokenType.L_BRACKET and (before.upper() in _BEFORE_VALUES or not before.isalnum()):
-            raise OptionError("names stand in backticks in Spark's SQL, as `odd name`, not in [brackets]", key=key)
+            raise OptionError(
+                "in Spark's SQL, names are written in backticks, as in `odd name`, not in [brackets]", key=key
+            )
         before = token.text if token.token_type not in _PLAIN and token.text not in ("]", ")") else "x"
         if token.token_type not in _PLAIN and token.text.upper() in _OLD_TYPES:
             new = _OLD_TYPES[token.text.upper()]
@@ -70,7 +74,7 @@ def check_spelling(text: str, key: str = "expression") -> None:
 
 
 def quoted_texts(text: str) -> tuple[str, ...]:
-    """Returns the texts in double quotes."""
+    """Returns the strings that are written in double quotes."""
     if '"' not in text:
         return ()
     return tuple(
@@ -79,8 +83,8 @@ def quoted_texts(text: str) -> tuple[str, ...]:
 
 
 def check_quoted_names(quoted: Collection[str], names: Collection[str], key: str = "expression") -> None:
-    """Checks that no column is written in double quotes, which Spark's SQL uses for texts. Raises OptionError with both
-    spellings.
+    """Raises OptionError, which shows both spellings, if a column name is written in double quotes. In Spark's SQL,
+    double quotes mean a string.
     """
     for name in quoted:
         if name in names:
@@ -96,11 +100,11 @@ def _tokens(text: str) -> Iterator[Token]:
     try:
         yield from tokens_of(text)
     except OptionError:
-        return  # the parser says what is wrong
+        return  # The parser will report what is wrong.
 
 
 def conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    """Returns the conditions that AND joins, left to right."""
+    """Returns the conditions that AND combines, from left to right."""
     waiting, found = [node], list[exp.Expression]()
     while waiting:
         part = waiting.pop()

@@ -1,7 +1,8 @@
-"""Java's regular expressions for RLIKE, regexp_extract, regexp_replace and split, if RE2 gives the same result.
+"""Converts Java's regular expressions, which RLIKE, regexp_extract, regexp_replace and split use, to those of RE2,
+Arrow's library.
 
-A pattern that means something else to RE2, or that RE2 does not know, is refused. `.`, `\\s` and a `$` at the end are
-spelled out, as Java knows more ends of lines.
+A pattern that RE2 does not support, or that has another meaning in RE2, is refused. `.`, `\\s` and a `$` at the end are
+written out, because Java knows more line terminators.
 Source: java.util.regex.Pattern; RE2's syntax.
 """
 
@@ -33,8 +34,8 @@ _END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
 
 @lru_cache(maxsize=256)
 def re2_of(pattern: str, group: int | None = None) -> str:
-    """Returns the pattern for RE2. If a `group` is given, it becomes the only group, with the name `g`; group 0 is the
-    whole match.
+    """Returns the pattern for RE2. If `group` is given, the result has only this group, with the name `g`. Group 0 is
+    the whole match.
 
     Raises OptionError for a pattern that is not supported.
     """
@@ -44,7 +45,7 @@ def re2_of(pattern: str, group: int | None = None) -> str:
         raise OptionError(f"pattern {pattern!r} has no group {group}", key="expression")
     whole = "".join(parts)
     if ends and "|" in parts:
-        raise _refused(pattern, "$ beside |; put brackets around the choices: (a|b)$")
+        raise _refused(pattern, "$ together with |; put the alternatives in parentheses: (a|b)$")
     whole = f"(?P<g>{whole})" if group == 0 else whole
     whole += _END if ends else ""
     try:
@@ -55,7 +56,7 @@ def re2_of(pattern: str, group: int | None = None) -> str:
 
 
 def _ends(pattern: str) -> bool:
-    """Whether a pattern ends with a $ that stands for the end."""
+    """Returns True if a pattern ends with a `$` that means the end of the string."""
     before = pattern[:-1]
     return pattern.endswith("$") and (len(before) - len(before.rstrip("\\"))) % 2 == 0
 
@@ -68,7 +69,7 @@ def _parts(pattern: str, group: int | None) -> Iterator[str]:
             at = quantifier.end()
             lazy = pattern[at : at + 1] == "?"
             if pattern[at : at + 1] == "+" or _QUANTIFIER.match(pattern, at + lazy):
-                raise _refused(pattern, "a quantifier behind a quantifier")
+                raise _refused(pattern, "a quantifier after another quantifier")
             yield quantifier[0] + ("?" if lazy else "")
             at, can_repeat = at + lazy, False
             continue
@@ -102,7 +103,9 @@ def _escaped(pattern: str, at: int) -> str:
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:
-    """Returns the class in brackets that begins at a position of the pattern, and where the class ends."""
+    """Returns the character class in brackets that begins at position `at` of the pattern, and the position after its
+    end.
+    """
     parts, first = ["["], at
     at += 1
     if pattern[at : at + 1] == "^":
@@ -155,7 +158,7 @@ def _regexp_replace(call: FunctionCall, value: Evaluate) -> Value:
         raise _refused(given, "$ in a pattern that is replaced")
     pattern = re2_of(given)
     if re.search(r"\\[^$\\]|\\$|\$(?!\d)|\$\d\d", new):
-        raise OptionError(f"{call.text!r}: the new text is not supported; $1 is a group", key="expression")
+        raise OptionError(f"{call.text!r}: the replacement is not supported; write $1 for a group", key="expression")
     unescaped = re.sub(r"\\(.)|\$(\d)", lambda m: f"\\{m[2]}" if m[2] else m[1].replace("\\", "\\\\"), new)
     return pc.replace_substring_regex(text_of(call.arguments[0], value), pattern, unescaped)
 
@@ -164,7 +167,7 @@ def _split(call: FunctionCall, value: Evaluate) -> Value:
     given = literal(call.arguments[1], str)
     pattern = re2_of(given)
     if pc.match_substring_regex(pa.array([""]), f"^(?:{pattern})$")[0].as_py():
-        raise _refused(given, "it finds a text without signs, and split needs one with signs")
+        raise _refused(given, "it can match an empty string, which split does not support")
     return by_array(text_of(call.arguments[0], value), lambda texts: pc.split_pattern_regex(texts, pattern))
 
 

@@ -1,8 +1,8 @@
-"""Rows over which the nodes of a SQL expression are computed, column by column, as Spark 4 computes them.
+"""Computes the nodes of an SQL expression over rows, column by column, with the results of Spark 4.
 
-Nulls count as in SQL. As in Spark's ANSI mode it is an error if a value is lost: overflow, division by zero, a text
-that is no number. A branch of CASE is computed for its own rows alone, and the right side of AND and OR only where the
-left one does not decide, so that both can avoid a division by zero.
+Nulls are handled as in SQL. As in Spark's ANSI mode, a lost value is an error: overflow, division by zero, a string
+that is no number. A branch of CASE is computed only for its own rows. The right side of AND and OR is computed only for
+the rows for which the left side does not decide the result. So a condition can prevent a division by zero.
 """
 
 import math
@@ -46,7 +46,7 @@ ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError,
 
 
 class NodeRows:
-    """Rows over which nodes are computed."""
+    """The rows over which the nodes of an expression are computed."""
 
     def __init__(self, columns: Mapping[str, pa.Array], row_count: int, context: Context = LOCAL_CONTEXT) -> None:
         self._columns, self._count, self.context = columns, row_count, context
@@ -60,7 +60,7 @@ class NodeRows:
         return repeated(value, self._count) if isinstance(value, pa.Scalar) else value
 
     def value(self, node: Any) -> Value:
-        """Returns the node's values; a single value if it is the same in all rows."""
+        """Returns the values of a node as a column, or as a single value if it is the same in all rows."""
         if type(node) in _ARITHMETIC:
             return self._arithmetic(node)
         if type(node) in COMPARISONS:
@@ -80,14 +80,16 @@ class NodeRows:
         for side in (left, right):
             if not is_number(side.type):
                 raise pa.ArrowTypeError(
-                    f"{node.sql(DIALECT)!r} computes with {side.type}; use CAST to make it a number"
+                    f"{node.sql(DIALECT)!r} cannot be computed with {side.type}; use CAST to convert it to a number"
                 )
         return arithmetic(_ARITHMETIC[type(node)], left, right)
 
     def _operand(self, node: Any) -> Value:
-        """Returns the value of one side of an arithmetic sign. A whole number that is computed, and so the same in all
-        rows, is repeated for each row: then it has the digits of its type when the other side is a decimal. A single
-        value would count as a literal, which has only the digits that it is written with.
+        """Returns the value of an operand of an arithmetic operator.
+
+        A single integer that is no literal, but the result of an expression, becomes a column. If the other operand is
+        a decimal, a column counts with all digits of its type, and a single value, like a literal, only with its own
+        digits.
         """
         value = self.value(node)
         while isinstance(node, exp.Paren | exp.Neg):
@@ -100,7 +102,7 @@ class NodeRows:
             return _number(f"-{node.this.this}")
         value = self.value(node.this)
         if not is_number(value.type):
-            raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} is the negative of {value.type}")
+            raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} negates {value.type}, which is no number")
         return negated(value)
 
     def _column(self, node: Any) -> Value:
@@ -125,7 +127,9 @@ class NodeRows:
         raise OptionError(f"unknown column '{known}'{near}", key="expression", column=known)
 
     def _found(self, name: str) -> str | None:
-        """Returns the column of that name. Upper and lower case may differ if only one column fits."""
+        """Returns the name of the column that `name` means; None if there is none. Upper and lower case may differ if
+        only one column matches.
+        """
         if name in self._columns:
             return name
         others = [c for c in self._columns if c.lower() == name.lower()]
@@ -148,7 +152,8 @@ class NodeRows:
         try:
             return joined(left, self.truth(node.expression))
         except ARROW_ERRORS:
-            # As in `a <> 0 AND 1 / a > 2`: where the left side decides, the right one is not computed.
+            # In `a <> 0 AND 1 / a > 2`, the right side is not computed for rows for which the left side decides the
+            # result.
             decided = pc.fill_null(pc.equal(left, decides), False)
             is_decided = np.asarray(pa.repeat(decided, self._count) if isinstance(decided, pa.Scalar) else decided)
             if not is_decided.any():
@@ -159,8 +164,8 @@ class NodeRows:
         return joined(left, right)
 
     def truth(self, node: Any) -> Value:
-        """Returns the truth values of a condition; a single value if it is the same in all rows. Raises ArrowTypeError
-        if the node is no condition.
+        """Returns the result of a condition as a BOOLEAN column, or as a single value if it is the same in all rows.
+        Raises ArrowTypeError if the node is no condition.
         """
         value = self.value(node)
         if pa.types.is_null(value.type):
@@ -237,7 +242,7 @@ class NodeRows:
 
 
 class _Taken(Mapping[str, pa.Array]):
-    """The columns of chosen rows. Each column is taken when it is first asked for."""
+    """The columns of some chosen rows. The values of a column are selected when the column is first used."""
 
     def __init__(self, columns: Mapping[str, pa.Array], rows: pa.Array) -> None:
         self._columns, self._rows = columns, rows
@@ -281,7 +286,7 @@ _NODES: dict[type[Any], Callable[[NodeRows, Any], Value]] = {
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Returns the values in the layout that functions expect; a source may have another one."""
+    """Returns the values of a column without dictionary encoding and in the Arrow types that functions expect."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):

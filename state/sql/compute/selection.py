@@ -1,4 +1,4 @@
-"""The list of a SELECT: which columns stay as they are, and which are computed."""
+"""Parses the list of columns of a SELECT: which columns stay unchanged, and which are computed."""
 
 from dataclasses import dataclass
 
@@ -16,8 +16,8 @@ from bucketline.state.sql.dialect import DIALECT, reason_of
 
 @dataclass(frozen=True, slots=True)
 class SelectedColumns:
-    """The columns that a selection gives. With `has_star` they are all columns but those in `left_out`, as they are;
-    and in addition `items`, the computed values by name.
+    """The columns of a SELECT list. If `has_star` is true, they are all columns except those in `left_out`, unchanged.
+    `items` are additional columns by name, with the expressions that compute them.
     """
 
     has_star: bool = True
@@ -29,8 +29,8 @@ ALL_COLUMNS = SelectedColumns()
 
 
 def parse_selection(text: str, key: str = "select") -> SelectedColumns:
-    """Returns what a list such as `* EXCEPT (a), lower(b) AS b` selects. Raises OptionError naming what is not
-    understood.
+    """Parses a list such as `* EXCEPT (a), lower(b) AS b`. Raises OptionError, which names the part that is not
+    supported.
     """
     try:
         trees = sqlglot.parse(f"SELECT {text}", read=DIALECT)
@@ -48,7 +48,7 @@ def parse_selection(text: str, key: str = "select") -> SelectedColumns:
         )
     stars = [node for node in tree.expressions if isinstance(node, exp.Star)]
     if len(stars) > 1:
-        raise OptionError(f"{key}: * is there twice", key=key)
+        raise OptionError(f"{key}: * must not occur twice", key=key)
     items = [_item(node, key) for node in tree.expressions if not isinstance(node, exp.Star)]
     names = [name.lower() for name, _ in items]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -60,7 +60,7 @@ def parse_selection(text: str, key: str = "select") -> SelectedColumns:
 def _left_out(star: exp.Expression, key: str) -> tuple[str, ...]:
     for name, said in star.args.items():
         if said and name != "except_":
-            raise OptionError(f"{key}: {star.sql(DIALECT)} is not supported; * EXCEPT (a, b) is", key=key)
+            raise OptionError(f"{key}: {star.sql(DIALECT)} is not supported; use * EXCEPT (a, b)", key=key)
     return tuple(node.name for node in star.args.get("except_") or ())
 
 
@@ -71,18 +71,20 @@ def _item(node: exp.Expression, key: str) -> tuple[str, SqlExpression]:
     elif isinstance(inner, exp.Column | exp.Dot):
         name = inner.name
     else:
-        raise OptionError(f"{key}: {inner.sql(DIALECT)} needs a name: put AS and the column behind it", key=key)
+        raise OptionError(f"{key}: {inner.sql(DIALECT)} needs a name: add AS and the name of the column", key=key)
     return name, SqlExpression(inner.sql(DIALECT, identify=True))
 
 
 def names_in(expression: SqlExpression) -> tuple[str, ...]:
-    """Returns the columns that an expression names, each once; for a field inside of a column, that column."""
+    """Returns the names of the columns that an expression uses, each once. For a nested field, it is the name of the
+    column.
+    """
     nodes = parse_value(expression.text).find_all(exp.Column)
     return tuple(dict.fromkeys(str(node.parts[0].name) for node in nodes))
 
 
 def check_functions(expression: SqlExpression, key: str) -> None:
-    """Raises OptionError, naming the function, if a function is not known."""
+    """Raises OptionError, which names the function, if the expression calls an unknown function."""
     for node in parse_value(expression.text).walk():
         call = function_call(node)
         if call is not None and call.name not in FUNCTIONS:
@@ -90,6 +92,6 @@ def check_functions(expression: SqlExpression, key: str) -> None:
 
 
 def tells_time(expression: SqlExpression) -> str | None:
-    """Returns the function that tells the time in an expression, if there is one."""
+    """Returns the name of a function in the expression that returns the current time or date; None if there is none."""
     calls = (function_call(node) for node in parse_value(expression.text).walk())
     return next((call.name for call in calls if call is not None and call.name in NOW), None)

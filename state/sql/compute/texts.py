@@ -1,4 +1,4 @@
-"""Functions of texts."""
+"""SQL functions on strings."""
 
 from collections.abc import Callable, Mapping
 from functools import cache, reduce
@@ -18,14 +18,16 @@ from bucketline.state.types.if_else import if_else
 
 
 def text_of(node: Any, value: Evaluate) -> Value:
-    """Returns the value of a node as a text. Raises ArrowTypeError for a type that is not read as one."""
+    """Returns the value of a node as a string. Raises ArrowTypeError for a type that is not implicitly converted to a
+    string.
+    """
     text = value(node)
     if pa.types.is_null(text.type):
         return pa.scalar(None, pa.string())
     if pa.types.is_string(text.type):
         return text
     if pa.types.is_nested(text.type) or pa.types.is_time(text.type) or pa.types.is_binary(text.type):
-        raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} is {text.type}, not text; use CAST(... AS STRING)")
+        raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} is {text.type}, not a string; use CAST(... AS STRING)")
     return by_array(text, lambda values: text_of_values(values, value.context))
 
 
@@ -34,7 +36,9 @@ def _of_text(function: Callable[..., Any]) -> Callable[[FunctionCall, Evaluate],
 
 
 def _upper(text: Value) -> Value:
-    """Returns the text in capitals. Unlike Arrow it also knows capitals of several letters, such as SS for ß."""
+    """Converts strings to upper case. Unlike Arrow's function, it supports letters whose upper case has several
+    letters, such as SS for ß.
+    """
     return pc.utf8_upper(_respelled(text, _long_capitals()))
 
 
@@ -44,7 +48,7 @@ def _lower(text: Value) -> Value:
 
 @cache
 def _long_capitals() -> Mapping[str, str]:
-    """Returns the letters whose capitals are several letters. They are searched when they are first needed."""
+    """Returns the letters whose upper case has several letters. They are computed when they are first needed."""
     return {sign: sign.upper() for sign in map(chr, range(0x80, 0x10000)) if len(sign.upper()) > 1}
 
 
@@ -59,7 +63,9 @@ def _concat(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _concat_ws(call: FunctionCall, value: Evaluate) -> Value:
-    """Joins the texts that are not null. Arrow's own way to skip nulls loses rows in which all texts are null."""
+    """Joins the strings that are not null. Arrow's own option to skip nulls loses rows in which all strings are
+    null.
+    """
     separator, *parts = (text_of(p, value) for p in call.arguments)
 
     def joined(before: Value, text: Value) -> Value:
@@ -88,8 +94,10 @@ def _substring(call: FunctionCall, value: Evaluate) -> Value:
     if start < 0:
         if length is None:
             return pc.utf8_slice_codeunits(text, start)
-        raise OptionError(f"{call.text!r}: a length with a place from the end is not supported", key="expression")
-    first = max(0, start - 1)  # the first sign is at 1, and 0 means the same
+        raise OptionError(
+            f"{call.text!r}: a length together with a position from the end is not supported", key="expression"
+        )
+    first = max(0, start - 1)  # The first character is at position 1, and 0 means the same.
     return pc.utf8_slice_codeunits(text, first, None if length is None else first + length)
 
 
@@ -105,7 +113,7 @@ def _right(call: FunctionCall, value: Evaluate) -> Value:
 def _replace(call: FunctionCall, value: Evaluate) -> Value:
     text, old = text_of(call.arguments[0], value), literal(call.arguments[1], str)
     if not old:
-        return text  # Arrow would put the new text in for ever
+        return text  # With an empty search string, Arrow's function would never end.
     return pc.replace_substring(text, old, "" if len(call.arguments) < 3 else literal(call.arguments[2], str))
 
 

@@ -1,7 +1,7 @@
-"""Spark's patterns of dates and times, as `yyyy-MM-dd HH:mm:ss`: moments as texts, and texts as moments.
+"""Formats and parses dates and times with Spark's patterns, such as `yyyy-MM-dd HH:mm:ss`.
 
-To write a column, each distinct day and second of a day is formatted once, and not every row. A letter that is not here
-is refused.
+When a column is formatted, each distinct day and each distinct second of a day is formatted once, not every row. A
+pattern with a letter that is not supported is refused.
 Source: Spark 4.0 docs/sql-ref-datetime-pattern, DateTimeFormatterHelper; Java's DateTimeFormatter in English.
 """
 
@@ -37,12 +37,14 @@ _DIGITS = {
     "s": (2, 59),
     "D": (3, 366),
 }
-"""Letters of numbers that can be read, each with the most digits and the largest value."""
+"""Letters of a pattern that stand for numbers that can be parsed, each with the largest number of digits and the
+largest value.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A letter and how often it stands, or a literal text without a letter."""
+    """A part of a pattern: a letter and how often it is repeated, or literal text (then `letter` is empty)."""
 
     letter: str
     count: int
@@ -50,7 +52,7 @@ class Piece:
 
     @property
     def room(self) -> str:
-        """Returns the part of a time that it shows: the day, the second of the day, or the fraction."""
+        """Returns which part of a time this piece shows: the day, the second of the day, or the fraction."""
         if not self.letter:
             return ""
         return "second" if self.letter in _OF_SECOND else "fraction" if self.letter == "S" else "day"
@@ -58,7 +60,9 @@ class Piece:
 
 @lru_cache(maxsize=256)
 def pieces_of(pattern: str) -> tuple[Piece, ...]:
-    """Returns the pieces of a pattern. Raises OptionError naming a letter that is not supported."""
+    """Returns the pieces of a pattern. Raises OptionError, which names the letter, for a letter that is not
+    supported.
+    """
     found = list[Piece]()
     for match in re.finditer(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([^A-Za-z'])|(')", pattern):
         quoted, letter, sign, open_quote = match.groups()
@@ -76,7 +80,7 @@ def _checked(piece: Piece, pattern: str) -> Piece:
     most = {**_WRITTEN, "S": 9}.get(piece.letter)
     if most is None or piece.count > (most if isinstance(most, int) else most[0]):
         raise OptionError(
-            f"pattern {pattern!r}: {piece.letter * piece.count} is not supported; letters are "
+            f"pattern {pattern!r}: {piece.letter * piece.count} is not supported; supported letters are "
             f"{', '.join((*_WRITTEN, 'S'))}",
             key="expression",
         )
@@ -84,9 +88,9 @@ def _checked(piece: Piece, pattern: str) -> Piece:
 
 
 def written(local_us: pa.Array, pattern: str) -> pa.Array:
-    """Takes moments as microseconds of local time since 1970 (int64), and returns their texts. Nulls stay nulls.
+    """Formats local times, given in microseconds since 1970 (int64), as strings. Nulls stay nulls.
 
-    Raises ArrowInvalid for a year that has not four digits, OptionError for a pattern that is not supported.
+    Raises ArrowInvalid for a year that does not have four digits, and OptionError for a pattern that is not supported.
     """
     pieces = pieces_of(pattern)
     moments: Longs = np.asarray(local_us.fill_null(0), np.int64)
@@ -107,7 +111,7 @@ def written(local_us: pa.Array, pattern: str) -> pa.Array:
 
 
 def distinct_places(values: Longs) -> tuple[Longs, Longs]:
-    """Returns the distinct values in order, and the position of each value among them."""
+    """Returns the distinct values in ascending order, and for each value its position among them."""
     if not len(values):
         return values, values
     first, last = int(values.min()), int(values.max())
@@ -121,8 +125,8 @@ def distinct_places(values: Longs) -> tuple[Longs, Longs]:
 
 
 def _runs(pieces: tuple[Piece, ...]) -> Iterator[tuple[str, tuple[Piece, ...]]]:
-    """Yields the pieces that are written together, and the part of a time that they show; literal texts go with the
-    pieces before them.
+    """Groups consecutive pieces of a pattern that show the same part of a time. Yields this part and the pieces.
+    Literal text belongs to the group before it.
     """
     rooms = list[str]()
     for at, piece in enumerate(pieces):
@@ -146,7 +150,7 @@ def _text_of(unit: int, room: str, run: tuple[Piece, ...]) -> str:
     if room == "day":
         ordinal = unit + _EPOCH
         if not 1 <= ordinal <= date.max.toordinal():
-            raise pa.ArrowInvalid("a date outside of the years 1 to 9999 is not written by a pattern")
+            raise pa.ArrowInvalid("a date outside of the years 1 to 9999 cannot be formatted with a pattern")
         day = date.fromordinal(ordinal)
         return "".join(p.text or _of_day(day, p) for p in run)
     return "".join(p.text or _of_second(unit, p) for p in run)
@@ -188,14 +192,14 @@ _WRITTEN: Mapping[str, int] = {
     **dict.fromkeys("dQHhKkms", 2),
     "a": 1,
 }
-"""Letters that can be written, and how often each may stand."""
+"""Letters of a pattern that can be formatted, and how often each may be repeated."""
 
 
 def read(texts: pa.Array, pattern: str) -> tuple[Longs, Bools]:
-    """Takes texts, and returns their moments as microseconds of local time since 1970, and a mask of the texts that are
-    moments.
+    """Parses strings with a pattern. Returns local times in microseconds since 1970, and a mask of the strings that
+    match the pattern.
 
-    Raises OptionError for a pattern that is not read.
+    Raises OptionError for a pattern that is not supported.
     """
     matched = pc.extract_regex(texts, _regex(pattern))
     is_read = np.asarray(matched.is_valid())
@@ -254,8 +258,8 @@ def _regex(pattern: str) -> str:
 
 
 def days_of(year: Longs, month: Longs, day: Longs) -> tuple[Longs, Bools]:
-    """Returns the days since 1970 of dates of the Gregorian calendar, and which of the dates exist in the years 1 to
-    9999.
+    """Returns the number of days since 1970 of dates in the Gregorian calendar, and a mask of the dates that exist and
+    are in the years 1 to 9999.
     """
     is_day = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (year >= 1) & (year <= 9999)
     first = (np.where(is_day, year, 1970) - 1970).astype("M8[Y]").astype("M8[M]")
@@ -279,13 +283,13 @@ OTHER_STAMP = (
     rf"^[\x00-\x20]*(?:T?{_CLOCK}(?:{_ZONE})?|[0-9]{{4,6}}-[0-9]{{1,2}}-[0-9]{{1,2}}[ T]{_CLOCK}{_ZONE}"
     rf"|{_SIGNED})[\x00-\x20]*$"
 )
-"""Texts that Spark reads as dates or times, and that are not read here."""
+"""Matches strings that Spark parses as dates or times, but this module does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """Texts read as moments: for each text the microseconds of the time as it is written, and whether it is a moment.
-    Where a text says its offset (`has_zone`), in addition the microseconds east of UTC.
+    """Strings parsed as times: for each string the microseconds of the time as it is written, and whether it is a time.
+    If a string contains an offset from UTC (`has_zone`), also the offset in microseconds.
     """
 
     moments: Longs
@@ -295,7 +299,9 @@ class Stamps:
 
 
 def read_stamps(texts: pa.Array) -> Stamps:
-    """Returns the moments in texts, as CAST(... AS TIMESTAMP) reads them: with offsets, but without names of zones."""
+    """Parses strings as CAST(... AS TIMESTAMP) does. Offsets from UTC are supported, but names of time zones are
+    not.
+    """
     parts, is_read = _parts(texts, _STAMP)
     days, is_day = days_of(_numbers(parts["y"]), _numbers(parts["M"], 1), _numbers(parts["d"], 1))
     hour, minute, second = (_numbers(parts[name]) for name in "Hms")
@@ -314,10 +320,10 @@ def read_stamps(texts: pa.Array) -> Stamps:
 
 
 def refuse_beyond(texts: pa.Array, is_read: Bools, pattern: str) -> None:
-    """Raises ArrowInvalid, naming the text, if a text that could not be read matches the regular expression `pattern`.
-    Spark reads such texts, so they must not become null.
+    """Raises ArrowInvalid, which names the string, if a string that could not be parsed matches the regular expression
+    `pattern`. Spark can parse such strings, so they must not become null.
 
-    A time without a date is among them: it would be a time of today, which may be another day when a batch is repeated.
+    An example is a time without a date. It would mean today, which may be another day when a batch is repeated.
     """
     unread = texts.filter(pa.array(~is_read & np.asarray(texts.is_valid())))
     beyond = unread.filter(pc.match_substring_regex(unread, pattern)) if len(unread) else unread
@@ -329,7 +335,7 @@ def refuse_beyond(texts: pa.Array, is_read: Bools, pattern: str) -> None:
 
 
 def read_dates(texts: pa.Array) -> tuple[Longs, Bools]:
-    """Reads texts as CAST(... AS DATE) does. Returns days since 1970, and which texts are dates."""
+    """Parses strings as CAST(... AS DATE) does. Returns days since 1970, and a mask of the strings that are dates."""
     parts, is_read = _parts(texts, _DATE)
     days, is_day = days_of(_numbers(parts["y"]), _numbers(parts["M"], 1), _numbers(parts["d"], 1))
     return days, is_read & is_day

@@ -1,4 +1,4 @@
-"""Functions of dates and times."""
+"""SQL functions on dates and times."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,13 +38,11 @@ _TRUNCATED = {
     "microsecond": "us",
 }
 _BY_DATE = ("week", "quarter", *(unit for unit, code in _TRUNCATED.items() if code in "YM"))
-"""Units of which Spark truncates the date, and takes the first instant of the day that it gets."""
+"""Units for which Spark truncates the date of a time, and returns the first instant of the resulting day."""
 
 
 def _local(call: FunctionCall, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
-    """Returns the result of `compute` for the argument at position `at`, which `compute` gets as local time in
-    microseconds.
-    """
+    """Applies `compute` to the argument at position `at`, converted to local times in microseconds."""
     return by_array(value(call.arguments[at]), lambda moments: compute(_checked_local(call, moments, value)))
 
 
@@ -60,7 +58,7 @@ def _checked_local(call: FunctionCall, moments: pa.Array, value: Evaluate) -> pa
 
 
 def _date(call: FunctionCall, value: Evaluate, at: int, compute: Callable[[pa.Array], pa.Array]) -> Value:
-    """Returns the result of `compute` for the argument at position `at`, which `compute` gets as dates."""
+    """Applies `compute` to the argument at position `at`, converted to dates."""
     return by_array(value(call.arguments[at]), lambda moments: compute(_checked_dates(call, moments, value)))
 
 
@@ -68,7 +66,7 @@ def _checked_dates(call: FunctionCall, moments: pa.Array, value: Evaluate) -> pa
     if pa.types.is_null(moments.type):
         return moments.cast(pa.date32())
     if not (pa.types.is_date(moments.type) or pa.types.is_timestamp(moments.type) or pa.types.is_string(moments.type)):
-        raise pa.ArrowTypeError(f"{call.text!r} is asked of {moments.type}, not of a date or a time")
+        raise pa.ArrowTypeError(f"{call.text!r} needs a date or a time, not {moments.type}")
     return dates_of(moments, value.context)
 
 
@@ -91,7 +89,7 @@ def _numbers(values: pa.Array, compute: Callable[[Longs], Longs], kind: pa.DataT
 def _second_part(call: FunctionCall, value: Evaluate) -> Value:
     def seconds(micros: pa.Array) -> pa.Array:
         units = _numbers(micros, lambda m: m % (60 * SECOND_US), pa.int64())
-        # Microseconds are the unscaled values of a decimal with six digits after the point.
+        # A number of microseconds is the unscaled value of a decimal of seconds with six digits after the point.
         wide = units.cast(pa.decimal128(19, 0)).buffers()
         return pa.Array.from_buffers(pa.decimal128(8, 6), len(units), wide)
 
@@ -113,7 +111,7 @@ def _date_format(call: FunctionCall, value: Evaluate) -> Value:
     def texts(moments: pa.Array) -> pa.Array:
         micros = _checked_local(call, moments, value)
         if value.context.has_instants and not _is_instant(moments):
-            # Spark formats a TIMESTAMP: a local time that the session's zone skips is shown as the later one.
+            # Spark converts to a TIMESTAMP first, so a local time that the session's zone skips is moved later.
             micros = not_skipped(micros, value.context.zone)
         return written(micros, pattern)
 
@@ -133,7 +131,7 @@ def _from_unixtime(call: FunctionCall, value: Evaluate) -> Value:
 
 def _whole(numbers: pa.Array, call: FunctionCall) -> pa.Array:
     if not (pa.types.is_integer(numbers.type) or pa.types.is_null(numbers.type)):
-        raise pa.ArrowTypeError(f"{call.text!r} is asked of {numbers.type}, not of a whole number; use CAST")
+        raise pa.ArrowTypeError(f"{call.text!r} needs a whole number, not {numbers.type}; use CAST")
     return numbers.cast(pa.int64())
 
 
@@ -222,10 +220,10 @@ def _unix_timestamp(call: FunctionCall, value: Evaluate) -> Value:
             refuse_unread(moments, is_read, f"TIMESTAMP of the pattern {pattern}")
             moments = from_local(pa.array(micros, pa.int64(), mask=~is_read), value.context.zone)
         is_local = pa.types.is_timestamp(moments.type) and moments.type.tz is None
-        # Spark counts the digits of a TIMESTAMP_NTZ as they are.
+        # For a TIMESTAMP_NTZ, Spark does not convert the time to another zone.
         instants = moments.cast(INSTANT) if is_local else instants_of(moments, value.context)
         instants = instants.cast(pa.int64())
-        # Spark cuts the fraction off, also before 1970.
+        # Spark cuts the fraction off, towards zero also before 1970.
         return _numbers(instants, lambda m: np.sign(m) * (np.abs(m) // SECOND_US), pa.int64())
 
     return by_array(value(call.arguments[0]), seconds)
@@ -242,7 +240,7 @@ def _date_trunc(call: FunctionCall, value: Evaluate) -> Value:
         stamps = as_stamps(cut, context)
         if not (_is_instant(moments) and context.has_instants) or unit in _BY_DATE:
             return stamps
-        # Of a time that the zone has twice the later one stays the later one.
+        # If a local time occurs twice in the zone, the later instant stays the later one.
         same_offset = pc.add(instants_of(moments, context).cast(pa.int64()), pc.subtract(cut, local)).cast(INSTANT)
         return if_else(pc.equal(shown_in(same_offset, context.zone), cut), same_offset, stamps)
 
@@ -252,7 +250,7 @@ def _date_trunc(call: FunctionCall, value: Evaluate) -> Value:
 def _trunc(call: FunctionCall, value: Evaluate) -> Value:
     unit = literal(call.arguments[1], str).lower()
     if unit not in ("week", "quarter") and _TRUNCATED.get(unit) not in ("Y", "M"):
-        raise OptionError(f"{call.text!r}: trunc knows YEAR, QUARTER, MONTH and WEEK", key="expression")
+        raise OptionError(f"{call.text!r}: trunc supports YEAR, QUARTER, MONTH and WEEK", key="expression")
 
     def days(dates: pa.Array) -> pa.Array:
         numbers = dates.cast(pa.int32())
@@ -281,7 +279,7 @@ def _moved(sign: int) -> Callable[[FunctionCall, Evaluate], Value]:
     def compute(call: FunctionCall, value: Evaluate) -> Value:
         count = value(call.arguments[1])
         if not (pa.types.is_integer(count.type) and count.type.bit_width <= 32):
-            raise pa.ArrowTypeError(f"{call.text!r}: so many days are an INT, not {count.type}")
+            raise pa.ArrowTypeError(f"{call.text!r}: the number of days must be an INT, not {count.type}")
         add = pc.add_checked if sign > 0 else pc.subtract_checked
 
         def moved(moments: pa.Array, days: pa.Array) -> pa.Array:
@@ -294,7 +292,7 @@ def _moved(sign: int) -> Callable[[FunctionCall, Evaluate], Value]:
 
 
 def by_two(left: Value, right: Value, compute: Callable[[pa.Array, pa.Array], pa.Array]) -> Value:
-    """Returns the result of `compute` for two columns, or for a column and a single value."""
+    """Applies `compute`, which works on two columns, to two values. A single value is repeated for all rows."""
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return compute(pa.array([left.as_py()], left.type), pa.array([right.as_py()], right.type))[0]
     count = len(right) if isinstance(left, pa.Scalar) else len(left)
@@ -325,13 +323,13 @@ def _last_day(call: FunctionCall, value: Evaluate) -> Value:
 def _make_date(call: FunctionCall, value: Evaluate) -> Value:
     numbers = [value(node) for node in call.arguments]
     if not all(pa.types.is_integer(n.type) for n in numbers):
-        raise pa.ArrowTypeError(f"{call.text!r} is asked of other types than INT")
+        raise pa.ArrowTypeError(f"{call.text!r} needs arguments of type INT")
     count = max((len(n) for n in numbers if isinstance(n, pa.Array)), default=1)
     columns = [pa.repeat(n, count) if isinstance(n, pa.Scalar) else n for n in numbers]
     is_null = np.logical_or.reduce([np.asarray(c.is_null()) for c in columns])
     days, is_day = days_of(*(np.asarray(c.fill_null(1), np.int64) for c in columns))
     if not (is_day | is_null).all():
-        raise pa.ArrowInvalid(f"{call.text!r}: there is no such day")
+        raise pa.ArrowInvalid(f"{call.text!r}: the year, month and day are no valid date")
     made = pa.array(days.astype(np.int32), pa.int32(), mask=is_null).cast(pa.date32())
     return made if any(isinstance(n, pa.Array) for n in numbers) else made[0]
 
@@ -345,7 +343,7 @@ def _utc(to_utc: bool) -> Callable[[FunctionCall, Evaluate], Value]:
             raise OptionError(f"{call.text!r}: {e}", key="expression") from e
 
         def moved(moments: pa.Array) -> pa.Array:
-            # Spark moves the local time of the session's zone, even to a time that the zone skips.
+            # Spark adds to the local time in the session's zone, even if the result is a time that the zone skips.
             shown = instants_of(moments, value.context).cast(pa.int64())
             if to_utc:
                 return _back(from_local(shown, zone).cast(pa.int64()), value)
@@ -374,7 +372,7 @@ def _now(call: FunctionCall, value: Evaluate) -> Value:
 
 
 NOW = ("current_timestamp", "now", "current_date", "curdate", "localtimestamp")
-"""Functions that tell the time."""
+"""Functions that return the current time or date."""
 
 _DAY = _day_part(pc.day)
 _PARTS: Mapping[str, Function] = {

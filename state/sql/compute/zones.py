@@ -1,10 +1,12 @@
-"""Instants and the local times of a zone, in every year.
+"""Converts instants to the local times of a time zone, and back, in every year.
 
-Arrow knows the rules of a zone only as far as the zone's file lists its transitions one by one: until 2037 for most
-zones. After that it stays in winter time. The years from then on are computed from the rule at the end of the file.
-Zones that are an offset, as `+02:00`, are computed without Arrow, whose older releases look for them in the database.
+Arrow uses only the clock changes that are listed one by one in the file of a zone, until 2037 for most zones. After
+that, Arrow stays in winter time. For later years, this module uses the rule at the end of the zone's file. Zones that
+are an offset, such as `+02:00`, are computed without Arrow, because older releases of Arrow look for them in the time
+zone database.
 
-Source: RFC 8536, section 3.3 (the footer of a TZif file); the Gregorian calendar repeats itself every 400 years.
+The Gregorian calendar repeats itself every 400 years.
+Source: RFC 8536, section 3.3 (the footer of a TZif file).
 """
 
 import re
@@ -26,15 +28,17 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY_US = 86_400 * _SECOND_US
 _CYCLE_YEARS, _CYCLE_US = 400, 146_097 * _DAY_US
 _FIRST_YEAR, _CYCLE_YEAR = 2037, 2100
-"""From the first on Arrow is not asked. From the other on no zone's file lists transitions one by one."""
+"""From the first year on, this module does not use Arrow's result. From the second year on, no zone's file lists clock
+changes one by one.
+"""
 _OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})")
 _STEP = timedelta(days=7)
-"""Two transitions of a zone are further apart."""
+"""A time that is shorter than the time between any two clock changes of a zone."""
 
 
 def shown_in(instants: pa.Array, zone: str) -> pa.Array:
-    """Takes instants as microseconds since 1970 in UTC, and returns the local times of a zone as microseconds since
-    1970 on the zone's clock (int64). Nulls stay nulls.
+    """Converts instants (microseconds since 1970 in UTC) to the local times of a zone, as microseconds since 1970 on
+    the zone's clock (int64). Nulls stay nulls.
     """
     fixed = _fixed_us(zone)
     if fixed is not None:
@@ -44,7 +48,7 @@ def shown_in(instants: pa.Array, zone: str) -> pa.Array:
 
 
 def local_column(column: pa.Array) -> pa.Array:
-    """Returns a column of instants with a zone, as local times of that zone in the same unit."""
+    """Converts a timestamp column with a time zone to the local times of this zone, in the same unit."""
     unit, zone = column.type.unit, column.type.tz
     seconds = pc.floor_temporal(column.cast(pa.timestamp(unit, "UTC")), unit="second").cast(pa.timestamp("us", "UTC"))
     moved = pc.divide(pc.subtract(shown_in(seconds, zone), seconds.cast(pa.int64())), _SECOND_US)
@@ -52,9 +56,10 @@ def local_column(column: pa.Array) -> pa.Array:
 
 
 def instants_in(local: pa.Array, zone: str) -> pa.Array:
-    """Takes local times of a zone as `shown_in` returns them, and returns their instants as `shown_in` takes them.
+    """Converts local times of a zone to instants. It is the reverse of `shown_in`.
 
-    A time that the zone has twice is the earlier one. A time that it skips is moved later by the length of the gap.
+    If a local time occurs twice in the zone, the earlier instant is returned. A local time that the zone skips is moved
+    later by the length of the gap.
     """
     fixed = _fixed_us(zone)
     if fixed is not None:
@@ -65,8 +70,8 @@ def instants_in(local: pa.Array, zone: str) -> pa.Array:
 
 
 def not_skipped(local: pa.Array, zone: str) -> pa.Array:
-    """Takes local times of a zone as `shown_in` returns them, and returns them unchanged, except that a time that the
-    zone skips is moved later by the length of the gap.
+    """Takes local times of a zone, as `shown_in` returns them. Returns them unchanged, but moves a time that the zone
+    skips later by the length of the gap.
     """
     newest = pc.max(local).as_py()
     if zone == "UTC" or newest is None or _fixed_us(zone) is not None:
@@ -76,12 +81,14 @@ def not_skipped(local: pa.Array, zone: str) -> pa.Array:
             pc.assume_timezone(local.cast(_LOCAL), zone, ambiguous="earliest", nonexistent="raise")
             return local
         except pa.ArrowInvalid:
-            pass  # it skips one of them
+            pass  # The zone skips one of these times.
     return shown_in(instants_in(local, zone).cast(pa.timestamp("us", "UTC")), zone)
 
 
 def _fixed_us(zone: str) -> int | None:
-    """Returns the microseconds that the clock of a zone is ahead of UTC if the zone's name is an offset, else None."""
+    """Returns the offset from UTC in microseconds if the name of a zone is an offset such as `+02:00`, and None
+    otherwise.
+    """
     found = _OFFSET.fullmatch(zone)
     if found is None:
         return None
@@ -91,7 +98,7 @@ def _fixed_us(zone: str) -> int | None:
 
 
 class _Rule(NamedTuple):
-    """The transitions of a zone: their instants, the offsets before and after them; and where a cycle begins."""
+    """The clock changes of a zone: their instants, and the offsets from UTC before and after them."""
 
     instants: Longs
     before: Longs
@@ -99,8 +106,8 @@ class _Rule(NamedTuple):
 
 
 def _with_far(given: pa.Array, near: pa.Array, zone: str, *, is_local: bool) -> pa.Array:
-    """Returns `near`, which Arrow has computed from `given`, with the right values for the years in which Arrow does
-    not know the rules of the zone.
+    """Corrects `near`, which Arrow has computed from `given`, for the years for which Arrow does not know the rules of
+    the zone.
     """
     numbers: Longs = np.asarray(given.fill_null(0), np.int64)
     far = np.flatnonzero(numbers >= _year_us(_FIRST_YEAR))
@@ -109,7 +116,7 @@ def _with_far(given: pa.Array, near: pa.Array, zone: str, *, is_local: bool) -> 
         return near
     at = numbers[far]
     at = at - np.maximum(0, (at - _year_us(_CYCLE_YEAR)) // _CYCLE_US) * _CYCLE_US
-    # A local time has the new offset once both clocks, the old one and the new one, show that the transition is past.
+    # A local time gets the new offset if it is after the clock change both by the old and by the new offset.
     begins = rule.instants + (np.maximum(rule.before, rule.after) if is_local else 0)
     offsets = np.concatenate([rule.before[:1], rule.after])[np.searchsorted(begins, at, side="right")]
     found: Longs = np.asarray(near.fill_null(0), np.int64).copy()
@@ -119,8 +126,8 @@ def _with_far(given: pa.Array, near: pa.Array, zone: str, *, is_local: bool) -> 
 
 @lru_cache(maxsize=16)
 def _rule_of(zone: str) -> _Rule | None:
-    """Returns the transitions of a zone, beginning one year before the years for which Arrow is not asked; None for a
-    zone without transitions.
+    """Returns the clock changes of a zone from one year before `_FIRST_YEAR` on; None for a zone without clock
+    changes.
     """
     try:
         info = ZoneInfo(zone)
@@ -142,7 +149,9 @@ def _rule_of(zone: str) -> _Rule | None:
 
 
 def _transition(info: ZoneInfo, at: datetime, later: datetime) -> int:
-    """Returns the second since 1970 at which the offset changes between two instants."""
+    """Returns the instant, in seconds since 1970, at which the offset of a zone changes between the instants `at` and
+    `later`.
+    """
     low, high, offset = int(at.timestamp()), int(later.timestamp()), _offset(info, at)
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
 """The distinct values of integer arrays, by sorting.
 
-numpy's own `unique` and `union1d` keep a hash table since 2.3, which takes a hundred times as long as its vectorised
-sort where most values differ, as hashes of keys do.
+numpy's own `unique` and `union1d` use a hash table since version 2.3. If most values differ, as hashes of keys do, the
+hash table takes a hundred times as long as numpy's vectorised sort.
 """
 
 from typing import Any

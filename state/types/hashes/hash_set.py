@@ -1,7 +1,8 @@
-"""A set of hashes, exact while there are few; beyond that a bitmap of their first bits, of 8 MiB for any number.
+"""A set of hashes. A small set stores the hashes themselves; a large one is a bitmap of their first bits, which always
+takes 8 MiB.
 
-A bitmap says of some hashes that they are in the set though they are not: of one in sixteen with four million hashes,
-of one in two with fifty million.
+A bitmap also reports some hashes that are not in the set: one in sixteen if the set has four million hashes, and one in
+two if it has fifty million.
 """
 
 from dataclasses import dataclass
@@ -18,18 +19,22 @@ _BYTES = 1 << (32 - _DROPPED_BITS - 3)
 
 @dataclass(frozen=True, slots=True)
 class HashSet:
-    """A set of hashes: `exact` has them in ascending order, or else `bits` is their bitmap."""
+    """A set of hashes. Either `exact` holds them in ascending order, or `bits` is their bitmap and `exact` is None."""
 
     exact: NDArray[np.int32] | None
     bits: NDArray[np.uint8] | None = None
 
     @classmethod
     def of(cls, ascending: NDArray[np.int32], most: int) -> Self:
-        """Returns the set of the given hashes, exact if there are at most `most`."""
+        """Returns the set of the given hashes, which must ascend. The set stores the hashes themselves if there are at
+        most `most`, and a bitmap otherwise.
+        """
         return cls(ascending) if len(ascending) <= most else cls(None, _bitmap(ascending))
 
     def union(self, other: Self, most: int) -> Self:
-        """Returns the hashes of both sets, exact if both are exact and have at most `most` together."""
+        """Returns the set of the hashes of both sets. It stores the hashes themselves if both sets do and have at most
+        `most` together, and a bitmap otherwise.
+        """
         if self.exact is not None and other.exact is not None:
             return self.of(distinct(self.exact, other.exact), most)
         return type(self)(None, self._as_bits() | other._as_bits())
@@ -47,13 +52,13 @@ class HashSet:
     def _as_bits(self) -> NDArray[np.uint8]:
         if self.bits is not None:
             return self.bits
-        assert self.exact is not None, "a set has one of both"
+        assert self.exact is not None, "a set has either hashes or a bitmap"
         return _bitmap(self.exact)
 
 
 def are_among(hashes: NDArray[np.int32], ascending: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Returns a mask of the hashes that are among the ascending ones. There may be many more of those: numpy's `isin`
-    would sort them at each call.
+    """Returns a mask of the hashes that are in `ascending`. `ascending` may be much longer than `hashes`: numpy's
+    `isin` would sort all of it at each call.
     """
     if not len(ascending):
         return np.zeros(len(hashes), np.bool_)
@@ -67,14 +72,14 @@ def _bitmap(ascending: NDArray[np.int32]) -> NDArray[np.uint8]:
     bits = np.zeros(_BYTES, np.uint8)
     if len(ascending):
         byte, bit = _places(ascending)
-        # Hashes that ascend have their bytes side by side.
+        # The hashes ascend, so the hashes that fall into the same byte of the bitmap follow each other.
         starts = np.flatnonzero(np.concatenate([[True], byte[1:] != byte[:-1]]))
         bits[byte[starts]] |= np.bitwise_or.reduceat(bit, starts)
     return bits
 
 
 def _places(hashes: NDArray[np.int32]) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-    """Returns the byte of each hash in a bitmap, and its bit there."""
+    """Returns for each hash the index of its byte in a bitmap, and the byte in which only its bit is set."""
     number = np.ascontiguousarray(hashes, np.int32).view(np.uint32) >> np.uint32(_DROPPED_BITS)
     bit: NDArray[np.uint8] = np.left_shift(np.uint8(1), (number & np.uint32(7)).astype(np.uint8))
     return number >> np.uint32(3), bit

@@ -1,6 +1,7 @@
 """MurmurHash3 x86 32-bit over little-endian words, seed 42: the hash behind buckets and HASH indexes.
 
-Source: Paimon 2.0 MurmurHashUtils (hashBytesByWords; lengths are multiples of 4, so there is no tail).
+Source: Paimon 2.0 MurmurHashUtils (hashBytesByWords). All lengths are multiples of 4, so no bytes are left after the
+last word.
 """
 
 from collections.abc import Iterable
@@ -18,12 +19,12 @@ _N5 = np.uint32(0xE6546B64)
 _F1 = np.uint32(0x85EBCA6B)
 _F2 = np.uint32(0xC2B2AE35)
 
-# Rows hashed at a time: the state, one word column and a scratch column stay in the processor's cache.
+# The number of rows that are hashed at a time. The hash state and two columns of words then fit into the CPU's cache.
 _BLOCK_ROWS = 1 << 15
 
 
 def murmur_words(words: UInt32s) -> NDArray[np.int32]:
-    """Returns the hash of each row of a matrix of words, which has a line for each row."""
+    """Returns the hash of each row of a matrix of words."""
     row_count, width = words.shape
     hashes = np.empty(row_count, dtype=np.int32)
     for start in range(0, row_count, _BLOCK_ROWS):
@@ -33,10 +34,10 @@ def murmur_words(words: UInt32s) -> NDArray[np.int32]:
 
 
 def murmur_columns(columns: Iterable[UInt32s], width: int) -> NDArray[np.int32]:
-    """Returns the hash of each row; the rows are given as columns, each with one word of every row.
+    """Returns the hash of each row. Column i holds word i of every row, and there are `width` columns.
 
-    There are `width` columns. A column may have a single word that all rows share. If all columns do, one hash is
-    returned.
+    A column may have a single word, which then counts for all rows. If every column has a single word, the result is
+    one hash.
     """
     state = np.full(1, _SEED, dtype=np.uint32)
     for column in columns:
@@ -47,8 +48,8 @@ def murmur_columns(columns: Iterable[UInt32s], width: int) -> NDArray[np.int32]:
 def murmur_ragged(words: UInt32s, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int32]:
     """Returns the hash of rows of different lengths: row i is `words[starts[i] : starts[i] + counts[i]]`.
 
-    Rows of a block are taken longest first, so that the rows that have an i-th word are always the first rows. So the
-    work is the number of words, plus a few calls for each word of the longest row.
+    The longest rows of a block are hashed first. So the rows that have an i-th word are always the first rows of the
+    block, and the cost is the number of words plus a few calls for each word of the longest row.
     """
     hashes = np.empty(len(starts), dtype=np.int32)
     for begin in range(0, len(starts), _BLOCK_ROWS):
@@ -63,7 +64,7 @@ def _ragged_block(words: UInt32s, starts: NDArray[np.int64], counts: NDArray[np.
         return np.broadcast_to(murmur_columns((words[starts + j] for j in range(longest)), longest), len(starts))
     order = np.argsort(-counts, kind="stable")
     starts, ascending = starts[order], counts[order[::-1]]
-    # active[j]: how many rows have a word j.
+    # active[j] is the number of rows that have a word j.
     active = len(starts) - np.searchsorted(ascending, np.arange(longest), side="right")
     state = np.full(len(starts), _SEED, dtype=np.uint32)
     for j, rows in enumerate(active.tolist()):

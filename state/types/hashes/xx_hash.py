@@ -1,4 +1,4 @@
-"""XXH64 with seed 0 of many byte strings at once: the hash of texts and bytes in Paimon's bloom filters.
+"""XXH64 with seed 0 of many byte strings at once: Paimon's bloom filters use it for strings and byte strings.
 
 Source: the xxHash specification, XXH64; Paimon 2.0 FastHash.
 """
@@ -19,11 +19,11 @@ _WORD_BYTES = 8
 _HALF_BYTES = 4
 
 _BLOCK_ROWS = 1 << 14
-"""Rows that are hashed at a time: their state stays in the processor's cache."""
+"""The number of rows that are hashed at a time. The state of their hashes then fits into the CPU's cache."""
 
 
 def xx_hashes(column: ByteColumn) -> NDArray[np.int64]:
-    """Returns the hash of each row. A null is hashed like an empty value."""
+    """Returns the hash of each value. A null gets the hash of an empty string."""
     hashes = np.empty(len(column.starts), dtype=np.uint64)
     for first in range(0, len(hashes), _BLOCK_ROWS):
         rows = slice(first, first + _BLOCK_ROWS)
@@ -32,7 +32,7 @@ def xx_hashes(column: ByteColumn) -> NDArray[np.int64]:
 
 
 def _block(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> UInt64s:
-    # Longest first, so that the rows that have one more stripe are a prefix.
+    # The longest rows come first, so the rows that have another stripe of 32 bytes are always the first rows.
     order = np.argsort(-lengths, kind="stable")
     starts, lengths = starts[order], lengths[order]
     state = np.full(len(order), _P5, dtype=np.uint64)
@@ -62,8 +62,9 @@ def _block(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.in
 
 
 def _stripes(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> UInt64s:
-    """Returns the state of each row's hash after the whole stripes. Rows come longest first, and each has one stripe at
-    least.
+    """Returns the state of each row's hash after its whole stripes of 32 bytes.
+
+    The rows are ordered by length, longest first, and each has at least one stripe.
     """
     zero = np.uint64(0)
     with np.errstate(over="ignore"):
@@ -81,7 +82,7 @@ def _stripes(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.
 
 
 def _prefix(descending: NDArray[np.int64], least: int) -> int:
-    """Returns how many of the descending lengths are `least` or more."""
+    """Returns how many of the lengths, which descend, are at least `least`."""
     return int(np.searchsorted(-descending, -least, side="right"))
 
 

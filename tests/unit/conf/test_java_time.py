@@ -47,5 +47,5 @@ def test_years_beyond_those_of_python_are_counted() -> None:
 
 @pytest.mark.parametrize("pattern", ["MMM", "yyyy-MM-dd G", "yyyy'", "yyyy]", "yyyyMMyyyy", "{yyyy}", "HH a"])
 def test_a_pattern_that_is_not_supported_is_refused(pattern: str) -> None:
-    with pytest.raises(OptionError, match="no pattern for times"):
+    with pytest.raises(OptionError, match="no valid pattern for times"):
         check_time_pattern(pattern)

@@ -31,7 +31,7 @@ def _aliases_of_aliases() -> str:
         (_aliases_of_aliases(), "with its aliases expanded"),
         (f"a: &a '{'x' * 100_000}'\nb: [{NINE(['*a'] * 20_000)}]", "with its aliases expanded"),
         ("a: &a {b: *a}", "an alias contains itself"),
-        ("a: &a [*a]", "must be a list of texts"),
+        ("a: &a [*a]", "must be a list of strings"),
         ("a: " + "[" * 5000 + "]" * 5000, "nested more than"),
         ("a: " + "{a: " * 5000 + "1" + "}" * 5000, "nested more than"),
         ("a: " + "{a: " * 30 + "1" + "}" * 30, "nested more than"),
@@ -78,7 +78,7 @@ def test_a_number_of_too_many_digits_is_refused_by_its_option(digits: str) -> No
         with pytest.raises(OptionError, match="64 bits"):
             parse(digits)
     for unit in ("ms", "s", "d"):
-        with pytest.raises(OptionError, match="neither 'availableNow' nor an interval"):
+        with pytest.raises(OptionError, match="must be 'availableNow' or an interval"):
             parse_trigger(f"{digits} {unit}")
     for option in HONOURED.values():
         for text in (digits, f"{digits} s", f"{digits} mb", f"truncate({digits})", f"{digits}:zstd"):

@@ -45,7 +45,7 @@ def test_options_that_shape_the_table_are_refused_in_a_job(tmp_path: Path, key: 
     table.write(rows())
     for run in (write_table, compact_table):
         arguments = (handle_of(table), rows()) if run is write_table else (handle_of(table),)
-        with pytest.raises(OptionError, match="cannot be chosen by a job") as caught:
+        with pytest.raises(OptionError, match="cannot be set by a job") as caught:
             run(*arguments, options={key: text})  # type: ignore[operator]
         assert caught.value.fields["key"] == key
     assert table.snapshots().num_rows == 1

@@ -41,7 +41,7 @@ def test_the_write_buffer_of_a_table_is_the_default_of_the_map_sides() -> None:
     assert sink_options({"write-buffer-size": "64 mb", "route-memory": "8 mb"}).route_memory_bytes == 8 * MB
     assert sink_options({"write-buffer-size": "192 kb"}).route_memory_bytes == MB
     assert advise_write({"write-buffer-size": "192 kb"}) == (
-        "'write-buffer-size' = '192 kb' counts as '1 mb', the least",
+        "'write-buffer-size' = '192 kb' counts as '1 mb', which is the smallest value",
     )
     assert advise_write({"write-buffer-size": "192 kb", "route-memory": "8 mb"}) == ()
 

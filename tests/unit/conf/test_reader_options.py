@@ -63,7 +63,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
         ({"consumer-id": "c"}, "option of streams"),
         ({"read.changelog": "true"}, "need 'changes-since'"),
         ({"columns": "a,_change_type"}, "need 'changes-since'"),
-        ({"timestamp": "yesterday"}, "neither epoch milliseconds"),
+        ({"timestamp": "yesterday"}, "must be milliseconds since 1970"),
         ({"read.stream.maxRowsPerTrigger": "0"}, "must be at least 1"),
         ({"source.split.target-size": "much"}, "source.split.target-size"),
     ],

@@ -121,7 +121,7 @@ def test_the_command_line_wins_over_the_file() -> None:
             "must be one of json, debezium-json, debezium-flat-json, avro, debezium-avro, canal-json, maxwell-json, "
             "none",
         ),
-        ("trigger=often", "neither 'availableNow' nor an interval"),
+        ("trigger=often", "must be 'availableNow' or an interval"),
         ("bad-records.max=-1", "must not be negative"),
         ("oops", "is not 'key=value'"),
     ],
@@ -166,10 +166,10 @@ def test_a_missing_required_key_is_named(missing: str) -> None:
     ("text", "expected"),
     [
         ("table: a\ntable: b", "'table' is set twice"),
-        ("a: [", "is not YAML"),
-        ("- a", "has no keys"),
-        ("create: {primary-key: [[a]]}", "must be a list of texts"),
-        ("? [a]\n: b", "a key must be a text"),
+        ("a: [", "is no valid YAML"),
+        ("- a", "must have keys"),
+        ("create: {primary-key: [[a]]}", "must be a list of strings"),
+        ("? [a]\n: b", "a key must be a string"),
     ],
 )
 def test_a_job_file_that_is_not_one_is_refused(text: str, expected: str) -> None:

@@ -110,6 +110,6 @@ def test_options_print_without_their_secrets_and_are_a_mapping_like_any_other() 
 
 
 def test_a_job_file_that_is_no_yaml_is_named_by_line_and_not_shown() -> None:
-    with pytest.raises(OptionError, match=r"job\.yaml, line \d+ is not YAML") as caught:
+    with pytest.raises(OptionError, match=r"job\.yaml, line \d+ is no valid YAML") as caught:
         read_settings(f'source:\n  options: {{kafka.ssl.key.password: "{SECRET}', name="job.yaml")
     assert SECRET not in caught.value.message

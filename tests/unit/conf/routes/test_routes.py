@@ -97,13 +97,13 @@ def test_a_name_never_leaves_the_folder_of_its_table() -> None:
 def test_a_part_of_the_name_that_a_record_does_not_have_is_an_error() -> None:
     job = routed(HEAD + 'tables: [{source-table: "regex:.*", table: "/w/{schema}_{table}"}]')
     assert job.resolve(SourceName("t", "s", "d"), None) == Resolved(0, "/w/s_t")
-    with pytest.raises(OptionError, match=r"no text for \{schema\}"):
+    with pytest.raises(OptionError, match=r"no value for \{schema\}"):
         job.resolve(SourceName("t", database="d"), None)
 
 
 def test_a_group_without_part_in_the_match_is_an_error() -> None:
     job = routed(HEAD + 'tables: [{source-table: "regex:(a)?b", table: "/w/{1}"}]')
-    with pytest.raises(OptionError, match=r"no text for \{1\}"):
+    with pytest.raises(OptionError, match=r"no value for \{1\}"):
         job.resolve(SourceName("b"), None)
 
 
@@ -118,8 +118,8 @@ def test_a_group_without_part_in_the_match_is_an_error() -> None:
         ("tables: [{table: /w/a, source-table: a.b, options: {rout-memory: 1}}]", "did you mean 'route-memory'"),
         ("tables: [{table: '/w/{2}', source-table: 'regex:(a)'}]", "{2} is none of"),
         ("tables: [{table: '/w/{tabel}', source-table: a.b}]", "did you mean 'table'"),
-        ("tables: [{table: '/w/{table', source-table: a.b}]", "without its partner"),
-        ("tables: [{table: /w/a, source-table: 'regex:('}]", "pattern cannot be read"),
+        ("tables: [{table: '/w/{table', source-table: a.b}]", "without a closing brace"),
+        ("tables: [{table: /w/a, source-table: 'regex:('}]", "pattern is no valid regular expression"),
         ("tables: [{table: /w/a, source-table: a.b}]\ntable: /w/x", "cannot have 'table' at the top"),
         ("tables: [{table: /w/a, source-table: a.b}]\nsource-table: a.b", "cannot have 'source-table' at the top"),
         ("tables: [{table: /w/a, source-table: a.b}]\ncommit-parallelism: 0", "from 1 to 256"),

@@ -108,8 +108,8 @@ def test_what_means_the_same_is_taken_over(options: dict[str, str], expected: di
         ({"max.poll.records": "5"}, "kafka.max.poll.records has no counterpart"),
         ({"fetch.max.bytes": "999999"}, "kafka.fetch.max.bytes is below 1,000,000, which librdkafka refuses"),
         ({"Isolation.Level": "read_committed"}, "kafka.Isolation.Level has no counterpart"),
-        ({"sasl.jaas.config": PLAIN}, "kafka.sasl.jaas.config without a login"),
-        ({"security.protocol": "SASL_SSL", **PEM}, "the login is not given by kafka.sasl.jaas.config"),
+        ({"sasl.jaas.config": PLAIN}, "kafka.sasl.jaas.config is set, but security.protocol is not one with a login"),
+        ({"security.protocol": "SASL_SSL", **PEM}, "the login is not set by kafka.sasl.jaas.config"),
         (
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": PLAIN},
             "the login of kafka.sasl.* (SCRAM-SHA-256) has no counterpart",
@@ -130,12 +130,12 @@ def test_what_means_the_same_is_taken_over(options: dict[str, str], expected: di
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{PLAIN} {PLAIN}"},
             "the login of kafka.sasl.* (PLAIN) has no counterpart",
         ),
-        ({"security.protocol": "SSL"}, "the trusted certificates are no PEM (kafka.ssl.truststore.type is JKS)"),
+        ({"security.protocol": "SSL"}, "the trusted certificates are not in PEM (kafka.ssl.truststore.type is JKS)"),
         (
             {"security.protocol": "SSL", **PEM, "ssl.keystore.location": "/k.jks"},
             "kafka.ssl.keystore.location has no counterpart",
         ),
-        ({"ssl.truststore.type": "PEM"}, "kafka.ssl.* without a security.protocol that encrypts"),
+        ({"ssl.truststore.type": "PEM"}, "kafka.ssl.* is set, but security.protocol is not one that encrypts"),
         ({"security.protocol": "SSL", **PEM, "ssl.cipher.suites": "X"}, "kafka.ssl.cipher.suites has no counterpart"),
         (
             {
@@ -181,7 +181,7 @@ def test_librdkafka_takes_what_it_is_given_and_secrets_are_not_shown() -> None:
         (SourceConfig("kafka", SERVERS, RecordFormat.NONE, ReaderChoice.NATIVE), "without source.decode"),
         (
             SourceConfig("parquet", {"path": "s3a://b/in"}, RecordFormat.NONE, ReaderChoice.NATIVE),
-            "tasks can read only local files themselves, and the path is s3a:",
+            "tasks can read only local files themselves, but the path begins with s3a:",
         ),
         (
             SourceConfig("parquet", {"path": "/in", "mergeSchema": "true"}, RecordFormat.NONE, ReaderChoice.NATIVE),

@@ -194,7 +194,7 @@ def test_triggers_are_intervals_or_all_there_is_in_bounded_batches() -> None:
     assert parse_trigger("availableNow") == parse_trigger("available-now") == Trigger(None)
     with pytest.raises(OptionError, match="availableNow"):
         parse_trigger("once")
-    with pytest.raises(OptionError, match="neither"):
+    with pytest.raises(OptionError, match="must be 'availableNow'"):
         parse_trigger("soon")
 
 

@@ -34,7 +34,7 @@ def test_a_table_with_equal_keys_whose_columns_hold_the_values_fits(there: str) 
             WANTED.replace("n INT", "n SMALLINT"),
             ("id",),
             (),
-            "its column n is SMALLINT, which does not hold all of INT",
+            "its column n is SMALLINT, which does not hold all values of INT",
         ),
         (WANTED.replace(", n INT", ""), ("id",), (), "it has no column n"),
         (WANTED.replace("x INT", "x STRING"), ("id",), (), "its column r is"),

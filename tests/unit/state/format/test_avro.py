@@ -61,7 +61,7 @@ def test_containers_that_fastavro_wrote_are_read(codec: str) -> None:
     assert list(iterate_records(data, FORM)) == ROWS
     if codec != "null":
         ((_, _, packed),) = open_container(data).packed
-        with pytest.raises(CorruptFileError, match="does not unpack"):
+        with pytest.raises(CorruptFileError, match="cannot be unpacked"):
             list(iterate_records(_container(codec.encode(), packed[:-4], 2), FORM))
 
 
@@ -154,7 +154,7 @@ def test_records_that_may_be_null_are_read_and_a_null_is_none() -> None:
     assert isinstance(outer, dict)
     form, entry = AvroRecordFormat(outer), {"stats": {"low": b"1"}}
     assert list(iterate_records(_written(loose, [entry]), form)) == [entry]
-    with pytest.raises(CorruptFileError, match="a null in the place of a record"):
+    with pytest.raises(CorruptFileError, match="a null where a record is required"):
         list(iterate_records(_written(loose, [entry, {"stats": None}]), form))
     columns = AvroColumns(BytesIO(_written(schema, ROWS)).read, len(_written(schema, ROWS)))
     assert [b.column("id").to_pylist() for b in columns.batches(["id"])] == [[row["id"] for row in ROWS]]

@@ -64,7 +64,7 @@ def test_encoding_leaves_the_bitmap_as_it_was() -> None:
     [
         (replace(IN_V1, length=25), "index manifest says 25"),
         (replace(IN_V1, cardinality=3), "index manifest says 3"),
-        (replace(IN_V1, offset=5), "long|magic"),
+        (replace(IN_V1, offset=5), "its length field|magic"),
         (replace(IN_V1, offset=0), "version byte"),
         (replace(IN_V1, offset=33), "too few"),
     ],

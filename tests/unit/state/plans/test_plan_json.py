@@ -62,5 +62,5 @@ def test_a_file_that_is_no_plan_is_named(data: bytes) -> None:
 
 
 def test_another_layout_is_refused_and_not_guessed_at() -> None:
-    with pytest.raises(CorruptFileError, match="version 2, this release reads 1"):
+    with pytest.raises(CorruptFileError, match="version 2, but this release reads 1"):
         decode_lease(b'{"version": 2, "owner": "a", "periodMs": 5}', "compaction/lease")

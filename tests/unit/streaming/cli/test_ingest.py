@@ -63,7 +63,11 @@ def test_print_config_tells_each_setting_and_where_it_comes_from(job: str) -> No
 @pytest.mark.parametrize(
     ("settings", "value", "origin"),
     [
-        ([], "auto", "default; Spark reads: kafka.sasl.jaas.config without a login"),
+        (
+            [],
+            "auto",
+            "default; Spark reads: kafka.sasl.jaas.config is set, but security.protocol is not one with a login",
+        ),
         (["source.reader=spark"], "spark", "command line"),
         (
             [*LOGIN, "source.reader=native"],
@@ -254,7 +258,7 @@ def test_print_config_shows_an_option_of_which_only_the_table_knows_whether_it_m
         (["--conf-file", "JOB", "--set", "checkpoint=", "--print-config"], 3, "'checkpoint' = '': it is empty"),
         (["--conf-file", "JOB", "--set", "table= ", "--print-config"], 3, "'table' = '': it is empty"),
         (["--conf-file", "JOB", "--set", "options.bucket=8", "--print-config"], 3, "create.options.bucket"),
-        (["--conf-file", "JOB", "--set", "options.bucket=8", "--print-config"], 3, "cannot be chosen by a job"),
+        (["--conf-file", "JOB", "--set", "options.bucket=8", "--print-config"], 3, "cannot be set by a job"),
     ],
 )
 def test_a_job_that_cannot_be_is_refused_before_spark_starts(

@@ -100,7 +100,7 @@ def test_what_a_job_says_of_its_messages_is_checked() -> None:
         "a.b", Shards.DISTINCT_KEYS
     )
     for texts, told in (
-        ({"source-table": "regex:("}, "the pattern cannot be read"),
+        ({"source-table": "regex:("}, "the pattern is no valid regular expression"),
         ({"source-table": ""}, "source-table"),
         ({"shards": "same-keys"}, "shards"),
     ):

@@ -131,7 +131,7 @@ def test_what_cannot_be_opened_is_an_error_before_the_first_batch(tmp_path: Path
         with pytest.raises(OptionError, match="cannot be written"):
             open_outlets(MetricsOptions(**{option: str(tmp_path / "no" / "folder")}))  # type: ignore[arg-type]
     for options, why in (
-        ({"metrics.prometheus.port": "70000"}, "is no port"),
+        ({"metrics.prometheus.port": "70000"}, "is no valid port"),
         ({"metrics.prometheus.address": "127.0.0.1"}, "needs 'metrics.prometheus.port'"),
         ({"metrics.prometheus.prt": "1"}, "did you mean 'metrics.prometheus.port'"),
     ):

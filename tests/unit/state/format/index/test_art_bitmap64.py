@@ -77,9 +77,9 @@ def test_bytes_cut_short_or_followed_by_others_are_refused() -> None:
     for data in (_JAVA, encode_bitmap64(BitMap64([*range(0, 1 << 24, 1 << 12), *range(1 << 40, (1 << 40) + 9000, 2)]))):
         for size in [*range(min(len(data), 400)), len(data) - 1]:
             if data[:size] != b"\x00":
-                with pytest.raises(CorruptFileError, match="no 64-bit Roaring bitmap of Java's own form: at offset"):
+                with pytest.raises(CorruptFileError, match="no 64-bit Roaring bitmap as Java stores it: at offset"):
                     decode_bitmap64(data[:size])
-        with pytest.raises(CorruptFileError, match="17 bytes follow, 16 should"):
+        with pytest.raises(CorruptFileError, match="17 bytes follow instead of 16"):
             decode_bitmap64(data + b"\x00")
 
 
@@ -96,9 +96,9 @@ def test_a_changed_byte_is_told_or_gives_a_bitmap(at: int, value: int) -> None:
 @pytest.mark.parametrize(
     ("at", "value", "reason"),
     [
-        (1, 5, "it says to have 5 keys, but has 4"),
-        (9, 5, "a node of kind 5"),
-        (10, 5, "a node of kind 0 with 5 children"),
+        (1, 5, "the header says 5 keys, but the tree has 4"),
+        (9, 5, "no valid node: kind 5"),
+        (10, 5, "no valid node: kind 0, 5 children"),
         (12, 6, "a path of 6 bytes"),
         (0, 2, "the first byte is 02"),
     ],

@@ -58,8 +58,8 @@ def test_a_filter_means_the_same_in_reads_changes_and_queries(table: bl.Table, t
         ("length(c) > 1 AND c = 'a\\\\b'", "Write r'a\\\\b'"),
         ("CAST(c AS TIMESTAMPTZ) IS NULL", "is called TIMESTAMP_LTZ"),
         ("c = trim(a, 'x')", "trim(BOTH 'x' FROM text)"),
-        ("[id] = 1", "as `odd name`"),
-        ("id = 1 and [odd name] = 1", "as `odd name`"),
+        ("[id] = 1", "as in `odd name`"),
+        ("id = 1 and [odd name] = 1", "as in `odd name`"),
     ],
 )
 def test_what_an_older_script_meant_otherwise_is_refused_with_its_new_spelling(text: str, spelling: str) -> None:

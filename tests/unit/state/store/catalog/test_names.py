@@ -39,7 +39,7 @@ def test_a_path_through_dots_is_as_good_as_any(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [".", "..", " .. ", "../up", "a/b", "/", "a\0b"])
 def test_what_becomes_part_of_a_file_name_leads_into_no_other_folder(key: str, text: str, tmp_path: Path) -> None:
     path = str(tmp_path / "w.db" / "t")
-    says = f"option '{key}' = .* becomes part of a file's name: it cannot be"
+    says = f"option '{key}' = .* becomes part of a file's name, so it must not be"
     with pytest.raises(OptionError, match=says):
         create_table(path, "id INT NOT NULL", ["id"], options={"bucket": "1", key: text})
     assert not Path(path).exists()

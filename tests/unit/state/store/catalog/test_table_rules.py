@@ -33,9 +33,13 @@ BROKEN: tuple[tuple[Mapping[str, str], str, str], ...] = (
         "file-index.bitmaps.columns",
         "there is no index 'bitmaps'; did you mean 'bitmap'",
     ),
-    ({"file-index.bsi.columns": "t"}, "file-index.bsi.columns", "'bsi' is no index for column 't', which is STRING"),
-    ({"file-index.bloom-filter.columns": "d"}, "file-index.bloom-filter.columns", "no index for column 'd'"),
-    ({"file-index.bitmap.columns": "n[x]"}, "file-index.bitmap.columns", "only a MAP with keys of text"),
+    (
+        {"file-index.bsi.columns": "t"},
+        "file-index.bsi.columns",
+        "the index 'bsi' does not support column 't', which is STRING",
+    ),
+    ({"file-index.bloom-filter.columns": "d"}, "file-index.bloom-filter.columns", "does not support column 'd'"),
+    ({"file-index.bitmap.columns": "n[x]"}, "file-index.bitmap.columns", "only a MAP with string keys"),
     (
         {"file-index.bitmap.a.version": "1"},
         "file-index.bitmap.a.version",
@@ -43,8 +47,8 @@ BROKEN: tuple[tuple[Mapping[str, str], str, str], ...] = (
     ),
     ({"fields.gone.anything": "1"}, "fields.gone.anything", "Field gone can not be found"),
     ({"sequence.field": "s", "fields.s.aggregate-function": "max"}, "fields.s.aggregate-function", "Should not define"),
-    ({"rowkind.field": "a"}, "rowkind.field", "name a STRING column"),
-    ({"bucket": "-2", "file.compression": "lz4"}, "file.compression", "rows of a postpone table wait in Avro files"),
+    ({"rowkind.field": "a"}, "rowkind.field", "choose a STRING column"),
+    ({"bucket": "-2", "file.compression": "lz4"}, "file.compression", "postponed rows are stored in Avro files"),
     ({"manifest-sort.enabled": "true"}, "manifest-sort.enabled", "non-partition table"),
 )
 SOUND: tuple[Mapping[str, str], ...] = (

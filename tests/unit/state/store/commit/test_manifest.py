@@ -68,7 +68,7 @@ def test_names_that_lead_elsewhere_are_corrupt(name: str) -> None:
         return encode_manifest([replace(ENTRY, file=replace(ENTRY.file, **members))])
 
     for data in (entry(file_name=name), entry(extra_files=(name,))):
-        with pytest.raises(CorruptFileError, match="no name of a file"):
+        with pytest.raises(CorruptFileError, match="is no plain file name"):
             decode_manifest(data)
 
 

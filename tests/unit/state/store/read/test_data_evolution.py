@@ -183,7 +183,7 @@ def test_batches_of_files_need_not_have_the_same_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("firsts", [(0, 1), (1, 0)])
 def test_ranges_that_overlap_without_being_the_same_are_corrupt(tmp_path: Path, firsts: tuple[int, int]) -> None:
     table = evolved(tmp_path / "t", [FIRST, NEWER_A], ids(*firsts, columns={1: ("a",)}))
-    with pytest.raises(CorruptFileError, match="cannot be put side by side"):
+    with pytest.raises(CorruptFileError, match="files that overlap must hold the same rows"):
         table.to_arrow()
 
 

@@ -82,7 +82,7 @@ def test_catalogs_databases_and_options_last_from_one_text_to_the_next(tmp_path:
         ("CALL sys.compact('t$files')", "is a system table, which cannot be changed"),
         ("MERGE INTO `t$files` USING u ON k = a WHEN MATCHED THEN DELETE", "which cannot be changed"),
         ("SELECT k FROM t ORDER BY 2", "ORDER BY 2 names no column of the result"),
-        ("CALL sys.run_compactor('t', 'soon')", "wait = 'soon': not a duration like '10 s'"),
+        ("CALL sys.run_compactor('t', 'soon')", "wait = 'soon': not a duration such as '10 s'"),
         ("SHOW PARTITIONS t PARTITION (v = 1)", "'v' is no partition column"),
         ("ALTER TABLE t DELETE TAG nothing", r"Tag 'nothing' doesn't exist; there are"),
     ],
@@ -262,5 +262,5 @@ def test_a_table_gets_a_comment_and_loses_it(orders: Run) -> None:
     assert "COMMENT 'mine'" in orders("SHOW CREATE TABLE t")[0]
     orders("COMMENT ON TABLE t IS NULL")
     assert "COMMENT" not in orders("SHOW CREATE TABLE t")[0]
-    with pytest.raises(OptionError, match="tables have a comment; for a column use ALTER TABLE"):
+    with pytest.raises(OptionError, match="COMMENT ON supports only tables; for a column use ALTER TABLE"):
         orders("COMMENT ON COLUMN t.v IS 'x'")

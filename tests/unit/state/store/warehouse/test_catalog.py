@@ -128,7 +128,7 @@ def test_a_branch_is_part_of_the_name_of_a_table_that_is_opened(tmp_path: Path) 
         shop.table("orders$branch_test", options={"branch": "other"})
     with pytest.raises(OptionError, match="drop_table takes a table, not its branch 'test'"):
         shop.drop_table("orders$branch_test")
-    with pytest.raises(OptionError, match="names a system table"):
+    with pytest.raises(OptionError, match="is a system table"):
         shop.table("orders$snapshots")
 
 
