@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.skipif(not KILLS, reason="part of .ci/run kills-long"),
-    pytest.mark.timeout(1200 + 120 * KILLS),
+    pytest.mark.timeout(3600 + 600 * KILLS),
 ]
 
 
