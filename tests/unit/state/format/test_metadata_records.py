@@ -100,7 +100,7 @@ def test_a_table_is_written_compacted_and_expired_by_them(form: str, tmp_path: P
 
 def test_codecs_that_a_format_does_not_have_are_refused(tmp_path: Path) -> None:
     options = {"bucket": "1", "manifest.format": "orc", "manifest.compression": "bzip2"}
-    with pytest.raises(OptionError, match=r"manifests in orc take zstd, snappy"):
+    with pytest.raises(OptionError, match=r"manifests in orc support only zstd, snappy"):
         create_table(str(tmp_path / "w.db/t"), "k INT NOT NULL", ["k"], options=options)
     options = {"bucket": "1", "manifest.format": "parquet", "manifest.compression": "null"}
     table = create_table(str(tmp_path / "w.db/u"), "k INT NOT NULL", ["k"], options=options)
