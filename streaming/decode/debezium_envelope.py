@@ -137,7 +137,9 @@ class Images:
         return declared_need(source, self.fields, self.messages.type_mapping)
 
     def as_declared(self, need: pa.DataType) -> pa.DataType:
-        """Returns the columns and types that rows without a schema need. The types are mapped as the job asks."""
+        """Returns the columns and types in `need`, which rows without a schema need, with the types mapped as the job
+        asks.
+        """
         return as_declared(need, self.messages, {f.name for f in self.fields})
 
 

@@ -84,7 +84,7 @@ _TOMBSTONE = (
     "a record with a key and without a value: it deletes the row with that key, which plain rows cannot do; use "
     "decode: debezium-flat-json for rows in JSON, which can"
 )
-_NO_KEY = "a delete (op d) without before, and the record key does not hold the primary key"
+_NO_KEY = "a delete (op d) without before, whose record key does not hold the primary key"
 
 
 class RowReader(Protocol):

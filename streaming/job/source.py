@@ -226,7 +226,7 @@ def _refuse_time(columns: ColumnOptions, keys: Sequence[str]) -> None:
     for what, expression in named:
         if (now := tells_time(expression)) is not None:
             raise OptionError(
-                f"{what}uses {now}, whose value differs when the row changes later; remove {now}", key=what
+                f"{what} uses {now}, whose value differs when the row changes later; remove {now}", key=what
             )
 
 

@@ -46,7 +46,7 @@ _MOST_READS = 8
 read.
 """
 _TABLES_A_TASK = 16
-"""One more task writes for each such number of tables."""
+"""The number of tables for which one task that writes is enough."""
 _MERGE_BYTES = 256 << 20
 
 

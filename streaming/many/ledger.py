@@ -141,7 +141,7 @@ def offsets_in(topics: Mapping[str, Mapping[str, int]]) -> dict[Feed, int]:
 
 
 def offsets_text(offsets: FeedOffsets) -> str:
-    """Returns offsets as the text that a Kafka source has in a batch's identity."""
+    """Returns offsets as JSON text, in the form in which a batch's identity holds the offsets of a Kafka source."""
     return json.dumps([_topics(offsets)], sort_keys=True)
 
 

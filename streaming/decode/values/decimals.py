@@ -11,8 +11,8 @@ from bucketline.streaming.decode.texts.base64_column import decimals_of_bytes
 
 _EMPTY = "a decimal must be of 1 byte or more"
 _LARGEST_SCALE = 131_072
-"""The most digits of a number; no database has numbers with more. Strings of numbers with a much larger scale would
-fill the memory.
+"""The largest scale of a number. No database has numbers with more digits, and strings of numbers with a much larger
+scale would fill the memory.
 """
 
 
@@ -25,7 +25,7 @@ def decimals_as(numbers: pa.Array, scale: int, target: pa.DataType) -> pa.Array:
     if numbers.null_count == len(numbers):
         return pa.nulls(len(numbers), target)
     if not -_LARGEST_SCALE <= scale <= _LARGEST_SCALE:
-        raise ValueError(f"a decimal has the scale {scale}")
+        raise ValueError(f"a decimal has the scale {scale}, which is too large")
     if pa.types.is_floating(target):  # Arrow's cast of decimals is not always the nearest number
         nearest = decimals_as(numbers, scale, pa.string()).cast(pa.float64()).cast(target)
         if pc.any(pc.is_inf(nearest)).as_py():

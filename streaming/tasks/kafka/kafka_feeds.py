@@ -36,7 +36,7 @@ class KafkaFeeds:
     origin: tuple[str, ...] = ()
 
     def numbers(self, records: pa.Table) -> NDArray[Any]:
-        """Returns the number of the feed of each record, as integers of the smallest possible type.
+        """Returns the number of the feed (topic partition) of each record, as integers of the smallest possible type.
 
         Raises SchemaMismatchError for a record from a topic or partition that the batch does not read.
         """
