@@ -375,7 +375,7 @@ def test_a_key_that_is_no_record_does_not_tell_which_row_is_deleted(registry: Sc
     key = struct.pack(">bI", 0, registry.add("orders-key", '"long"')) + b"\x02"
     value = Producer(registry).write(ENVELOPE, event("d", None, None))
     decoded = debezium(registry)(kafka(value, value, keys=[key, b'"plain text"']))
-    assert all("the record key does not hold the primary key" in reason for reason in reasons(decoded).values())
+    assert all("whose record key does not hold the primary key" in reason for reason in reasons(decoded).values())
     assert len(reasons(decoded)) == 2
 
 
