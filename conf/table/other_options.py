@@ -82,7 +82,9 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         snapshot.watermark-idle-timeout source.checkpoint-align.enabled source.checkpoint-align.timeout
         source.operator-uid.suffix global-index.search-mode scalar-index.search-mode vector-index.search-mode
         full-text-index.search-mode vector-search.distribute.enabled vector-search.lateral-join.batch-size
-        vector-search.lateral-join.parallelism variant.shreddingSchema variant.inferShreddingSchema
+        vector-search.lateral-join.parallelism blob-view.resolve.enabled global-index.enabled
+        data-evolution.row-sidecar.max-selected-rows data-evolution.row-sidecar.max-selection-ratio
+        variant.shreddingSchema variant.inferShreddingSchema
     """,
     _FLINK: """
         sink.parallelism sink.use-managed-memory-allocator
@@ -106,7 +108,11 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         partition.idle-time-to-report-statistic
         delete.force-produce-changelog vector.file.format vector.target-file-size blob.target-file-size
         blob.copy-buffer-size blob-compaction.enabled lock.type lock-check-max-sleep lock-acquire-timeout
-        write-null-on-missing-file global-index.row-count-per-shard global-index.build.max-parallelism
+        write-null-on-missing-file blob-write-null-on-missing-file blob-write-null-on-fetch-failure
+        blob-descriptor.source-table data-evolution.compaction.rewrite-row-ids data-evolution.merge-into.file-pruning
+        data-evolution.merge-into.source-persist data-evolution.reassign.skip-contiguous-row-count
+        data-evolution.row-id-conflict-rewrite.max-size data-evolution.row-sidecar.enabled
+        global-index.row-count-per-shard global-index.build.max-parallelism
         global-index.build.max-shard global-index.thread-num metastore.tag-to-partition.preview
     """,
     _ROW_IDS: "row-tracking.partition-group-on-commit",
@@ -185,6 +191,7 @@ RESTRICTED: Mapping[str, Restriction] = {
     "chain-table.enabled": _only("false", "it needs the last level to keep deletes"),
     "primary-key.nullable": _only("false", _NOT_YET),
     "upsert-key": _never(_NOT_YET),
+    "branch-merge.enabled": _only("false", _NOT_YET),
     DATA_EVOLUTION_ENABLED.key: _only("false", _APPEND_FEATURE),
     "clustering.incremental": _only("false", _NOT_YET),
     "blob-field": _never(_NOT_YET),

@@ -29,6 +29,8 @@ from bucketline.state.sql.words import Words, database_name, table_name
 PLACE_OF_A_TABLE = "the folder of a table is always <warehouse>/<database>.db/<table>"
 _PROVIDERS = ("paimon", "bucketline")
 
+_OF_SPARK = "Views and functions belong to the Spark session: spark.sql(...)"
+
 
 def read_create(words: Words) -> Statement:
     """Parses `CREATE TABLE`, `CREATE DATABASE` or `CREATE CATALOG`."""
@@ -49,23 +51,16 @@ def read_create(words: Words) -> Statement:
         return _replaced(words, created=True)
     target = " ".join(filter(None, (words.peek(0), words.peek(1), words.peek(2)))) or "?"
     raise refused(
-        f"CREATE {target} is not supported; use CREATE TABLE, CREATE DATABASE or CREATE CATALOG. Views and functions "
-        "belong to the Spark session: spark.sql(...)",
+        f"CREATE {target} is not supported; use CREATE TABLE, CREATE DATABASE or CREATE CATALOG. {_OF_SPARK}",
         statement="CREATE",
     )
 
 
 def read_replace(words: Words) -> CreateTable:
-    """Parses `REPLACE TABLE t (...)`. The table must exist, and is empty afterwards."""
+    """Parses `REPLACE TABLE t (...)` or `REPLACE TABLE t AS SELECT ...`. The table must exist."""
     words.expect("REPLACE")
     words.expect("TABLE")
-    statement = _replaced(words, created=False)
-    if statement.query is not None:
-        raise refused(
-            "REPLACE TABLE cannot have AS SELECT, as in Paimon; use CREATE OR REPLACE TABLE ... AS SELECT",
-            statement="REPLACE TABLE",
-        )
-    return statement
+    return _replaced(words, created=False)
 
 
 def _replaced(words: Words, *, created: bool) -> CreateTable:
@@ -278,7 +273,8 @@ def _kind(words: Words, verb: str) -> Kind:
             words.verb = f"{verb} {kind.value}"
             return kind
     raise refused(
-        f"{verb} {words.peek()} is not supported; use {verb} TABLE, {verb} DATABASE or {verb} CATALOG", statement=verb
+        f"{verb} {words.peek()} is not supported; use {verb} TABLE, {verb} DATABASE or {verb} CATALOG. {_OF_SPARK}",
+        statement=verb,
     )
 
 
@@ -309,7 +305,7 @@ def read_show(words: Words) -> Show:
             return _NAMED[subject](words, subject) if subject in _NAMED else _show_names(words, subject)
     raise refused(
         f"SHOW {words.peek()} is not supported; SHOW {', '.join(' '.join(w) for w, _ in _SHOWN[:-3])} are. "
-        "For snapshots, tags and branches: SELECT * FROM `t$snapshots`, `t$tags`, `t$branches`",
+        f"For snapshots, tags and branches: SELECT * FROM `t$snapshots`, `t$tags`, `t$branches`. {_OF_SPARK}",
         statement="SHOW",
     )
 
@@ -371,11 +367,17 @@ def read_describe(words: Words) -> Describe:
     """Parses `DESCRIBE t`, `DESC EXTENDED t` or `DESCRIBE TABLE t`."""
     words.at += 1
     words.verb = "DESCRIBE"
+    if words.peek() == "FUNCTION" and words.peek(1):
+        raise refused(f"DESCRIBE FUNCTION is not supported. {_OF_SPARK}", statement="DESCRIBE")
     if words.peek(1):
         words.take("TABLE")
     if words.peek(1) and not words.take("EXTENDED"):
         words.take("FORMATTED")
     name = words.table()
+    if words.sees("PARTITION"):
+        raise refused(
+            "DESCRIBE: PARTITION is not supported; SELECT * FROM `t$partitions` says more", statement="DESCRIBE"
+        )
     words.end()
     return Describe(name)
 

@@ -337,6 +337,16 @@ def test_every_option_that_is_honoured_is_read_somewhere() -> None:
         assert words[names[id(option)]] > 1 or words[f'"{option.key}"'] > 1, f"nothing reads {option.key}"
 
 
+def test_options_of_features_that_are_not_written_are_known_by_name() -> None:
+    known = (
+        "blob-descriptor.source-table",
+        "data-evolution.row-sidecar.enabled",
+        "data-evolution.merge-into.file-pruning",
+    )
+    assert all(key in HARMLESS for key in (*known, "global-index.enabled", "blob-view.resolve.enabled"))
+    assert RESTRICTED["branch-merge.enabled"].accepted == ("false",)
+
+
 def test_every_key_has_one_standing_and_a_meaning() -> None:
     assert not HARMLESS.keys() & RESTRICTED.keys()
     assert not HARMLESS.keys() & HONOURED.keys()

@@ -159,12 +159,15 @@ def test_a_replaced_table_is_empty_and_older_snapshots_stay(run: Run) -> None:
     assert run("SELECT * FROM t") == [(13, 4)] and run("SELECT count(*) FROM u") == [0]
     for text, says in (
         ("REPLACE TABLE x (a INT)", "there is no table default.x; CREATE OR REPLACE TABLE makes one"),
+        ("REPLACE TABLE x AS SELECT 1 AS a", "there is no table default.x; CREATE OR REPLACE TABLE makes one"),
         ("CREATE OR REPLACE TABLE t (a INT, p INT) PARTITIONED BY (p)", "same partition columns, none, not p"),
         ("REPLACE TABLE t (a INT) TBLPROPERTIES ('bucketx' = '1')", "bucketx"),
     ):
         with pytest.raises(OptionError, match=says):
             run(text)
     assert run("SELECT * FROM t") == [(13, 4)]
+    run("REPLACE TABLE t AS SELECT j + 1 AS i FROM t")
+    assert run("SELECT * FROM t") == [14]
 
 
 def test_unions_ranges_and_names_in_brackets_are_queried_without_spark(run: Run) -> None:
