@@ -13,6 +13,7 @@ from bucketline.conf.option import did_you_mean
 from bucketline.conf.secrets import mask
 from bucketline.conf.wording import counted
 from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.row_places import place_fields, places_among
 from bucketline.state.format.row_ranges import kept_schema
 from bucketline.state.sql.compute.conditions import Condition, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -183,7 +184,7 @@ def _schema_at(table: TableHandle, version: Version | None) -> TableSchema:
 def _known_columns(schema: TableSchema, wanted: tuple[str, ...]) -> tuple[str, ...]:
     known = [f.name for f in schema.fields]
     for position, name in enumerate(wanted):
-        if name not in known:
+        if name not in known and not places_among(schema, (name,)):
             near = did_you_mean(name, known) or f"; the table has {', '.join(known)}"
             raise click.BadParameter(f"unknown column '{name}'{near}", param_hint="--columns")
         if name in wanted[:position]:
@@ -195,7 +196,7 @@ def _condition(schema: TableSchema, where: str | None) -> Condition | None:
     if where is None:
         return None
     try:
-        return plan_condition(where, schema.fields)
+        return plan_condition(where, schema.fields, place_fields(schema))
     except OptionError as e:
         raise click.BadParameter(e.message, param_hint="--where") from e
 

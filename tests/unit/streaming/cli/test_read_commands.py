@@ -69,6 +69,10 @@ def test_scan_filters_limits_and_travels_in_time(path: str) -> None:
     changes = printed_rows("scan", path, "--columns", "id", "--changes-since", "before")
     assert changes == [{"id": 2, "_row_kind": 0}]
     assert len(printed_rows("scan", path, "--limit", "2")) == 2
+    placed = printed_rows(
+        "scan", path, "--where", "id = 2 AND __paimon_bucket >= 0", "--columns", "name,__paimon_bucket"
+    )
+    assert [row["name"] for row in placed] == ["b"] and list(placed[0]) == ["name", "__paimon_bucket"]
     assert printed_rows("scan", path, "--limit", "0") == []
     assert printed_rows("scan", path, "--read-optimized") == []
 
