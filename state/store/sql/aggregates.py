@@ -4,7 +4,7 @@ NaN is one value, greater than every number; -0.0 and 0.0 are one value; a sum t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.types.buffers import one_array
 from bucketline.state.types.if_else import if_else
 
 _BELOW_SIGN = np.int64((1 << 63) - 1)
@@ -41,7 +42,8 @@ def grouped(
 
     Raises SchemaMismatchError for a sum that is too large.
     """
-    columns = {f"key {i}": _one_value_each(rows.column(key)) for i, key in enumerate(keys)}
+    flat = [_flat(rows.column(key)) for key in keys]
+    columns = {f"key {i} {at}": part for i, parts in enumerate(flat) for at, part in enumerate(parts)}
     names = list(columns)
     wanted: list[Any] = [([], "count_all")] if any(a.column is None for a in aggregates) else []
     for i, aggregate in enumerate(aggregates):
@@ -55,7 +57,9 @@ def grouped(
             wanted.append((f"{i} near", "sum"))
     table = pa.table(columns) if columns else pa.table({"all": pa.nulls(rows.num_rows)})
     found = table.group_by(names, use_threads=False).aggregate(wanted)
-    return [found.column(n) for n in names], [_result(found, rows, i, a) for i, a in enumerate(aggregates)]
+    parts = iter([found.column(n) for n in names])
+    values = [_whole(rows.schema.field(key).type, parts) for key in keys]
+    return values, [_result(found, rows, i, a) for i, a in enumerate(aggregates)]
 
 
 def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -63,6 +67,27 @@ def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     DOUBLE.
     """
     return _ranks(column) if pa.types.is_floating(column.type) else column
+
+
+def _flat(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
+    """Returns the columns by which rows are grouped in place of a key. Arrow does not group by a struct, so these are
+    its fields, and a column that says whether the struct is not null.
+    """
+    if not pa.types.is_struct(column.type):
+        return [_one_value_each(column)]
+    fields = column.flatten() if column.type.num_fields else []
+    return [pc.is_valid(column), *(part for field in fields for part in _flat(field))]
+
+
+def _whole(arrow: pa.DataType, parts: Iterator[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Returns a key of this type, put together from the columns that `_flat` has made of it."""
+    if not pa.types.is_struct(arrow):
+        return next(parts)
+    is_there = one_array(next(parts))
+    fields = [one_array(_whole(field.type, parts)) for field in arrow]
+    if not fields:
+        return pa.chunked_array([pa.array([None, {}], arrow).take(is_there.cast(pa.int8()))])
+    return pa.chunked_array([pa.StructArray.from_arrays(fields, fields=list(arrow), mask=pc.invert(is_there))])
 
 
 def _one_value_each(column: pa.ChunkedArray) -> pa.ChunkedArray:

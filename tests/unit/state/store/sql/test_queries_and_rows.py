@@ -267,6 +267,10 @@ def test_a_query_may_name_the_places_of_rows_and_a_star_does_not_include_them(tm
         (2, "x", 1),
         (4, "x", 0),
     ]
+    counted = run(
+        "SELECT __paimon_partition, COUNT(*), __paimon_bucket FROM t GROUP BY __paimon_partition, __paimon_bucket"
+    )
+    assert sorted(counted, key=str) == [({"p": "x"}, 3, 0), ({"p": "y"}, 1, 0)]
     files = run("SELECT __paimon_file_path, COUNT(*) FROM t GROUP BY __paimon_file_path ORDER BY 2 DESC")
     assert sorted(files) == sorted(run("SELECT file_path, record_count FROM t$files")) and files[0][1] == 2
     run(f"DELETE FROM t WHERE __paimon_file_path = '{files[0][0]}' AND __paimon_row_index = 0")
