@@ -133,7 +133,7 @@ def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | N
 
 def _tables(data: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
     """Yields the rows as tables. Small record batches of a reader are put together, because every column of a table
-    takes time by itself, however few rows there are.
+    takes time by itself, however few rows there are. Large record batches are not copied.
     """
     if isinstance(data, pa.Table):
         yield data
@@ -142,6 +142,9 @@ def _tables(data: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
     together: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in data:
+        if together and (batch.num_rows >= _TABLE_ROWS or batch.nbytes >= _TABLE_BYTES):
+            yield pa.Table.from_batches(together).combine_chunks()
+            together, rows, size = [], 0, 0
         together.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= _TABLE_ROWS or size >= _TABLE_BYTES:
