@@ -1,7 +1,5 @@
 """The page of `.ci/run bench --report`, out of results as a measurement gives them."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 from tests.bench.rivals.page import FIGURES, page
@@ -71,20 +69,19 @@ def test_the_page_says_how_many_turns_the_rivals_had() -> None:
     assert "in 1 turn." in _page(_rival("one", [_turn(1.0)]))
 
 
-def test_more_turns_are_added_to_those_of_the_same_commit(tmp_path: Path) -> None:
-    raw, load = tmp_path / "results.json", Load(1000, 1)
+def test_more_turns_are_added_to_those_of_the_same_commit() -> None:
     old = {"name": "delta", "commit": "abc", "turns": [{"cpu": 1}], "not_run": None}
-    raw.write_text(json.dumps({"rows": 1000, "rivals": [old]}))
+    before = {"rows": 1000, "rivals": [old]}
 
     def turns(rows: int, commit: str, *, adds: bool) -> list[dict[str, Any]]:
         found = [{**old, "commit": commit, "turns": [{"cpu": 2}]}]
-        delta = next(r for r in beside(raw, found, Load(rows, 1), adds=adds) if r["name"] == "delta")
+        delta = next(r for r in beside(before, found, Load(rows, 1), adds=adds) if r["name"] == "delta")
         return list(delta["turns"])
 
     assert turns(1000, "abc", adds=True) == [{"cpu": 1}, {"cpu": 2}]
     alone = [turns(1000, "abc", adds=False), turns(1000, "other", adds=True), turns(9, "abc", adds=True)]
     assert alone == [[{"cpu": 2}]] * 3
-    assert all(r["turns"] or r["not_run"] for r in beside(raw, [], load, adds=False))
+    assert all(r["turns"] or r["not_run"] for r in beside(before, [], Load(1000, 1), adds=False))
 
 
 def test_the_page_names_the_commit_of_each_run() -> None:

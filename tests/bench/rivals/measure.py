@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,10 @@ class Measured:
         return asdict(self)
 
 
-def measured(names: Sequence[str], load: Load) -> list[Measured]:
-    """What each of the named rivals took. Each turn measures all of them once."""
+def measured(names: Sequence[str], load: Load) -> Iterator[list[Measured]]:
+    """Yields what each of the named rivals has taken so far, after each turn of each rival. Each turn measures all of
+    them once.
+    """
     not_run = {name: RIVALS[name].why_not() for name in names if name in RIVALS}
     turns: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(prefix="bucketline-report-") as root:
@@ -65,7 +67,8 @@ def measured(names: Sequence[str], load: Load) -> list[Measured]:
                         turns[name].append(_turn(name, Path(folder), source, load, distinct))
                 except subprocess.CalledProcessError as e:
                     not_run[name] = f"failed: {' '.join(map(str, e.cmd[-3:-1]))} ended with {e.returncode}"
-    return [Measured(name, tuple(turns[name]), not_run.get(name)) for name in names]
+                yield [Measured(n, tuple(turns[n]), not_run.get(n)) for n in names]
+    yield [Measured(name, tuple(turns[name]), not_run.get(name)) for name in names]
 
 
 def _drawn(folder: Path, load: Load) -> int:

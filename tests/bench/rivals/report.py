@@ -42,8 +42,11 @@ def main(arguments: list[str]) -> int:
         load = Load.from_environment()
         about = _about(load)
         at = {key: about[key] for key in ("date", "commit")}
-        found = [m.as_json() | _described(m.name) | at for m in measured(names, load)]
-        raw.write_text(json.dumps({**about, "rivals": beside(raw, found, load, adds=adds)}, indent=1) + "\n")
+        before: dict[str, Any] = json.loads(raw.read_text()) if raw.exists() else {"rows": None}
+        # The results are written after each turn, so that a run that is stopped has lost nothing else.
+        for so_far in measured(names, load):
+            found = [m.as_json() | _described(m.name) | at for m in so_far if m.turns or m.not_run]
+            raw.write_text(json.dumps({**about, "rivals": beside(before, found, load, adds=adds)}, indent=1) + "\n")
     results = json.loads(raw.read_text())
     for figure in FIGURES:
         if figure.in_plot:
@@ -53,13 +56,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def beside(raw: Path, found: list[dict[str, Any]], load: Load, *, adds: bool) -> list[dict[str, Any]]:
-    """Returns what was found. Of the rivals that were not measured now, it has what the results in the file say, if
-    they are of the same load.
+def beside(before: Mapping[str, Any], found: list[dict[str, Any]], load: Load, *, adds: bool) -> list[dict[str, Any]]:
+    """Returns what was found. Of the rivals that were not measured now, it has what the results `before` say, if they
+    are of the same load.
 
-    With `adds`, a rival also keeps the turns in the file that are of the same commit.
+    With `adds`, a rival also keeps the turns before that are of the same commit.
     """
-    before: dict[str, Any] = json.loads(raw.read_text()) if raw.exists() else {"rows": None}
     kept: list[dict[str, Any]] = before["rivals"] if before["rows"] == load.rows else []
     by_name = {rival["name"]: rival for rival in kept}
     for rival in found:
