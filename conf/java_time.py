@@ -114,7 +114,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _unit(pattern: str, letter: str, count: int, seen: set[str]) -> str:
     name = {"u": "y", "L": "M"}.get(letter, letter)
     if name in seen:
-        raise _unreadable(pattern, f"letter {letter!r} comes twice")
+        raise _unreadable(pattern, f"letter {letter!r} occurs twice")
     seen.add(name)
     if name == "y":
         if count == 2:

@@ -333,7 +333,7 @@ def check_texts(options: Mapping[str, str], where: str) -> None:
         if not isinstance(value, str):
             text = str(value).lower() if isinstance(value, bool) else value
             remedy = "leave the option out" if value is None else f"write '{text}' in quotes"
-            raise OptionError(f"'{key}' = {value!r} in {where} is no text; {remedy}", key=key, value=value)
+            raise OptionError(f"'{key}' = {value!r} in {where} is no string; {remedy}", key=key, value=value)
 
 
 def check_names(names: object, argument: str) -> None:
@@ -341,7 +341,7 @@ def check_names(names: object, argument: str) -> None:
     would be taken for the names.
     """
     if isinstance(names, str):
-        raise OptionError(f"{argument} takes several names, not one text; write ({names!r},)", key=argument)
+        raise OptionError(f"{argument} must be a list of names, not a single string; write ({names!r},)", key=argument)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -54,8 +54,8 @@ VISIBILITY_TIMEOUT = Option(
     "visibility-timeout",
     parse_duration,
     120_000,
-    "for tables whose readers skip level 0: how long a write whose compaction failed keeps compacting until readers "
-    "see its rows; 0: it does not",
+    "for tables whose readers skip level 0: how long a write whose compaction failed tries to compact again, until "
+    "readers see its rows; 0: it does not try again",
 )
 WRITE_PARALLELISM = Option("write-parallelism", parse_int, None, "write tasks per batch; default: by the bucket mode")
 ASSIGNER_PARALLELISM = Option(

@@ -220,14 +220,17 @@ def check_storage_options(storage_options: Mapping[str, str] | None) -> MaskedOp
     for one, other in _TOGETHER:
         if (one.key in options) != (other.key in options):
             missing = other if one.key in options else one
-            raise OptionError(f"'{one.key}' and '{other.key}' go together: '{missing.key}' is not set", key=missing.key)
+            raise OptionError(
+                f"'{one.key}' and '{other.key}' must be set together, but '{missing.key}' is not set", key=missing.key
+            )
     for dependent, needed in _NEEDS:
         if dependent.key in options and needed.key not in options:
             raise OptionError(f"'{dependent.key}' needs '{needed.key}', which is not set", key=needed.key)
     _check_scheme(options)
     if (GCS_KEYFILE.key in options) != (GCS_AUTH.get(options) is GcsAuth.KEYFILE):
         raise OptionError(
-            f"'{GCS_KEYFILE.key}' and '{GCS_AUTH.key}' = service-account-json-keyfile go together", key=GCS_KEYFILE.key
+            f"'{GCS_KEYFILE.key}' and '{GCS_AUTH.key}' = service-account-json-keyfile must be set together",
+            key=GCS_KEYFILE.key,
         )
     if KERBEROS_KEYTAB.key not in options and not KERBEROS_CACHE.get(options):
         raise OptionError(

@@ -114,4 +114,4 @@ def _read(key: str, path: str) -> str:
     except OSError as e:
         raise OptionError(f"'{key}' refers to the file {path}, which cannot be read: {e.strerror}", key=key) from e
     except UnicodeDecodeError as e:
-        raise OptionError(f"'{key}' refers to the file {path}, which is no text in UTF-8", key=key) from e
+        raise OptionError(f"'{key}' refers to the file {path}, which is no valid UTF-8 text", key=key) from e

@@ -109,8 +109,8 @@ def check_job_options(job: Mapping[str, str], table: Mapping[str, str], *, origi
             stored = table.get(key)
             raise OptionError(
                 f"option '{key}' = {text!r} in {origin} cannot be set by a job: the table has "
-                f"{_default(key) if stored is None else repr(stored)}; leave it out; set it for a new table "
-                f"(create.options.{key} in a job file)",
+                f"{_default(key) if stored is None else repr(stored)}; remove it from the job, or set it for a "
+                f"new table (create.options.{key} in a job file)",
                 key=key,
             )
 

@@ -111,9 +111,7 @@ def _check_one_row_a_partition(primary_key: Sequence[str], partition_keys: Seque
 def _check_branch(options: Mapping[str, str]) -> None:
     branch = options.get(BRANCH.key)
     if branch is not None and branch.strip() != BRANCH.default:
-        refuse(
-            BRANCH.key, "a branch is chosen when a table is opened, and cannot be an option of the table; leave it out"
-        )
+        refuse(BRANCH.key, "a branch is chosen when a table is opened, and cannot be an option of the table; remove it")
 
 
 def _check_sequence(options: Mapping[str, str], columns: Sequence[str]) -> None:

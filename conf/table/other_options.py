@@ -182,7 +182,7 @@ def _never(reason: str, remedy: str = "remove it") -> Restriction:
 _NOT_YET = "bucketline does not write it"
 _LOST = "bucketline does not do what it asks for"
 _INDEX = "bucketline does not maintain such an index, and readers that trust the index would miss rows"
-_APPEND_FEATURE = "bucketline does not write what it needs in every file"
+_APPEND_FEATURE = "it needs information in every file that bucketline does not write"
 
 RESTRICTED: Mapping[str, Restriction] = {
     "sequence.snapshot-ordering": _only("false", _NOT_YET),

@@ -27,7 +27,9 @@ SCAN_TIMESTAMP_MILLIS: Option[int] = Option(
     None,
     "the newest snapshot committed at this time or before is read; milliseconds since 1970",
 )
-SCAN_VERSION: Option[str] = Option("scan.version", parse_text, None, "tag or snapshot id to read; a tag comes first")
+SCAN_VERSION: Option[str] = Option(
+    "scan.version", parse_text, None, "tag or snapshot id to read; if both exist, the tag is read"
+)
 INCREMENTAL_BETWEEN_SCAN_MODE = Option(
     "incremental-between-scan-mode",
     parse_enum(ChangeFiles),

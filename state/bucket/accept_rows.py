@@ -81,7 +81,7 @@ def accept_rows(data: pa.Table, schema: TableSchema) -> AcceptedRows:
         if explicit:
             raise SchemaMismatchError(
                 f"the input has a {ROW_KIND_COLUMN} column, but the table takes row kinds from its rowkind.field "
-                f"{kind_field!r}; drop one of the two",
+                f"{kind_field!r}; remove one of the two",
                 column=ROW_KIND_COLUMN,
             )
         kinds = _kinds_of_names(rows[kind_field], kind_field)

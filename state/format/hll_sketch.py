@@ -106,7 +106,7 @@ def _check_registers(data: bytes, lg_registers: int, width: int, lowest: int, lg
         values = stored if bits is None else np.packbits(bits, axis=1, bitorder="little")[:, 0]
         if lowest or exception_count or values.max() > _MOST:
             raise _corrupt(
-                f"the lowest register {lowest} does not go with {exception_count} exceptions and registers up to "
+                f"the lowest register {lowest} does not match {exception_count} exceptions and registers up to "
                 f"{values.max()}"
             )
     if int(np.count_nonzero(values == 0)) != lowest_count:

@@ -143,7 +143,7 @@ def _range_of(group: list[DataFileMeta]) -> RowRange:
             )
     for part in parts:
         if _first(part) < first or _first(part) + part.row_count > first + rows:
-            raise CorruptFileError(f"{part.file_name} holds rows that {files[0].file_name} does not have")
+            raise CorruptFileError(f"{part.file_name} has rows that {files[0].file_name} does not have")
     return RowRange(first, rows, tuple(files), tuple(parts))
 
 

@@ -130,7 +130,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             at += 1
             continue
         if match is None:
-            raise _refused(f"cannot read {text[at : at + 20]!r}; names with other signs need `backticks`")
+            raise _refused(f"cannot read {text[at : at + 20]!r}; write a name with special characters in `backticks`")
         at = match.end()
         kind = match.lastgroup
         if kind in ("quoted", "text"):
@@ -303,12 +303,12 @@ class _Parser:
 
     def _expect(self, sign: str, place: str) -> None:
         if not self._take_sign(sign):
-            raise _refused(f"{place}: expected {sign!r}, not {self._next.text!r}")
+            raise _refused(f"{place}: expected {sign!r}, found {self._next.text!r}")
 
     def _number(self, place: str) -> int:
         text = self._pass().text
         if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_LENGTH))):
-            raise _refused(f"{place}: expected a number up to {MAX_LENGTH}, not {text!r}")
+            raise _refused(f"{place}: expected a number up to {MAX_LENGTH}, found {text!r}")
         return int(text)
 
 
@@ -341,7 +341,7 @@ def _default_text(parts: Sequence[str], place: str) -> str | None:
     if first in ("ARRAY", "MAP", "STRUCT") and parts[-1] == ")":
         bare = (number["number"] if (number := _NUMBER.fullmatch(part)) else part for part in parts)
         return "".join(bare).replace('"', "'").replace(",", ", ")
-    raise _refused(f"{place}: DEFAULT takes a literal, or ARRAY, MAP and STRUCT of literals, not {text or 'nothing'}")
+    raise _refused(f"{place}: DEFAULT needs a literal, or ARRAY, MAP or STRUCT of literals, found {text or 'nothing'}")
 
 
 _TYPED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME")

@@ -30,7 +30,7 @@ def timestamps_of(texts: pa.Array, target: pa.TimestampType) -> pa.Array:
     if wrong.any():
         text = pc.drop_null(texts)[int(np.flatnonzero(wrong)[0])]
         raise pa.ArrowInvalid(
-            f"'{text}' is outside of 1677-09-21 to 2262-04-11, the times that 64 bits of nanoseconds hold"
+            f"'{text}' is outside of 1677-09-21 to 2262-04-11, the range of times in 64 bits of nanoseconds"
         )
     return times
 

@@ -208,7 +208,7 @@ class _Translator:
             raise _unsupported(node)
         field = self._column(node.this)
         if field.type.root not in _TEXTS:
-            raise _refused(f"LIKE needs a text column, and '{field.name}' is {field.type}")
+            raise _refused(f"LIKE needs a string column, but '{field.name}' is {field.type}")
         matches = match_like(pc.field(field.name), _text(node.expression), escape)
         return matches if wanted is not bool(node.args.get("negate")) else ~matches
 

@@ -47,7 +47,7 @@ def call_function(call: FunctionCall, value: Evaluate) -> Value:
         raise OptionError(f"function {call.name} is not supported{near}", key="expression", function=call.name)
     if not function.least <= len(call.arguments) <= function.most:
         raise OptionError(
-            f"{call.text!r}: {call.name} takes {function.takes}, not {len(call.arguments)}", key="expression"
+            f"{call.text!r}: {call.name} takes {function.takes}, but {len(call.arguments)} are given", key="expression"
         )
     return function.compute(call, value)
 

@@ -31,18 +31,22 @@ def parse_value(text: str, key: str = "expression") -> exp.Expression:
     try:
         statements = sqlglot.parse(f"SELECT {text}", read=DIALECT)
     except SqlglotError as e:
-        more = "; a backslash inside a text escapes the sign behind it, unless it is r'...'" if "\\" in text else ""
+        more = (
+            "; a backslash in a string escapes the character after it, unless the string is r'...'"
+            if "\\" in text
+            else ""
+        )
         raise OptionError(f"{text!r} is no SQL expression: {reason_of(e)}{more}", key=key) from e
     except RecursionError as e:
         raise OptionError("the expression is nested too deeply", key=key) from e
     select = statements[0] if len(statements) == 1 else None
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:
-        raise OptionError(f"{text!r} is no single SQL expression; give one, as in: amount * 2", key=key)
+        raise OptionError(f"{text!r} is no single SQL expression; write one, for example: amount * 2", key=key)
     if any(value for name, value in select.args.items() if name != "expressions"):
-        raise OptionError(f"{text!r} is a query; give one expression, as in: amount * 2", key=key)
+        raise OptionError(f"{text!r} is a query; write an expression, for example: amount * 2", key=key)
     node = select.expressions[0]
     if isinstance(node, exp.Alias | exp.Star):
-        raise OptionError(f"{text!r}: give one expression, as in: amount * 2", key=key)
+        raise OptionError(f"{text!r}: write a single expression, for example: amount * 2", key=key)
     return node.transform(_plain_text) if node.find(exp.RawString) else node
 
 
@@ -67,8 +71,8 @@ def check_spelling(text: str, key: str = "expression") -> None:
         raw = text[token.start : token.end + 1]
         if token.token_type is TokenType.STRING and raw.startswith("'") and "\\" in _KEPT_ESCAPES.sub("", raw):
             raise OptionError(
-                f"{raw}: in Spark's SQL a backslash inside a text escapes the sign behind it, which it did not do here "
-                f"before. Write r{raw} where it stands for itself, and `chr(10)` and its like for other signs",
+                f"{raw}: in Spark's SQL a backslash in a string escapes the character after it; earlier releases did "
+                f"not do this. Write r{raw} for a literal backslash, and for example `chr(10)` for a line feed",
                 key=key,
             )
 
@@ -89,8 +93,8 @@ def check_quoted_names(quoted: Collection[str], names: Collection[str], key: str
     for name in quoted:
         if name in names:
             raise OptionError(
-                f'"{name}" is a text in Spark\'s SQL, and there is a column of that name: write `{name}` for the '
-                f"column, '{name}' for the text",
+                f'"{name}" is a string in Spark\'s SQL, but there is a column with this name: write `{name}` for the '
+                f"column, '{name}' for the string",
                 key=key,
                 column=name,
             )

@@ -121,7 +121,7 @@ def _like(call: FunctionCall, value: Evaluate) -> Value:
     text, pattern, *escape = call.arguments
     sign = literal(escape[0], str) if escape else "\\"
     if len(sign) != 1:
-        raise OptionError(f"{call.text!r}: ESCAPE takes one character", key="expression")
+        raise OptionError(f"{call.text!r}: ESCAPE needs a single character", key="expression")
     return match_like(text_of(text, value), literal(pattern, str), sign)
 
 

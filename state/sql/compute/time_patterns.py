@@ -329,7 +329,8 @@ def refuse_beyond(texts: pa.Array, is_read: Bools, pattern: str) -> None:
     beyond = unread.filter(pc.match_substring_regex(unread, pattern)) if len(unread) else unread
     if len(beyond):
         raise pa.ArrowInvalid(
-            f"{beyond[0].as_py()[:80]!r} is not read: a time without a date, a year with a sign, or the name of a zone "
+            f"{beyond[0].as_py()[:80]!r} cannot be parsed: a time without a date, a year with a sign, or the name of "
+            "a zone "
             "is not supported"
         )
 

@@ -300,7 +300,7 @@ REFUSED = {
     "DESC FORMATTED t PARTITION (dt = 1)": r"PARTITION is not supported; SELECT \* FROM `t\$partitions`",
     "ALTER TABLE t CREATE TAG x RETAIN 7 WEEKS": "expected DAYS, HOURS or MINUTES, found 'WEEKS'",
     "ALTER TABLE t CHANGE COLUMN a a INT": "ALTER TABLE CHANGE is not supported; use ALTER COLUMN",
-    "ALTER TABLE t ALTER COLUMN a SET DEFAULT now()": r"DEFAULT takes a literal, .* not now\(\)",
+    "ALTER TABLE t ALTER COLUMN a SET DEFAULT now()": r"DEFAULT needs a literal, .* found now\(\)",
     "ALTER TABLE t ADD COLUMN a INT DEFAULT 1": "added without DEFAULT",
     "CREATE TABLE t (a INT) WITH ('path'='/x')": "the option 'path' is not supported: the folder of a table is always",
     "SHOW PARTITIONS t PARTITION (dt)": "partition column 'dt' has no value",

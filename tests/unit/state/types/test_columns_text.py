@@ -104,9 +104,9 @@ def test_other_nested_forms() -> None:
         ("`a INT", "backticks"),
         ("a " + "ARRAY<" * 5000, "nested in each other"),
         ("r ROW<a INT DEFAULT 3>", "DEFAULT is not supported"),
-        ("a INT DEFAULT b + 1", "DEFAULT takes a literal"),
+        ("a INT DEFAULT b + 1", "DEFAULT needs a literal"),
         ("a STRING DEFAULT 'it''s'", "a quote or a backslash inside"),
-        ("a INT DEFAULT", "not nothing"),
+        ("a INT DEFAULT", "found nothing"),
     ],
 )
 def test_what_is_no_list_of_columns_is_refused_by_place(text: str, says: str) -> None:

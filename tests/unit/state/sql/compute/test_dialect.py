@@ -52,9 +52,9 @@ def test_a_filter_means_the_same_in_reads_changes_and_queries(table: bl.Table, t
 @pytest.mark.parametrize(
     ("text", "spelling"),
     [
-        ('"id" = 5', "write `id` for the column, 'id' for the text"),
-        ('c = "a"', "write `a` for the column, 'a' for the text"),
-        ("c = 'a\\nb'", "Write r'a\\nb' where it stands for itself"),
+        ('"id" = 5', "write `id` for the column, 'id' for the string"),
+        ('c = "a"', "write `a` for the column, 'a' for the string"),
+        ("c = 'a\\nb'", "Write r'a\\nb' for a literal backslash"),
         ("length(c) > 1 AND c = 'a\\\\b'", "Write r'a\\\\b'"),
         ("CAST(c AS TIMESTAMPTZ) IS NULL", "is called TIMESTAMP_LTZ"),
         ("c = trim(a, 'x')", "trim(BOTH 'x' FROM text)"),

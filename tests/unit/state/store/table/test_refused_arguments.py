@@ -15,16 +15,16 @@ from bucketline.streaming.batch.sink import TableSink
 @pytest.mark.parametrize("value", [4, None, True, 1.5])
 def test_values_of_options_are_text(value: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    text = r"'bucket' = .* in the table's options is no text"
+    text = r"'bucket' = .* in the table's options is no string"
     with pytest.raises(OptionError, match=text):
         create_table(path, "k INT", ("k",), options={"bucket": value})
     assert not (tmp_path / "t").exists()
     table = create_table(path, "k INT", ("k",), options={"bucket": "1"})
     with pytest.raises(OptionError, match=text):
         table.set_options({"bucket": value})
-    with pytest.raises(OptionError, match="is no text"):
+    with pytest.raises(OptionError, match="is no string"):
         open_table(path, options={"scan.snapshot-id": value})
-    with pytest.raises(OptionError, match="is no text"):
+    with pytest.raises(OptionError, match="is no string"):
         TableSink(path, options={"write-parallelism": value})
 
 
@@ -71,11 +71,11 @@ def test_a_tag_is_kept_for_some_time(retained: timedelta, tmp_path: Path) -> Non
 @pytest.mark.parametrize("argument", ["primary_key", "partition_by"])
 def test_names_are_no_single_text(argument: str, tmp_path: Path) -> None:
     names: Any = {argument: "id"}
-    with pytest.raises(OptionError, match=rf"{argument} takes several names, not one text; write \('id',\)"):
+    with pytest.raises(OptionError, match=rf"{argument} must be a list of names, not a single string; write \('id',\)"):
         create_table(str(tmp_path / "t"), "id INT, i INT, d INT", **names)
     assert not (tmp_path / "t").exists()
     table = create_table(str(tmp_path / "t"), "id INT, i INT, d INT")
-    with pytest.raises(OptionError, match="columns takes several names"):
+    with pytest.raises(OptionError, match="columns must be a list of names"):
         table.to_arrow(columns="id")
 
 
