@@ -77,10 +77,10 @@ def test_an_unknown_id_is_a_reason_that_names_it_and_is_asked_for_again_later(
 @pytest.mark.parametrize(
     ("schema", "more", "reason"),
     [
-        ("message Order {}", {"schemaType": "PROTOBUF"}, "is of type PROTOBUF, and the job reads Avro"),
+        ("message Order {}", {"schemaType": "PROTOBUF"}, "is of type PROTOBUF, but the job reads Avro"),
         ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "Other"}]}, {}, "cannot be used"),
         ("{", {}, "cannot be used"),
-        (ORDER, {"references": [{"name": "X", "subject": "X", "version": 2}]}, "names X version 2"),
+        (ORDER, {"references": [{"name": "X", "subject": "X", "version": 2}]}, "refers to X version 2"),
     ],
 )
 def test_a_schema_that_cannot_be_used_says_why(
