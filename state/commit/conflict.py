@@ -320,24 +320,27 @@ def check_looked_up(
 
     `newer_entries` are the changes of other writers since the compaction was planned. If another writer added a file
     above level 0, the compaction has not looked up its keys in this file. If the file may have one of these keys, the
-    old row would be neither marked as deleted nor written to the changelog, and the key would exist twice. Key ranges
-    include both ends. Paimon 2.0 does not have this rule.
+    old row would be neither marked as deleted nor written to the changelog, and the key would exist twice. If another
+    writer removed a file above level 0, the compaction may have found rows in this file. Under `first-row`, the
+    compaction has dropped new rows with the keys of these rows, and the keys would be lost. Key ranges include both
+    ends. Paimon 2.0 does not have this rule.
     """
     inputs: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in delta_entries:
         if entry.kind is FileKind.DELETE and entry.file.level == 0:
             inputs[entry.partition, entry.bucket].append(entry)
     for newer in newer_entries:
-        if newer.kind is FileKind.DELETE or newer.file.level == 0:
+        if newer.file.level == 0:
             continue
+        is_new = newer.kind is FileKind.ADD
         low, high = key_order(newer.file.min_key), key_order(newer.file.max_key)
         for entry in inputs.get((newer.partition, newer.bucket), ()):
             if key_order(entry.file.min_key) <= high and low <= key_order(entry.file.max_key):
                 return Conflict(
                     "levels-changed",
-                    f"{newer.file.file_name} came to level {newer.file.level} after the keys of {entry.file.file_name} "
-                    "were looked up: another writer compacted the bucket meanwhile; plan again from the newest "
-                    "snapshot",
+                    f"{newer.file.file_name} {'came to' if is_new else 'went from'} level {newer.file.level} after the "
+                    f"keys of {entry.file.file_name} were looked up: another writer compacted or overwrote the bucket "
+                    "meanwhile; plan again from the newest snapshot",
                     {**_evidence(entry), "other": newer.file.file_name},
                 )
     return None

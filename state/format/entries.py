@@ -4,7 +4,7 @@ of manifests and index manifests.
 Source: Paimon 2.0 Snapshot, ManifestFileMeta, ManifestEntry, IndexManifestEntry.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 
 from bucketline.state.format.data_file import DataFileMeta, SimpleStats
@@ -85,6 +85,12 @@ class Snapshot:
             other.base_manifest_list,
             other.delta_manifest_list,
             other.commit_kind,
+        )
+
+    def without_changelog(self) -> "Snapshot":
+        """Returns the snapshot as it is if its changelog is gone."""
+        return replace(
+            self, changelog_manifest_list=None, changelog_manifest_list_size=None, changelog_record_count=None
         )
 
 

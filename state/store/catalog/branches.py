@@ -99,8 +99,10 @@ class Branches:
             if not branch_schemas.create(schemas.get(schema_id)) and schema_id == ids[0]:
                 raise _name_taken(name)
         if tag is not None:
+            # A tag does not keep a changelog: it was removed if the tag's snapshot has expired.
+            is_there = tag.snapshot.is_same_as(Snapshots(self._io, self._path).get(tag.snapshot.id))
             # A tag whose snapshot is missing would look as if the branch had lost it.
-            Snapshots(self._io, root).publish(tag.snapshot)
+            Snapshots(self._io, root).publish(tag.snapshot if is_there else tag.snapshot.without_changelog())
             Tags(self._io, root).create(tag)
 
     def delete(self, name: str, *, world: World = SYSTEM_WORLD) -> bool:
@@ -262,10 +264,13 @@ class Branches:
             states += [(f"tag {t.name} of {where}", t.snapshot) for t in Tags(self._io, other).list()]
         return states
 
+    def roots_of_others(self, root: str) -> list[str]:
+        """Returns the metadata folders of the histories other than the one at `root`."""
+        return [other for other in (self._path, *map(self.path, self.names())) if other != root]
+
     def snapshots_of_others(self, root: str, first: int, last: int) -> list[Snapshot]:
         """Returns the snapshots with the ids from `first` to `last` of the histories other than the one at `root`."""
-        others = [o for o in (self._path, *map(self.path, self.names())) if o != root]
-        histories = [Snapshots(self._io, other) for other in others]
+        histories = [Snapshots(self._io, other) for other in self.roots_of_others(root)]
         found = [(s, i) for s in histories for i in s.ids() if first <= i <= last]
         return [snapshot for s, i in found if (snapshot := s.get(i)) is not None]
 
@@ -306,7 +311,8 @@ class Branches:
         counts as shared, so that its files are kept.
         """
         main = Snapshots(self._io, root)
-        earliest = main.earliest_id()
+        # An interrupted fast-forward to a branch with older snapshots leaves a hint EARLIEST that is too high.
+        earliest = min(main.ids(), default=None)
         expired = [i for i in ids if earliest is None or i < earliest]
         known = ids[len(expired) :]
         low, high = 0, len(known)

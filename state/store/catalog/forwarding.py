@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.not_there import no_branch
 from bucketline.state.determinism import SYSTEM_WORLD, World
-from bucketline.state.errors import BranchNotFoundError, CommitConflictError, CorruptFileError, RemovalUnderWayError
+from bucketline.state.errors import (
+    BranchNotFoundError,
+    CommitConflictError,
+    CorruptFileError,
+    RemovalUnderWayError,
+    StorageError,
+)
 from bucketline.state.format.entries import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketline.state.format.json_files.pin_json import Hold, Pin
 from bucketline.state.format.json_files.schema_json import TableSchema
@@ -23,6 +29,7 @@ from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.metadata_records import Encoding
 from bucketline.state.format.paths import history_of
 from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.kept_files import reraise_unless_missing
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.pins import HeldPin, pinned
 from bucketline.state.store.catalog.rollback import newest_to_write, rollback_to
@@ -185,8 +192,8 @@ def _forward(
     if target.exists(ids[-1] + 1):
         # A writer has committed this snapshot meanwhile. Its schema may just have been removed.
         rollback_to(io, path, ids[-1], world=world)
-    if target.earliest_id() is None:
-        target.write_earliest_hint(ids[0])
+    # The branch may have older snapshots than the table had.
+    target.write_earliest_hint(min(target.ids(), default=ids[0]))
     for tag in copied.tags:
         Tags(io, path).replace(tag)
     if takes_schemas or later or was_begun:
@@ -291,14 +298,21 @@ def _drop_unrelated(target: Snapshots, first: Snapshot, manifests: Manifests, *,
 
 def _follows(before: Snapshot | None, after: Snapshot, manifests: Manifests) -> bool:
     """Whether the snapshot `after` was made from the snapshot `before`. Reads all manifests of both if the commit of
-    `after` has merged manifests.
+    `after` has merged manifests. Also True if an expiry has removed files of `before`: the expiry removes the snapshot
+    too, or the next one does so.
     """
     if before is None or before.id != after.id - 1:
         return False
-    old, new = manifests.base_and_delta(before), manifests.read_list(after.base_manifest_list)
-    if {m.file_name for m in old} == {m.file_name for m in new}:
+    new = manifests.read_list(after.base_manifest_list)
+    try:
+        old = manifests.base_and_delta(before)
+        if {m.file_name for m in old} == {m.file_name for m in new}:
+            return True
+        live = {e.identity for e in manifests.live_in(old)}
+    except StorageError as e:
+        reraise_unless_missing(e)
         return True
-    return {e.identity for e in manifests.live_in(old)} == {e.identity for e in manifests.live_in(new)}
+    return live == {e.identity for e in manifests.live_in(new)}
 
 
 def _drop_oldest(target: Snapshots, ids: Sequence[int]) -> None:

@@ -83,10 +83,7 @@ def _roll_back(
             )
         # The changelog was removed when the snapshot expired, with or without a tag.
         wanted = replace(
-            wanted,
-            changelog_manifest_list=None,
-            changelog_manifest_list_size=None,
-            changelog_record_count=None,
+            wanted.without_changelog(),
             properties={k: v for k, v in wanted.properties.items() if k != ROLLED_BACK_TO},
         )
         snapshots.publish(wanted)

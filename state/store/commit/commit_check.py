@@ -327,9 +327,11 @@ class CommitChecks:
         if conflict is not None or not self._looks_up:
             return conflict
         assert self._key_order is not None, "only tables with keys look them up"
-        known = {(*place, f.file_name, f.level) for place in places for f in planned.live.files(place)}
-        newer = [
-            e for e in base.entries(places) if (e.partition, e.bucket, e.file.file_name, e.file.level) not in known
+        known = {(*place, f.file_name, f.level): (place, f) for place in places for f in planned.live.files(place)}
+        live = {(e.partition, e.bucket, e.file.file_name, e.file.level): e for e in base.entries(places)}
+        newer = [e for name, e in live.items() if name not in known]
+        newer += [
+            ManifestEntry(FileKind.DELETE, *place, 0, f) for name, (place, f) in known.items() if name not in live
         ]
         return check_looked_up(newer, wanted.entries, self._key_order)
 

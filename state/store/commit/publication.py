@@ -174,8 +174,8 @@ class _Publishing:
         if max(ids, default=0) <= snapshot.id:
             if base is None and not any(before is not None and i < before.id for i in ids):
                 return PublishOutcome.WON
-            snapshots.delete(snapshot.id)
-            return PublishOutcome.LOST
+            if snapshots.withdraw(snapshot):
+                return PublishOutcome.LOST
         follower = snapshots.get(snapshot.id + 1)
         # Looked for after its follower: snapshots expire oldest first, so none has gone while this one was there.
         if snapshots.get(snapshot.id) != snapshot:
@@ -185,6 +185,8 @@ class _Publishing:
             holds = _holds(self.manifests, self.manifests.read_list(follower.base_manifest_list), self.proof)
         if holds is None:
             return PublishOutcome.UNKNOWN
+        if follower is None and not snapshots.withdraw(snapshot):
+            return self._place()
         if not holds:
             snapshots.delete(snapshot.id)
             return PublishOutcome.LOST

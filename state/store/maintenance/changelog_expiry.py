@@ -12,6 +12,7 @@ from bucketline.state.commit.expire import (
     Retention,
     changelog_end,
     dead_files,
+    file_key,
     longer_changelog,
     retire,
     sharing_tags,
@@ -20,8 +21,8 @@ from bucketline.state.commit.expire import (
 from bucketline.state.determinism import World
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.schema_json import TableSchema
-from bucketline.state.format.json_files.snapshot_json import decode_snapshot, encode_snapshot
-from bucketline.state.format.paths import CHANGELOG_DIR, EARLIEST, LATEST, changelog_name, parse_changelog_id
+from bucketline.state.format.json_files.snapshot_json import encode_snapshot
+from bucketline.state.format.paths import CHANGELOG_DIR, EARLIEST, LATEST
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.consumers import next_of_consumers
 from bucketline.state.store.catalog.kept_files import (
@@ -37,7 +38,12 @@ from bucketline.state.store.catalog.kept_files import (
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
-from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.maintenance.shared_changelogs import (
+    changelog_ids,
+    changelog_path,
+    changelogs_of_others,
+    read_changelog,
+)
 from bucketline.state.store.storage.file_io import FileIO
 
 
@@ -57,7 +63,7 @@ def keep_changelog(io: FileIO, root: str, snapshots: Snapshots, snapshot_id: int
     """Writes the changelog of a snapshot that is about to expire; does nothing if the snapshot is gone already."""
     snapshot = snapshots.get(snapshot_id)
     if snapshot is not None:
-        io.overwrite(_path(root, snapshot_id), encode_snapshot(snapshot))
+        io.overwrite(changelog_path(root, snapshot_id), encode_snapshot(snapshot))
         io.overwrite(f"{root}/{CHANGELOG_DIR}/{LATEST}", str(snapshot_id).encode())
 
 
@@ -67,7 +73,7 @@ def expire_changelogs(io: FileIO, path: str, schema: TableSchema, world: World, 
 
     Raises the errors of `expire_snapshots`; nothing has been removed then.
     """
-    ids = sorted(i for name in io.list_names(f"{root}/{CHANGELOG_DIR}") if (i := parse_changelog_id(name)) is not None)
+    ids = changelog_ids(io, root)
     snapshots = Snapshots(io, root)
     earliest, latest = snapshots.earliest_id(), snapshots.latest_id()
     if not ids or earliest is None or latest is None:
@@ -78,7 +84,7 @@ def expire_changelogs(io: FileIO, path: str, schema: TableSchema, world: World, 
 
     def changelog(snapshot_id: int) -> Snapshot | None:
         if snapshot_id not in known:
-            known[snapshot_id] = _read(io, root, snapshot_id)
+            known[snapshot_id] = read_changelog(io, root, snapshot_id)
         return known[snapshot_id]
 
     def time_of(snapshot_id: int) -> int | None:
@@ -118,20 +124,25 @@ def _remove(
     others = {s.base_manifest_list: s for s in found}.values()
     states = [*sharing_tags(tags, going[0].id, end), *others, kept[-1]]
     needed = unite(footprint_of(manifests, schema, state) for state in states)
-    needed = needed.union(_named(manifests, schema, kept[0]))
+    shared = changelogs_of_others(io, path, root, going[0].id, end)
+    needed = needed.union(unite(_named(manifests, schema, s) for s in (kept[0], *shared)))
     # Without changelog files, the changes are in new data files. These stayed when a later commit deleted them.
     dead = dead_files((s.id, delta_or_nothing(manifests, s)) for s in going)
     for state in states:
         for key in live_keys(manifests, state, [e for _, e in dead.values()]):
             dead.pop(key, None)
+    for key in (file_key(e) for s in shared for e in delta_or_nothing(manifests, s)):
+        dead.pop(key, None)
+    held = {s.changelog_manifest_list for s in shared}
     gone = retire([(s.id, _named(manifests, schema, s)) for s in going], needed)
     removed = ExpiredChangelogs()
     for changelog in going:
         entries = [e for last, e in dead.values() if last == changelog.id - 1]
         data = [p for e in entries for p in data_paths(path, schema, e)]
-        log = [p for e in changelog_or_nothing(manifests, changelog) for p in data_paths(path, schema, e)]
+        logged = [] if changelog.changelog_manifest_list in held else changelog_or_nothing(manifests, changelog)
+        log = [p for e in logged for p in data_paths(path, schema, e)]
         metadata = metadata_steps(path, gone[changelog.id])
-        remove_in_steps(io, schema, [*data, *log], *metadata, [_path(root, changelog.id)])
+        remove_in_steps(io, schema, [*data, *log], *metadata, [changelog_path(root, changelog.id)])
         removed = ExpiredChangelogs(
             removed.count + 1,
             removed.data_files + len(data),
@@ -147,16 +158,3 @@ def _named(manifests: Manifests, schema: TableSchema, changelog: Snapshot) -> Fo
     lists of data files were removed with the snapshot and may be missing.
     """
     return remains_of(manifests, schema, replace(changelog, index_manifest=None, statistics=None))
-
-
-def _read(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
-    path = _path(root, snapshot_id)
-    data = io.read_optional(path)
-    if data is None:
-        return None
-    with naming_file(path):
-        return decode_snapshot(data)
-
-
-def _path(root: str, snapshot_id: int) -> str:
-    return f"{root}/{CHANGELOG_DIR}/{changelog_name(snapshot_id)}"

@@ -56,6 +56,7 @@ from bucketline.state.store.maintenance.changelog_expiry import expire_changelog
 from bucketline.state.store.maintenance.expiry_notes import drop_note, note_expired
 from bucketline.state.store.maintenance.last_traces import leave_markers
 from bucketline.state.store.maintenance.left_pins import look_and_drop_left
+from bucketline.state.store.maintenance.shared_changelogs import without_changelogs_of_others
 from bucketline.state.store.maintenance.success_files import unmark_tag
 from bucketline.state.store.storage.file_io import FileIO
 
@@ -416,6 +417,8 @@ class _Expiry:
                 return None
             for key in live & dead.keys():
                 del dead[key]
+        states = [s for _, s in pinned]
+        snapshots = without_changelogs_of_others(self._io, self._path, self._root, snapshots, states)
         ordered = sorted(snapshots.items())
         gone = retire([(i, self._remains(s)) for i, s in ordered], kept)
         return [self._step(s, [e for last, e in dead.values() if last == i], gone[i]) for i, s in ordered]

@@ -106,12 +106,20 @@ class NamedFiles:
             if is_marker(name) or name not in (n for n, _ in _states(self._io, root)):
                 return  # expired or deleted meanwhile; or the tag is a marker, which records how far its stream has got
                 # even without the snapshot
+            if name == f"snapshot {snapshot.id}" and self._is_going(root, snapshot):
+                return  # an expiry has removed a part of its files, and removes the snapshot too
             raise CorruptFileError(
                 f"{self._path}: {shown} cannot be read, so it is not known what is in use: {e.message}; expire it or "
                 "delete it, or see what `doctor` says",
                 path=self._path,
                 state=shown,
             ) from e
+
+    def _is_going(self, root: str, snapshot: Snapshot) -> bool:
+        """Whether the removal of a snapshot of the history at `root` has been announced."""
+        notebook, snapshots = Notebook(self._io, root), Snapshots(self._io, root)
+        removals = [r for r in notebook.look().removals.values() if r is not None and r.history == notebook.history]
+        return any(snapshot.id < r.end and r.is_of(snapshots.get(r.end - 1)) for r in removals)
 
     def _add_lists(self, snapshot: Snapshot) -> None:
         self._add_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)

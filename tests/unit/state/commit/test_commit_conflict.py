@@ -143,7 +143,9 @@ NEWER: dict[str, tuple[bool, ManifestEntry]] = {
     "a file above level 0 with other keys": (False, entry(ADD, data_file("n", level=4, keys=(10, 20)))),
     "a file of another bucket": (False, entry(ADD, data_file("n", level=4), bucket=1)),
     "a file on level 0": (False, entry(ADD, data_file("n"))),
-    "a file that went away": (False, entry(DELETE, TOP)),
+    "a file with keys of the input that went away": (True, entry(DELETE, TOP)),
+    "a file with other keys that went away": (False, entry(DELETE, data_file("n", level=4, keys=(10, 20)))),
+    "a file of level 0 that went away": (False, entry(DELETE, data_file("n"))),
 }
 
 

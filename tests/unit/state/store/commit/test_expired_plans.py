@@ -24,6 +24,7 @@ from tests.support.tables.commits import data_file
 from tests.support.tables.committing import ME, Interference, append, compacted
 
 LOOKS_UP = {"changelog-producer": "lookup"}
+TOP, FAR = data_file("top", level=2), data_file("far", level=2, keys=(30, 40))
 HAS_VECTORS = {"deletion-vectors.enabled": "true"}
 
 
@@ -65,6 +66,8 @@ OTHERS: Mapping[str, tuple[str | None, CommitMessage]] = {
     "a file above level 0 with others": (None, message(after=[data_file("b", level=4, keys=(10, 20))])),
     "a file above level 0 of another bucket": (None, message(after=[data_file("b", level=4)], bucket=1)),
     "the same compaction": ("levels-changed", compacted("theirs", "a")),
+    "a file above level 0 with its keys goes": ("levels-changed", message(before=[TOP])),
+    "a file above level 0 with others goes": (None, message(before=[FAR])),
 }
 
 
@@ -72,6 +75,7 @@ OTHERS: Mapping[str, tuple[str | None, CommitMessage]] = {
 def test_levels_that_were_looked_up_must_be_as_they_were(case: str) -> None:
     rule, theirs = OTHERS[case]
     table = CommitTable(options=LOOKS_UP).create()
+    commit(table, message(after=[TOP, FAR]))
     append(table, "a")
 
     def act() -> None:

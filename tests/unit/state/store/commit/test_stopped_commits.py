@@ -172,9 +172,11 @@ def test_other_writers_go_on_after_a_snapshot_that_they_have_seen_is_taken_back(
     assert found is not None and found.id == 1
 
 
-def test_a_commit_on_a_snapshot_that_was_replaced_is_told_if_another_builds_on_it() -> None:
-    """The process is stopped before its publication, while its base is taken back and written anew, and right after it,
-    while another process commits. The rows of the new base would be lost without a word."""
+@pytest.mark.parametrize("moment", ["after the publication", "before the removal"])
+def test_a_commit_on_a_snapshot_that_was_replaced_is_told_if_another_builds_on_it(moment: str) -> None:
+    """The process is stopped before its publication, while its base is taken back and written anew. It is stopped again
+    after its publication, or right before it removes its snapshot, while another process commits. The rows of the new
+    base would be lost without a word, or a snapshot would be missing."""
     table = CommitTable().create()
     storage = table.storage
     assert isinstance(storage, MemoryIO)
@@ -188,7 +190,11 @@ def test_a_commit_on_a_snapshot_that_was_replaced_is_told_if_another_builds_on_i
             based_on = table.snapshots.get(2)
             assert based_on is not None and table.snapshots.withdraw(based_on)
             _append(table, 3)
-        elif storage.exists(table.snapshots.path(3)):
+        elif moment == "after the publication":
+            if storage.exists(table.snapshots.path(3)):
+                io.before_call = None
+                _append(table, 4)
+        elif (name, path) == ("delete", table.snapshots.path(3)):
             io.before_call = None
             _append(table, 4)
 

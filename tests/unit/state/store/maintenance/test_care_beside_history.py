@@ -15,8 +15,10 @@ import pytest
 
 from bucketline.conf.errors import BucketlineError
 from bucketline.state.commit.pins import PIN_LEFT_MS
-from bucketline.state.errors import CommitConflictError, RemovalUnderWayError, SnapshotExpiredError
+from bucketline.state.errors import CommitConflictError, CorruptFileError, RemovalUnderWayError, SnapshotExpiredError
+from bucketline.state.format.json_files.pin_json import Removal
 from bucketline.state.store.catalog.consumers import begin_consumer, next_of_consumers
+from bucketline.state.store.catalog.pins import Notebook
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.storage.interleaved import stopped_at
 
@@ -189,6 +191,23 @@ def test_an_announcement_that_was_left_is_finished_by_the_next_expiry_and_stops_
     assert table.snapshots()["snapshot_id"].to_pylist() == [7, 8]
     assert list(Path(table.path, "bucketline").glob("*")) == []
     assert table.doctor(rows=True) == []
+
+
+def test_orphans_are_looked_for_beside_an_expiry_that_has_removed_the_files_of_a_snapshot_and_not_yet_the_snapshot(
+    tables: dict[bool, Table], tmp_path: Path
+) -> None:
+    table = _copied(tables[False], tmp_path / "t")
+    handle = handle_of(table)
+    first, last = (handle.snapshot_store.get(i) for i in (1, 4))
+    assert first is not None and last is not None
+    Notebook(handle.io, table.path).announce(Removal("", 5, last.base_manifest_list), handle.world)
+    for name in (first.base_manifest_list, first.delta_manifest_list):
+        Path(table.path, "manifest", name).unlink()
+    open_table(table.path).remove_orphan_files(dry_run=False)
+    for note in _notes(table):
+        note.unlink()
+    with pytest.raises(CorruptFileError, match="snapshot 1 cannot be read"):
+        open_table(table.path).remove_orphan_files(dry_run=False)
 
 
 def test_a_rollback_that_was_stopped_takes_nothing_of_those_who_went_on_from_its_snapshot(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.expiry import ExpireResult, expire_snapshots
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import expire_table
-from bucketline.state.store.table.table import Table, create_table
+from bucketline.state.store.table.table import Table, create_table, open_table
 from bucketline.state.store.table.write import write_table
 from tests.support.storage.faulty_io import Fault, FaultyIO
 from tests.support.tables.aged_table import aged_table, assert_whole, stored_files
@@ -160,3 +160,65 @@ def _expire_now(table: Table, clock: StillClock) -> ExpireResult:
     return expire_table(
         handle_in(table, clock=clock), retain_min=1, retain_max=None, older_than=timedelta(hours=1), limit=None
     )
+
+
+def _damage(table: Table) -> list[str]:
+    """What `doctor` finds. Raises the error of a reader who cannot read the changes since each snapshot."""
+    for snapshot_id in table.snapshots()["snapshot_id"].to_pylist():
+        table.to_arrow(changes_since=snapshot_id)
+    return [str(found) for found in table.doctor()]
+
+
+_LONGER = {
+    "snapshot.num-retained.min": "1",
+    "snapshot.num-retained.max": "1",
+    "changelog.num-retained.min": "1",
+    "changelog.num-retained.max": "2",
+}
+
+
+@pytest.mark.parametrize(
+    ("producer", "keeps", "expiring", "forwards"),
+    [
+        ("input", {}, "the branch", False),
+        ("input", {}, "the table", True),
+        ("input", _LONGER, "the table", True),
+        ("none", _LONGER, "the table", True),
+    ],
+)
+def test_the_changelogs_of_snapshots_that_another_branch_has_stay(
+    tmp_path: Path, producer: str, keeps: dict[str, str], expiring: str, forwards: bool
+) -> None:
+    path = str(tmp_path / "t")
+    options = {"changelog-producer": producer, "bucket": "1", "write-only": "true", **keeps}
+    table = create_table(path, "id BIGINT NOT NULL", ["id"], options=options)
+    for n in range(3):
+        table.write(pa.table({"id": [n]}))
+    table.create_tag("x", snapshot=2)
+    table.create_branch("b", "x")
+    branch = open_table(path, options={"branch": "b"})
+    branch.write(pa.table({"id": [7]}))
+    if forwards:
+        table.fast_forward("b")
+    for each in (open_table(path), branch):
+        each.write(pa.table({"id": [8]}))
+    one, other = (open_table(path), branch) if expiring == "the table" else (branch, open_table(path))
+    for _ in range(2):
+        one.expire_snapshots(retain_min=1, retain_max=1)
+        one.write(pa.table({"id": [9]}))
+    assert _damage(one) == [] and _damage(other) == []
+    other.expire_snapshots(retain_min=1, retain_max=1)
+    # A fast-forward leaves the files of the snapshots that it replaces.
+    assert forwards or table.remove_orphan_files(older_than=timedelta(0)).files == ()
+
+
+def test_a_branch_made_from_a_tag_whose_snapshot_has_expired_names_no_changelog(tmp_path: Path) -> None:
+    table = create_table(
+        str(tmp_path / "t"), "id BIGINT NOT NULL", ["id"], options={"changelog-producer": "input", "bucket": "1"}
+    )
+    table.write(pa.table({"id": [1]}))
+    table.create_tag("x")
+    table.write(pa.table({"id": [2]}))
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    table.create_branch("b", "x")
+    assert open_table(table.path, options={"branch": "b"}).doctor() == []

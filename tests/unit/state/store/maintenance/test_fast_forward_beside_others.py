@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.storage.interleaved import stopped_at
 from tests.support.tables.branched import COLUMNS, branched_table, rows
 
@@ -59,6 +59,33 @@ def test_such_a_fast_forward_that_dies_anywhere_is_repeated(table: Table, tmp_pa
         assert _ids(other) in ([newest - 1, newest], [newest - 1, newest, newest + 1])
         assert [f for f in open_table(other.path).doctor(rows=True) if f.rule == "base"] == []
         assert set(open_table(other.path).to_arrow()["v"].to_pylist()) == {16}
+
+
+def test_a_fast_forward_passes_a_snapshot_that_a_dead_expiry_has_half_removed(table: Table) -> None:
+    """Seed 40039 of the simulation: it raised an error of the storage after it had changed the table."""
+    first = handle_of(table).snapshot_store.get(1)
+    assert first is not None
+    for name in (first.base_manifest_list, first.delta_manifest_list):
+        Path(table.path, "manifest", name).unlink()
+    open_table(table.path, options={"branch": "b"}).write(rows(10))
+    open_table(table.path).fast_forward("b")
+    assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {10}
+    open_table(table.path).expire_snapshots(retain_min=1, retain_max=1)
+    assert open_table(table.path).doctor(rows=True) == []
+
+
+def test_a_branch_keeps_the_files_of_its_snapshots_that_are_older_than_those_that_the_table_had(table: Table) -> None:
+    """Seed 41101 of the simulation: the hint EARLIEST named the table's former oldest snapshot."""
+    table.write(rows(4))
+    table.expire_snapshots(retain_min=1, retain_max=1)
+    branch = open_table(table.path, options={"branch": "b"})
+    for v in (10, 11):
+        branch.write(rows(v))
+    open_table(table.path).fast_forward("b")
+    assert Path(table.path, "snapshot", "EARLIEST").read_text() == "2"
+    open_table(table.path).write(rows(12))
+    open_table(table.path).expire_snapshots(retain_min=1, retain_max=1)
+    assert branch.doctor(rows=True) == []
 
 
 def _more(v: int) -> pa.Table:

@@ -1,0 +1,58 @@
+"""Changelogs that several histories of a table share. A branch has a snapshot of the table, and a table that was
+fast-forwarded to a branch has the snapshots of the branch. Expiry in one history keeps the changelogs of the others.
+"""
+
+from collections.abc import Mapping
+
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.format.json_files.snapshot_json import decode_snapshot
+from bucketline.state.format.paths import CHANGELOG_DIR, changelog_name, parse_changelog_id
+from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.storage.file_io import FileIO
+
+
+def changelog_ids(io: FileIO, root: str) -> list[int]:
+    """Returns the ids of the changelogs that outlive their snapshots in the history at `root`, ascending."""
+    return sorted(i for name in io.list_names(f"{root}/{CHANGELOG_DIR}") if (i := parse_changelog_id(name)) is not None)
+
+
+def changelog_path(root: str, snapshot_id: int) -> str:
+    """Returns the path of the changelog of a snapshot in the history at `root`."""
+    return f"{root}/{CHANGELOG_DIR}/{changelog_name(snapshot_id)}"
+
+
+def read_changelog(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
+    """Returns the changelog of a snapshot in the history at `root`; None if there is none. Raises CorruptFileError."""
+    path = changelog_path(root, snapshot_id)
+    data = io.read_optional(path)
+    if data is None:
+        return None
+    with naming_file(path):
+        return decode_snapshot(data)
+
+
+def changelogs_of_others(io: FileIO, path: str, root: str, first: int, last: int) -> list[Snapshot]:
+    """Returns the snapshots with the ids from `first` to `last`, and the changelogs of such snapshots, that the
+    histories other than the one at `root` have. `path` is the path of the table.
+    """
+    branches = Branches(io, path)
+    found = branches.snapshots_of_others(root, first, last)
+    for other in branches.roots_of_others(root):
+        ids = [i for i in changelog_ids(io, other) if first <= i <= last]
+        found += [changelog for i in ids if (changelog := read_changelog(io, other, i)) is not None]
+    return found
+
+
+def without_changelogs_of_others(
+    io: FileIO, path: str, root: str, snapshots: Mapping[int, Snapshot], pinned: list[Snapshot]
+) -> dict[int, Snapshot]:
+    """Returns the snapshots of the history at `root` by their ids, without the changelogs that other histories have, or
+    that pins name: expiry must keep these changelogs. Costs nothing if no snapshot has a changelog.
+    """
+    with_changelogs = [i for i, s in snapshots.items() if s.changelog_manifest_list is not None]
+    if not with_changelogs:
+        return dict(snapshots)
+    others = changelogs_of_others(io, path, root, min(with_changelogs), max(with_changelogs))
+    held = {s.changelog_manifest_list for s in (*others, *pinned)}
+    return {i: s.without_changelog() if s.changelog_manifest_list in held else s for i, s in snapshots.items()}
