@@ -109,12 +109,15 @@ class Judge:
         self.checks_rows = not kind.hides
         self.doubtful: list[tuple[Published, str]] = []
         """Snapshots that their writers must take back, and why."""
+        self.is_given_up = False
+        """Whether the table is no longer judged. A writer was active during a rollback, and either an error has told a
+        user to roll the table back, or a late request of the writer has brought a removed snapshot back."""
 
     # -- what happens
 
     def watch(self, change: Change) -> None:
         """To be called with every change on the disk."""
-        if not change.path.startswith(f"{self.path}/"):
+        if self.is_given_up or not change.path.startswith(f"{self.path}/"):
             return
         self.moment += 1
         if hasattr(change.owner, "at"):
@@ -142,6 +145,10 @@ class Judge:
                     raise Judgement(f"{change.path} was published, and was changed by {change.owner}")
                 replaced.is_gone = replaced.was_newest = True
                 replaced.gone_by = change.owner
+            by = change.owner
+            if by is not None and by.ended is not None and self.has_rolled_back(by):
+                self.is_given_up = True  # the request was late
+                return
             line.there[number] = self._published(line, number, change)
         newest = line.there[max(line.there)] if line.there else None
         if not line.newest or line.newest[-1][1] is not newest:
@@ -338,7 +345,8 @@ class Judge:
         end = max((p.snapshot.id for p in seen), default=0)
         between = [p for _, p in line.newest if p is not None and start.snapshot.id < p.snapshot.id <= end]
         is_unclear = any(p.state is None or p.ties or p.snapshot.commit_kind is CommitKind.OVERWRITE for p in between)
-        if self.kind.readers_wait or self.has_rolled_back(doing) or is_unclear:
+        is_unclear = is_unclear or self._lags(doing, between)
+        if self.kind.readers_wait or self.is_excused(doing) or is_unclear:
             return
         assert start.state is not None
         held = followed(self.kind, start.state, changes)
@@ -351,7 +359,7 @@ class Judge:
         line = self.lines[root or self.path]
         looked = self._newest_during(line, doing)
         allowed = [({}, frozenset[object]()) if p is None else (p.state, p.ties) for p in looked]
-        if self.kind.readers_wait or self.has_rolled_back(doing) or any(state is None for state, _ in allowed):
+        if self.kind.readers_wait or self.is_excused(doing) or any(state is None for state, _ in allowed):
             return
         if not any(self.is_same(held, state or {}, ties) for state, ties in allowed or [({}, frozenset())]):
             more, less = _difference(held, allowed[-1][0] or {})
@@ -380,6 +388,18 @@ class Judge:
                 targets = [line.there.get(d.target) for d in ended if d.target is not None]
                 return [t for t in targets if t is not None]
         return []
+
+    def _lags(self, doing: Doing, between: Iterable[Published]) -> bool:
+        """Whether the changelog of some rows may come later than the rows: it is written by the compaction of the write
+        that brought them, or by a later one if the writer died in between."""
+        if self.kind.options.get("changelog-producer") != "lookup":
+            return False
+        writers = [p.by for p in between if p.moves_rows]
+        return any(w is None or w.result != "done" or (w.ended or 0) > doing.began for w in writers)
+
+    def is_excused(self, doing: Doing) -> bool:
+        """Whether an operation may see anything: history was taken back while it ran, or the table is not judged."""
+        return self.is_given_up or self.has_rolled_back(doing)
 
     def has_rolled_back(self, doing: Doing) -> bool:
         """Whether history was taken back while the operation ran."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from bucketline.state.sql.compute.expression import expr
-from bucketline.state.store.catalog.consumers import set_next_of_consumer
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.plans.make_plan import make_plan
 from bucketline.state.store.plans.plan_files import PlanFolder
@@ -233,6 +232,6 @@ OPERATIONS: Mapping[str, Callable[[Act], object]] = {
     "add a column": lambda a: a.table.add_column("more", "INT"),
     "describe a column": lambda a: a.table.alter_column("v", comment=f"as of {a.doing.number}"),
     "set an option": lambda a: a.table.set_options({"snapshot.num-retained.max": str(a.draw.choice((5, 6)))}),
-    "consumer": lambda a: set_next_of_consumer(handle_of(a.table).io, a.table.path, "c", a.some_id()),
+    "consumer": lambda a: a.table.reset_consumer("c", a.some_id()),
     "mark partitions": lambda a: a.table.mark_done(),
 }

@@ -61,7 +61,9 @@ class Shelf:
     versions: list[Rows] = field(default_factory=lambda: [{}])
     """The rows after each batch."""
     pending: list[Change] = field(default_factory=list)
-    """The changes of the batch that is being written."""
+    """The changes of the batch that is being written, if the table had a route when they were made."""
+    planned: list[Change] = field(default_factory=list)
+    """The same changes, with or without a route."""
     since: list[Change] = field(default_factory=list)
     """All changes since it last took part in a batch, also those of a time without its route: if it is parked and
     unparked, it catches up with them."""
@@ -151,6 +153,7 @@ class ShopWorld:
             shelf.pending.append((kind, row))
         for shelf in self.shelves.values():
             shelf.since += shelf.pending
+            shelf.planned = [*shelf.pending]
             if not self._takes_rows(shelf):
                 shelf.is_excused = shelf.is_excused or bool(shelf.pending)
                 shelf.pending = []
@@ -223,7 +226,7 @@ class ShopWorld:
             if was_routed[each.name] != self._takes_rows(each):
                 each.is_excused = True
                 if is_begun:
-                    each.otherwise = before[each.name]
+                    each.rows, each.otherwise = changed(before[each.name], each.planned), before[each.name]
 
     def _roll_back(self, shelf: Shelf) -> None:
         if not self._exists(shelf):
@@ -247,8 +250,10 @@ class ShopWorld:
 
     def _begins_with(self, shelf: Shelf, rows: Rows) -> None:
         """The table holds other rows than before, and gets the batch that is being written, if there is one."""
+        is_open = shelf.otherwise is not None  # a route that changed during the batch: it may get the batch or not
         shelf.versions.append(rows)
-        shelf.rows, shelf.is_excused, shelf.otherwise = changed(rows, shelf.pending), True, None
+        shelf.rows, shelf.is_excused = changed(rows, shelf.planned if is_open else shelf.pending), True
+        shelf.otherwise = rows if is_open else None
         shelf.since = [*shelf.pending]
 
     def _drop(self, shelf: Shelf) -> None:
@@ -348,15 +353,15 @@ class ShopWorld:
         for n in range(_LAST_BATCHES):
             self._unpark(self.shelves["a"])
             for shelf in self.shelves.values():
-                if n == _LAST_BATCHES // 2 and self._is_parked(shelf):
-                    # What it has lost cannot be caught up with.
+                if n >= _LAST_BATCHES // 2 and self._is_parked(shelf):
+                    # What it has lost cannot be caught up with. Some tables are parked only after others are forgotten.
                     self._ask(Wish.FORGET, shelf)
                     self._begins_with(shelf, self._held(shelf))
                     shelf.was_parked = False
                     self._tell(f"forget: {shelf.name} at the end")
             self._plan()
             self._write()
-            if n > _LAST_BATCHES // 2 or not any(map(self._is_parked, self.shelves.values())):
+            if not any(map(self._is_parked, self.shelves.values())):
                 break
         parked = [s.name for s in self.shelves.values() if self._is_parked(s)]
         if parked:
