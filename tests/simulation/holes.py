@@ -165,7 +165,7 @@ KNOWN_AT: Mapping[str, int] = {
     "files of tags": 13,
     "pins": 159,
     "last look of an orphan removal": 13,
-    "expiry beside a rollback": 660,
+    "expiry beside a rollback": 848,
     "rescale that was cut short": 724,
     "answer that was lost": 72,
 }

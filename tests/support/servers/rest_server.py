@@ -231,7 +231,8 @@ class RestServer:
                 self._branch(table, body["branch"], body["fromTag"])
             case "POST", ["branches", branch, "forward"]:
                 self._of_branch(table, branch)
-                self._know(table, fast_forward(self.io, table.root, branch).id)
+                fast_forward(self.io, table.root, branch)
+                self._know(table, max(Snapshots(self.io, table.root).ids()))
             case "DELETE", ["branches", branch]:
                 self._of_branch(table, branch)
                 del table.branches[branch]
