@@ -149,6 +149,8 @@ class Judge:
             if by is not None and by.ended is not None and self.has_rolled_back(by):
                 self.is_given_up = True  # the request was late
                 return
+            if line.there and number < min(line.there) and (by is None or by.operation not in UNDOING):
+                return  # a late request; the snapshot that has won the id has expired
             line.there[number] = self._published(line, number, change)
         newest = line.there[max(line.there)] if line.there else None
         if not line.newest or line.newest[-1][1] is not newest:
