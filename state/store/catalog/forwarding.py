@@ -207,8 +207,10 @@ def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, wor
     A writer may have begun under a schema that has been removed or replaced, and may still be about to publish its
     snapshot. If the writer published the snapshot and then died, the table could not be read. The snapshot without
     changes prevents this: it takes the id that the writer needs, so the writer loses the race, and then sees that its
-    schema no longer exists.
+    schema no longer exists. Nothing is published if a rollback has removed the newest snapshot meanwhile.
     """
+    if not newest.is_same_as(target.get(newest.id)):
+        return
     base_list, base_bytes = manifests.write_list(manifests.base_and_delta(newest))
     delta_list, delta_bytes = manifests.write_list(())
     empty = Snapshot(
@@ -231,7 +233,10 @@ def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, wor
         uuid=world.ids.new_uuid(),
     )
     _publish(target, empty, world)
-    target.write_latest_hint(empty.id)
+    if newest.is_same_as(target.get(newest.id)):
+        target.write_latest_hint(empty.id)
+    else:
+        target.delete(empty.id)
 
 
 def _manifests(io: FileIO, path: str, schema: TableSchema, world: World) -> Manifests:

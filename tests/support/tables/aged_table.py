@@ -91,7 +91,7 @@ def kept_states(table: CommitTable, oldest: int = 0) -> list[tuple[Snapshot, boo
     io = table.storage
     states = [(s, True) for s in table.all_snapshots() if s.id >= oldest]
     states += [(t.snapshot, False) for t in Tags(io, table.path).list()]
-    states += [(s, False) for _, s in Branches(io, table.path).states()]
+    states += [(s, name.startswith("snapshot ")) for name, s in Branches(io, table.path).states()]
     return states
 
 
