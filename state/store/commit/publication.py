@@ -108,6 +108,9 @@ class _Publishing:
     def _judged(self, gone: str | None) -> Publication:
         """Returns the outcome for a published snapshot; it is taken back if one of its files is missing (`gone`)."""
         outcome = self._place()
+        if outcome is PublishOutcome.LOST and self.error is not None:
+            # An earlier attempt may have succeeded, and others may have built on it before it expired.
+            return Publication(PublishOutcome.UNKNOWN, self.error)
         if gone is not None and outcome is PublishOutcome.WON:
             outcome = self._take_back(gone)
         if outcome is PublishOutcome.UNKNOWN and not self._has_trace():
