@@ -258,7 +258,8 @@ def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> 
     if shape.is_map:
         return replace(shape, is_late=True) if in_rows else None
     if not shape.children:
-        forms = {shape.form_of(kind_of(value)) for value in present} or {shape.forms[0]}
+        # There are many values, but few kinds of values.
+        forms = {shape.form_of(kind) for kind in set(map(kind_of, present))} or {shape.forms[0]}
         if any(form is not None and form.reading is ValueReading.LITERAL for form in forms):
             return replace(shape, is_late=True) if in_rows else None
         form = shape.form_of(kind_of(present[0])) if present else shape.forms[0]

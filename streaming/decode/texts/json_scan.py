@@ -5,6 +5,7 @@ pairs, and brackets outside of strings in pairs of the same depth. Positions are
 objects one after the other.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -168,23 +169,28 @@ def bytes_of(texts: pa.Array) -> tuple[Bytes, Positions]:
     """Returns the bytes of texts with one more byte at the end, and the position where each text begins, followed by
     the end of the last text.
     """
-    large = texts.cast(pa.large_binary())
-    if len(large) == 0:
-        return _PADDING, np.zeros(1, dtype=np.int64)
-    _, offsets, data = large.buffers()
-    bounds = np.frombuffer(offsets, np.int64, len(large) + 1, large.offset * 8)
-    own = np.frombuffer(b"" if data is None else data, np.uint8)[bounds[0] : bounds[-1]]
-    return np.concatenate([own, _PADDING]), bounds - bounds[0]
+    own, bounds = _in_place(texts)
+    return np.concatenate([own, _PADDING]), bounds
 
 
 def has_bytes(texts: pa.Array, wanted: bytes) -> bool:
-    """Returns True if the bytes occur in any of the texts."""
-    data, _ = bytes_of(pc.fill_null(texts, b""))
-    count = len(data) - len(wanted) + 1
-    found = np.ones(max(count, 0), dtype=bool)
-    for at, sign in enumerate(wanted):
-        found &= data[at : at + len(found)] == sign
-    return bool(found.any())
+    """Returns True if the bytes occur in any of the texts, or where one text ends and the next one begins."""
+    own, _ = _in_place(pc.fill_null(texts, b"") if texts.null_count else texts)
+    # The search of `re` reads the bytes where they are; that of `bytes` would need a copy.
+    return re.search(re.escape(wanted), own) is not None
+
+
+def _in_place(texts: pa.Array) -> tuple[Bytes, Positions]:
+    """Returns the bytes of texts, which are not copied, and the position where each text begins, followed by the end of
+    the last text.
+    """
+    large = texts.cast(pa.large_binary())
+    if len(large) == 0:
+        return _PADDING[:0], np.zeros(1, dtype=np.int64)
+    _, offsets, data = large.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(large) + 1, large.offset * 8)
+    own = np.frombuffer(b"" if data is None else data, np.uint8)[bounds[0] : bounds[-1]]
+    return own, bounds - bounds[0]
 
 
 def slices(data: Bytes, starts: Positions, ends: Positions) -> pa.Array:

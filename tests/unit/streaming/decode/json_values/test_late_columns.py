@@ -129,3 +129,9 @@ def test_blanks_inside_of_strings_stay() -> None:
 def test_bytes_are_found_anywhere_in_the_texts() -> None:
     assert has_bytes(pa.array([b"ab", None, b'x"__y'], pa.binary()), b'"__')
     assert not has_bytes(pa.array([b"ab", None], pa.binary()), b'"__') and not has_bytes(pa.nulls(0, pa.binary()), b"x")
+
+
+def test_bytes_are_found_in_a_part_of_a_column_and_nowhere_outside_of_it() -> None:
+    texts = pa.array([b'"__a', b"b", b"c[.]", None], pa.binary())
+    assert not has_bytes(texts.slice(1), b'"__') and has_bytes(texts.slice(2), b"[.]")
+    assert not has_bytes(texts.slice(1), b"c...")
