@@ -177,7 +177,7 @@ def has_bytes(texts: pa.Array, wanted: bytes) -> bool:
     """Returns True if the bytes occur in any of the texts, or where one text ends and the next one begins."""
     own, _ = _in_place(pc.fill_null(texts, b"") if texts.null_count else texts)
     # The search of `re` reads the bytes where they are; that of `bytes` would need a copy.
-    return re.search(re.escape(wanted), own) is not None
+    return re.search(re.escape(wanted), own.data) is not None
 
 
 def _in_place(texts: pa.Array) -> tuple[Bytes, Positions]:
