@@ -41,31 +41,35 @@ from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.write_plan import WriteScope
 
 FILE, POSITION = "_bucketline_file", "_bucketline_position"
-"""Columns that say where a row lies: the number of its file among those that are read, and its position there."""
+"""The columns that say where a row lies: the number of its data file in the list of files that the change reads, and
+the row's position in this file.
+"""
 
 
 _NUMBER = Struct("<i")
 
 
 class AppendedChange(Protocol):
-    """A change of rows of a table without a primary key: which rows are taken out, and which are appended for them. A
-    plain value that can be sent to tasks.
+    """A change of rows of a table without a primary key. It says which rows are taken out, and which rows are appended
+    in their stead. An implementation is a plain value that can be sent to tasks.
     """
 
     def passing(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Returns the rows to take out; None if there are none."""
+        """Returns the rows of the batch that the change takes out; None if it takes out no row."""
         ...
 
     def replacing(self, taken_out: pa.RecordBatch) -> pa.Table | None:
-        """Returns the rows to append in place of rows that are taken out; None if there are none."""
+        """Returns the rows to append in place of the rows that are taken out; None if nothing is appended."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PassingRows:
-    """The rows of one file that pass, with the columns `FILE` and `POSITION` added; a value that can be sent to tasks.
+    """The rows of one data file that match an expression, with the columns `FILE` and `POSITION` added. The value can
+    be sent to tasks.
 
-    `vectors` are the index files that have a vector of the file.
+    `number` is the number of the file in the list of files that the change reads. `columns` are the columns to read.
+    `vectors` are the index files that hold a deletion vector of the file.
     """
 
     access: BucketAccess
@@ -77,7 +81,7 @@ class PassingRows:
     vectors: VectorFiles
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows; no batch is empty."""
+        """Reads the file, drops its deleted rows, and yields the rows that match the expression. No batch is empty."""
         files, name = self.access.files, self.file.file_name
         deletions = find_deletions(files.io, files.table_path, self.access.schema, self.vectors)
         deleted = deletions.of_file(*self.bucket_id, name)
@@ -101,17 +105,19 @@ class PassingRows:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A source of the rows that a change appends for the rows of one file. It also reports which rows of the file are
-    taken out.
+    """Makes the rows that a change appends for the rows of one file, and reports which rows of the file the change
+    takes out. The value can be sent to tasks.
     """
 
     stored: PassingRows
     change: AppendedChange
     keeps_ids: bool = False
-    """Whether an appended row gets the row id of the row that it replaces, and a new version."""
+    """Whether an appended row gets the row id of the row that it replaces; its version is new in any case."""
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
-        """Yields new rows as sealed runs. Raises SchemaMismatchError for a row that the table cannot take."""
+        """Yields the appended rows as sealed runs (sorted rows, packed for the writers of the buckets), then the
+        reports of the rows that are taken out. Raises SchemaMismatchError for a row that the table cannot take.
+        """
         sealer, acceptance = RunSealer(seal, origin=self.stored.number), RowAcceptance(seal.schema)
         removed = Removed()
         for batch in self.stored.batches():
@@ -131,30 +137,34 @@ def _with_ids(new: pa.Table, before: pa.RecordBatch) -> pa.Table:
 
 
 class Removed:
-    """The positions of rows that are taken out, by the number of their file."""
+    """The positions of the rows that a change takes out, as one bitmap for each file. The keys are the numbers of the
+    files.
+    """
 
     def __init__(self) -> None:
         self.positions: dict[int, BitMap] = {}
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Adds the positions of rows that `PassingRows` has returned."""
+        """Adds the positions of rows that `PassingRows` has read."""
         files, positions = np.asarray(rows[FILE]), np.asarray(rows[POSITION])
         for number in np.unique(files).tolist():
             self.positions.setdefault(number, BitMap()).update(positions[files == number].astype(np.uint32))
 
     def reports(self) -> Iterator[PartReport]:
-        """Yields the positions in the form in which a task reports them to the planner; none without rows."""
+        """Yields one report for each file, with the number of the file and the positions, in the form in which a task
+        sends a report to the planner. Yields nothing if no row is taken out.
+        """
         for number, positions in self.positions.items():
             yield PartReport(_NUMBER.pack(number) + positions.serialize())
 
     def hear(self, packed: bytes) -> None:
-        """Adds the positions of rows that a task has reported."""
+        """Adds the positions from a packed report of a task, as `reports` has made it."""
         (number,) = _NUMBER.unpack_from(packed)
         self.positions.setdefault(number, BitMap()).update(BitMap.deserialize(packed[_NUMBER.size :]))
 
 
 class KeptAndTaken:
-    """The rows of an append table at one snapshot, and the rows among them that a change takes out."""
+    """The rows of an append table at one snapshot, and the positions of the rows that a change takes out of it."""
 
     def __init__(self, at: TableAt) -> None:
         self._at = at
@@ -170,9 +180,10 @@ class KeptAndTaken:
         columns: Sequence[str] | None,
         partitions: Collection[bytes] | None = None,
     ) -> Sequence[PassingRows]:
-        """Returns the files that may hold rows that pass the expression, each as a `PassingRows` that reads these
-        columns (None: all) and those of the expression. Only files of `partitions` are returned; None stands for all
-        partitions.
+        """Returns the files that may hold rows that match the expression, each as a `PassingRows`.
+
+        `columns` are the columns that the caller needs (None: all columns); the columns of the expression are read as
+        well. Only files of `partitions` are returned; None stands for all partitions.
         """
         needed = plan_projection(self._schema, columns, Condition(expression)).needed
         stored = group_by_bucket(self._at.view.live_entries())
@@ -195,18 +206,20 @@ class KeptAndTaken:
         columns: Sequence[str] | None,
         partitions: Collection[bytes] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows that pass the expression, file after file, with the columns `FILE` and `POSITION`. Arguments
-        are those of `parts`.
+        """Yields the rows that match the expression, file after file, with the columns `FILE` and `POSITION`. The
+        arguments mean the same as in `parts`.
         """
         for part in self.parts(expression, columns, partitions):
             yield from part.batches()
 
     def take_out(self, rows: pa.RecordBatch) -> None:
-        """Adds rows that `read` has returned to those that are taken out."""
+        """Adds rows that `read` has yielded to the rows that the change takes out."""
         self.removed.add(rows)
 
     def marked(self) -> Iterator[CommitMessage]:
-        """Yields the commit message of each bucket that takes out rows: it marks their positions in index files."""
+        """Yields one commit message for each bucket that loses rows. The message marks the positions of these rows in
+        index files.
+        """
         for bucket_id, changes in self._by_bucket().items():
             yield self._marked(bucket_id, changes)
 
@@ -232,10 +245,10 @@ class KeptAndTaken:
         return CommitMessage(*bucket_id, total_buckets=self._at.view.total_of_bucket(bucket_id))
 
     def _marked(self, bucket_id: BucketId, changes: Sequence[tuple[DataFileMeta, BitMap]]) -> CommitMessage:
-        """Returns the message that marks rows in index files; a file of which no row is left is removed.
+        """Returns the message that marks rows in index files, and removes each file of which all rows are deleted now.
 
-        A bucket has one index file, which a new one replaces; without buckets, index files with a changed vector are
-        replaced one by one.
+        In a table with buckets, a bucket has one index file, and a new file replaces it. In a table without buckets,
+        only the index files with a changed vector are replaced.
         """
         access, settings = self._access, self._schema.settings.changelog
         entries = self._at.deletion_entries().get(bucket_id, ())
@@ -250,7 +263,7 @@ class KeptAndTaken:
             if marked is not None and len(marked) == file.row_count:
                 deletions.forget(file.file_name)
                 emptied.append(file)
-        # A bucket has one index file, which is replaced even if no vectors are left for the new one.
+        # A bucket has one index file. The old file is replaced even if there are no vectors for a new file.
         parts = deletions.split(settings.vectors_target_bytes) if by_name else [deletions]
         if not by_name and deletions.is_empty and not touched:
             parts = []
@@ -268,8 +281,8 @@ class KeptAndTaken:
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
-    """A job: writes one file again without the rows at the positions of a bitmap, or removes the file if no rows are
-    left.
+    """A job that writes one file again without the rows at the positions of the bitmap `removed`. If no row is left,
+    the job only removes the file.
     """
 
     access: BucketAccess
@@ -279,7 +292,7 @@ class FileCopy:
     removed: bytes
 
     def message(self) -> CommitMessage:
-        """Writes the copy, and returns the message that replaces the file by it, or that removes the file."""
+        """Writes the copy, and returns the message that replaces the file by the copy, or that removes the file."""
         file, access = self.file, self.access.keeping
         gone = np.frombuffer(BitMap.deserialize(self.removed).to_array(), np.uint32).astype(np.int64)
         new: Sequence[DataFileMeta] = ()
@@ -300,9 +313,9 @@ def write_append_changes(
     """Appends the rows of a source, takes rows out of `stored`, and commits both at once. Returns the result of the
     commit.
 
-    Nothing is compacted, since a compaction would bring back what is taken out. Raises CommitConflictError when another
-    process has changed one of the files meanwhile. `keeps_ids` says that the rows of the source have the row ids of the
-    rows that they replace, in a table with row tracking.
+    Nothing is compacted, because a compaction would bring back the rows that are taken out. Raises CommitConflictError
+    when another process has changed one of the files meanwhile. `keeps_ids` is for tables with row tracking: the rows
+    of the source then carry the row ids of the rows that they replace.
     """
     plan = replace(at.plan, schema=changed_schema(at.plan.schema)) if keeps_ids else at.plan
     scope = WriteScope(CompactTrigger.NONE, at.table.world.ids.new_uuid(), engine.workers)

@@ -1,7 +1,8 @@
-"""Checks and computes the new values that an update gives to columns. A value is a constant, an Arrow expression or an
-SQL expression; it is checked before anything is read.
+"""Checks and computes the new values that an update gives to columns. A new value is a constant, an Arrow expression or
+an SQL expression. It is checked before any row is read.
 
-Constants are literals: a text is not interpreted. Expressions see the columns as they were before the update.
+A constant is a literal: a string is stored as a string, and never read as SQL. Expressions see the columns as they were
+before the update.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,16 +29,17 @@ NewValue: TypeAlias = pc.Expression | SqlExpression
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """The new values of columns by name; plain values that can be sent to tasks."""
+    """The new values of a table's columns, by the name of the column. The value can be sent to tasks."""
 
     schema: TableSchema
     values: Mapping[str, NewValue]
 
     def changed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the rows with their new values, in the table's columns. `rows` may also hold columns of a source.
+        """Returns the rows with their new values, in the columns of the table. `rows` may hold more columns: the
+        columns of the source of a MERGE.
 
-        Raises SchemaMismatchError for values that cannot be computed, that do not fit, or whose rows would not replace
-        the old rows.
+        Raises SchemaMismatchError if a value cannot be computed or does not fit its column, and if a new row would not
+        replace the old row.
         """
         own = [f.name for f in self.schema.fields]
         by_arrow = {name: v for name, v in self.values.items() if isinstance(v, pc.Expression)}
@@ -51,14 +53,16 @@ class Assignments:
         return after
 
     def _with_names(self, name: str, column: pa.Array) -> pa.Array:
-        """Returns the values of a column, where structs get the field names of the table's column."""
+        """Returns the values of a column; the fields of structs get the names that the table's column has."""
         wanted = self.schema.field(name).type
         if wanted.is_atomic:
             return column
         return fit_array(column, wanted.as_nullable(), arrow_type(wanted), name)
 
     def _check_order(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
-        """Checks that the new rows will replace the old ones, in the order that the table's options define."""
+        """Checks that each new row will replace its old row, in the order that the table's options define. Raises
+        SchemaMismatchError for a row that would not.
+        """
         merge = self.schema.settings.merge
         if not self.schema.primary_keys:
             return
@@ -81,11 +85,11 @@ class Assignments:
 def plan_assignments(
     schema: TableSchema, assignments: Mapping[str, object], fixed: Mapping[str, str], source: pa.Schema | None = None
 ) -> Assignments:
-    """Returns the new value of each column; `fixed` are the columns that cannot be set, `source` the columns of a
-    merge's source.
+    """Checks the assignments, and returns the new value of each column. `fixed` maps each column that cannot be set to
+    the reason; `source` holds the columns of the source of a MERGE.
 
-    Raises SchemaMismatchError for a column that does not exist or cannot be set, and for a value that does not fit;
-    OptionError for SQL that is not understood.
+    Raises SchemaMismatchError for a column that does not exist or cannot be set, and for a value that does not fit.
+    Raises OptionError for an SQL expression that cannot be parsed.
     """
     if not assignments:
         raise SchemaMismatchError("an update must set at least one column")
@@ -111,7 +115,7 @@ def plan_assignments(
 
 
 def constant_scalar(field: pa.Field, value: object) -> pa.Scalar:
-    """Returns a plain value as a value of a column.
+    """Converts a plain Python value to an Arrow scalar of the column's type.
 
     Raises SchemaMismatchError for a value that the column cannot hold, and for a dict whose keys differ from the field
     names of its struct.
@@ -120,12 +124,12 @@ def constant_scalar(field: pa.Field, value: object) -> pa.Scalar:
     try:
         return pa.scalar(value, field.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, ValueError) as e:
-        raise SchemaMismatchError(f"{value!r} is no value of column {field.name!r}: {e}", column=field.name) from e
+        raise SchemaMismatchError(f"{value!r} is not a value of column {field.name!r}: {e}", column=field.name) from e
 
 
 def _check_names(value: object, wanted: pa.DataType, path: str) -> None:
-    """Checks that dicts inside of a plain value have the field names of their structs; Arrow ignores names that it does
-    not find.
+    """Checks that the dicts inside a plain Python value have the field names of their structs. Without this check Arrow
+    would ignore unknown names. `path` is the name of the column or nested field, for the message.
     """
     if value is None or isinstance(value, pa.Scalar | str | bytes):
         return

@@ -1,7 +1,7 @@
-"""Refuses changes of rows that a table does not support, by its merge engine and options, before anything is read.
+"""Refuses changes of rows that a table's merge engine or options do not allow. The checks run before any row is read.
 
-Source: Paimon 2.0 SupportsRowLevelOperationFlinkTableSink, RowLevelOp of Paimon Spark: both refuse the same merge
-engines for updates and merges; for deletes the stricter rules of Flink hold, under which a delete removes the row.
+Source: Paimon 2.0 SupportsRowLevelOperationFlinkTableSink, and RowLevelOp of Paimon Spark. Both refuse the same merge
+engines for updates and merges. For deletes the stricter rules of Flink hold, under which a delete removes the row.
 """
 
 from bucketline.conf.errors import OptionError
@@ -20,9 +20,11 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 
 
 def check_changeable(table: TableHandle, verb: str) -> None:
-    """Checks that the rows that the handle reads can be changed through it.
+    """Checks that the rows that the handle reads can be changed through it. `verb` is the change, as the error's
+    message names it.
 
-    Raises UnsupportedTableError for rows of another branch, OptionError for a table that was opened at an older state.
+    Raises UnsupportedTableError if the handle also reads rows of another branch, OptionError for a table that was
+    opened at an older state.
     """
     settings = table.table_schema.settings.reading
     for branch, name in (
@@ -31,8 +33,8 @@ def check_changeable(table: TableHandle, verb: str) -> None:
     ):
         if name is not None:
             raise UnsupportedTableError(
-                f"cannot {verb} {table.path}: by '{branch.key}' rows of another branch are read that a change cannot "
-                "reach, and it would hide the rest of their partitions",
+                f"cannot {verb} {table.path}: '{branch.key}' is set, so reads return rows of another branch too. The "
+                "change cannot reach these rows and would hide the rows of their partitions; unset the option first",
                 option=branch.key,
             )
     for key in settings.named_versions:
@@ -40,8 +42,8 @@ def check_changeable(table: TableHandle, verb: str) -> None:
 
 
 def check_delete(table: TableHandle) -> None:
-    """Checks that a delete removes rows of the table. Raises UnsupportedTableError, and the errors of
-    `check_changeable`.
+    """Checks that a delete removes rows of the table. Raises UnsupportedTableError if the table ignores deletes or
+    keeps deleted rows, and the errors of `check_changeable`.
     """
     check_changeable(table, "delete from")
     if not table.primary_key:
@@ -61,7 +63,9 @@ def check_delete(table: TableHandle) -> None:
 
 
 def check_update(table: TableHandle, verb: str = "update") -> None:
-    """Checks that a row of the table takes the values that an update gives it. Raises the errors of `check_delete`."""
+    """Checks that a row of the table takes the values that an update gives it. Raises UnsupportedTableError if the
+    merge engine would combine old and new values, and the errors of `check_delete`.
+    """
     check_changeable(table, verb)
     if not table.primary_key:
         return
@@ -76,15 +80,16 @@ def check_update(table: TableHandle, verb: str = "update") -> None:
     if again:
         raise UnsupportedTableError(
             f"cannot {verb} {table.path}: a row that is written again would go into the aggregates of "
-            f"{', '.join(again)} once more; write what is to be added",
+            f"{', '.join(again)} once more; write only the values to add",
             columns=again,
         )
 
 
 def fixed_columns(schema: TableSchema) -> dict[str, str]:
-    """Returns the columns that an update cannot set, with the reason.
+    """Returns the columns that an update cannot set, each with the reason.
 
-    Source: Paimon refuses primary keys. A column with row kinds would change the kind of the update itself.
+    Source: Paimon refuses to update primary keys. A column of row kinds cannot be set, because its value would change
+    the kind of the update's own rows.
     """
     fixed = {name: "part of the primary key" for name in schema.primary_keys}
     settings = schema.settings.merge
@@ -99,5 +104,5 @@ def fixed_columns(schema: TableSchema) -> dict[str, str]:
 
 
 def sequence_description(schema: TableSchema) -> str:
-    """Returns what orders the rows with the same key, in the words of the options."""
+    """Returns the option that orders the rows with the same key, and its columns, for a message."""
     return f"'{SEQUENCE_FIELD.key}' ({', '.join(schema.settings.merge.sequence_fields)})"

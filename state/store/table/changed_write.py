@@ -1,4 +1,5 @@
-"""Writes changed rows of a table with a primary key through the stages of its bucket mode, and commits once.
+"""Writes changed rows of a table with a primary key, and commits them once. The rows take the same way as new rows in
+the table's bucket mode.
 
 The commit succeeds only if no other writer has written the same keys since the snapshot at which the rows were read.
 """
@@ -22,7 +23,7 @@ from bucketline.state.store.write.write_plan import Mode, WritePlan, WriteScope
 
 
 def open_change(table: TableHandle) -> TableAt:
-    """Returns the table at its newest snapshot, from which the rows to change are read. Raises the errors of a
+    """Returns the table at its newest snapshot. The rows to change are read from this snapshot. Raises the errors of a
     write.
     """
     table.io.require_publish()
@@ -30,24 +31,24 @@ def open_change(table: TableHandle) -> TableAt:
 
 
 def write_plan(table: TableHandle) -> WritePlan:
-    """Returns the plan of writing the table under its newest schema; its files are not read. Raises the errors of a
-    write.
+    """Returns the plan for writing the table under its newest schema. The table's manifests are not read. Raises the
+    errors of a write.
     """
     table.io.require_publish()
     return table_at(table.refreshed(), {}).plan
 
 
 def planned_until_first(table: TableHandle, change: Callable[[], WriteResult]) -> WriteResult:
-    """Returns the result of a change, which is planned again if another writer came first. Raises the errors of
-    `repeat_if_changed`.
+    """Carries out a change and returns its result. If another writer has committed first, the change is planned and
+    carried out again. Raises the errors of `repeat_if_changed`.
     """
     result, replanned = repeat_if_changed(change, table.world)
     return result.counting(replanned) if replanned else result
 
 
 def write_changes(at: TableAt, source: Any, operation: Operation, *, engine: Engine) -> WriteResult:
-    """Writes the rows of a source of the engine, commits them, and returns the result. Without rows nothing is
-    committed.
+    """Writes the rows of a source, commits them, and returns the result. `source` is a source that the engine can run.
+    If the source has no rows, nothing is committed.
 
     Raises CommitConflictError if another writer has written one of their keys since the table was read.
     """
@@ -71,10 +72,11 @@ def write_changes(at: TableAt, source: Any, operation: Operation, *, engine: Eng
 
 
 def _mode(at: TableAt) -> Mode:
-    """Returns the mode in which changes are written. If rows wait in the postpone bucket, the changes are appended
-    there as well.
+    """Returns the bucket mode in which the changes are written. Changes of a postpone table are appended to the
+    postpone bucket if rows wait there, and are written to real buckets otherwise.
 
-    In real buckets the older postponed rows, which are moved there later, would replace the changes.
+    A change that was written to a real bucket would be replaced by older rows of its key, as soon as a compaction moves
+    them there from the postpone bucket.
     """
     mode = at.plan.mode
     waits = mode.postpones and any(b == POSTPONE_BUCKET for _, b in at.view.buckets())

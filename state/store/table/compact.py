@@ -1,5 +1,5 @@
-"""Compacts a table when a user asks for it. The compaction is planned on the newest snapshot, done by an engine, and
-committed once.
+"""Compacts a table when a user asks for it. The compaction is planned on the newest snapshot, carried out by an engine,
+and committed once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,10 +34,12 @@ def compact_table(
     engine: Engine = LOCAL_ENGINE,
     options: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Compacts and commits; returns the snapshot's id, None if nothing was due. See `Table.compact`.
+    """Compacts the table and commits the result. Returns the id of the new snapshot; None if nothing was due. The
+    arguments are those of `Table.compact`.
 
-    `write-only` has no effect here: it leaves compaction to others, and this is such a compaction. A compaction whose
-    files were removed before they were committed is planned and done again.
+    `write-only` has no effect here: the option says that writers leave compaction to others, and a compaction that a
+    user starts is one of the others. If files of the compaction were removed before its commit, it is planned and
+    carried out again.
     """
 
     def compact() -> int | None:
@@ -65,7 +67,9 @@ def compact_table(
 
 
 def trigger_of(strategy: str) -> CompactTrigger:
-    """Returns what a writer compacts for a strategy. Raises OptionError for an unknown strategy."""
+    """Returns the trigger (which says what a writer compacts) for the name of a strategy. Raises OptionError for an
+    unknown strategy.
+    """
     if strategy not in STRATEGIES:
         raise OptionError(f"compaction strategy {strategy!r} is neither 'full' nor 'minor'", key="strategy")
     return STRATEGIES[strategy]
@@ -74,7 +78,7 @@ def trigger_of(strategy: str) -> CompactTrigger:
 def compact_now(
     at: TableAt, trigger: CompactTrigger, chosen: PartitionTest, *, engine: Engine
 ) -> tuple[CommitMessage, ...]:
-    """Returns the messages of a compaction of the chosen partitions; nothing is committed."""
+    """Compacts the chosen partitions, and returns the commit messages. Nothing is committed."""
     write = at.plan.bucket_write(trigger)
     if at.plan.mode.postpones:
         return compact_postponed(at, write, chosen, engine=engine)

@@ -1,7 +1,7 @@
 """The steps of every write of a table: run → publish → make visible → maintain.
 
-Each operation (`Table.write`, changes of rows, overwrites, rescales, compactions) gives the function that is run. A
-batch of a stream does not use `carry_out`, since it can stop between the steps, but it calls the same functions to
+Each operation (`Table.write`, changes of rows, overwrites, rescales, compactions) passes a function that does its own
+work. A batch of a stream can stop between the steps, so it does not use `carry_out`; it calls the same functions to
 publish and to make visible.
 """
 
@@ -29,8 +29,8 @@ from bucketline.state.store.write.visibility import Budget
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What to commit, and by whom. The partitions of the messages in `brought` count as changed at this time;
-    partitions are marked as done when they have not changed for long enough.
+    """What to commit, and by whom. `brought` holds the messages with new rows: their partitions count as changed now. A
+    partition is marked as done when it has not changed for long enough.
     """
 
     change: Change
@@ -39,39 +39,40 @@ class Commit:
 
 
 def noted(outcome: Outcome) -> dict[str, str]:
-    """Returns the snapshot properties with the tokens of the notes that the run has written: a note is valid only if a
-    snapshot carries its token.
+    """Returns the snapshot properties that hold the tokens of the notes that the run has written beside the key index.
+    A note is valid only if a snapshot carries its token.
     """
     return {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
 
 
 Work = Callable[[list[CommitMessage]], Commit | None]
-"""A function that runs what was planned, and adds the resulting messages to the list. It returns what to commit; None
-if nothing is to be committed.
+"""A function that does the work of an operation, and adds the resulting messages to the given list. It returns what to
+commit; None if there is nothing to commit.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Cycled:
-    """The result of a write. `committed` has no snapshot if nothing had to be committed."""
+    """The result of a write. `committed` has no snapshots if there was nothing to commit."""
 
     committed: Committed
     result: WriteResult
 
     @property
     def snapshot_id(self) -> int | None:
-        """Returns the id of the newest snapshot of the write."""
+        """Returns the id of the newest snapshot that the write has made; None if the write has made no snapshot."""
         return self.committed.snapshots[-1].id if self.committed.snapshots else None
 
 
 def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger = CompactTrigger.NONE) -> Cycled:
-    """Runs the work that was planned on a table, commits it, and returns the table afterwards with the results. If its
-    compaction is lost to another commit, files are compacted again, as `trigger` says. Then expiry and tags are done by
-    the table's options.
+    """Does the work of an operation on a table, commits it, and returns the results of the commit. If the commit loses
+    its compaction to another commit, files are compacted again, as `trigger` says. Then snapshots and partitions expire
+    and tags are created, as the table's options say.
 
-    Raises the errors of the work, after its files are removed, and the errors of `commit_change`; CommitConflictError
-    for a compaction that was lost, and if the snapshot that the work reads has expired meanwhile;
-    CommittedNotVisibleError when the rows are in the table and readers do not see them within `visibility-timeout`.
+    If the work fails, its files are removed before its error is raised. Raises the errors of `commit_change`. Raises
+    CommitConflictError for a compaction that was lost to another commit, and if the snapshot that the work reads has
+    expired meanwhile. Raises CommittedNotVisibleError if the rows are in the table but readers do not see them within
+    `visibility-timeout`.
     """
     made: list[CommitMessage] = []
     try:
@@ -80,8 +81,8 @@ def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger =
         at.discard(made)
         newest = at.table.snapshot_store.latest_id() or 0
         if (isinstance(e, CorruptFileError) or e.missing) and newest != at.snapshot_id:
-            # The table is not damaged if the file is missing because its snapshot has expired meanwhile. Then the
-            # newest snapshot is another one.
+            # The table is not damaged if the file is missing because its snapshot has expired meanwhile. In that case
+            # the table has a newer snapshot.
             raise history_gone(at.snapshot_id, newest).error() from e
         raise
     except BaseException:
@@ -101,8 +102,8 @@ def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger =
 
 
 def _raise_lost(committed: Committed) -> None:
-    """Raises if a compaction was lost: CommitConflictError if another compaction was faster, CommitOutcomeUnknownError
-    if the outcome is unknown, StorageError.
+    """Raises an error if the commit has lost its compaction: CommitConflictError if another compaction was faster,
+    CommitOutcomeUnknownError if it is unknown whether the compaction was committed, StorageError if the storage failed.
     """
     lost = committed.dropped
     if isinstance(lost, Conflict):

@@ -1,5 +1,6 @@
-"""Carries out the maintenance methods of `Table`, whose arguments are those of users: times as timedeltas, names as
-texts.
+"""Carries out the maintenance methods of `Table`. The arguments are as users pass them: durations are timedeltas, and
+snapshots, tags and branches are named by id or by string.
+
 Source: Paimon 2.0 procedures expire_snapshots, remove_orphan_files, create_tag, create_branch, rollback; $tags.
 """
 
@@ -53,9 +54,9 @@ def expire_table(
     older_than: timedelta | None,
     limit: int | None,
 ) -> ExpireResult:
-    """Expires snapshots, and returns what was removed. For an argument that is None, the table's options decide.
+    """Expires snapshots, and returns what was removed. For each argument that is None, the table's options decide.
 
-    Without a limit all that may expire are removed. Raises the errors of `expire_snapshots`.
+    If `limit` is None, all snapshots that may expire are removed. Raises the errors of `expire_snapshots`.
     """
     check_owned(table.table_schema, table.io, table.metadata_path)
     kept = Retention.of(table.table_schema.settings.retention)
@@ -71,8 +72,8 @@ def expire_table(
 
 
 def expire_table_partitions(table: TableHandle, *, older_than: timedelta | None) -> tuple[str, ...]:
-    """Drops expired partitions now, whatever the interval of checks, and returns the names of their folders. Raises
-    OptionError if nothing says when they expire.
+    """Drops expired partitions now, even if `partition.expiration-check-interval` has not passed yet. Returns the names
+    of their folders. Raises OptionError if neither `older_than` nor an option says when partitions expire.
     """
     schema = table.table_schema
     after_ms = None if older_than is None else milliseconds(older_than, "older_than")
@@ -90,7 +91,7 @@ def expire_table_partitions(table: TableHandle, *, older_than: timedelta | None)
 
 def mark_table_done(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> tuple[str, ...]:
     """Marks partitions that hold files as done, and returns the names of their folders; see `Table.mark_done`. Raises
-    OptionError if a mapping matches no partition.
+    OptionError if one of the mappings matches no partition.
     """
     schema, newest = table.table_schema, table.snapshot_store.latest()
     entries = [] if newest is None else table.manifests.live_entries(newest)
@@ -108,8 +109,8 @@ def tag_table(
     snapshot: int | None,
     retained: timedelta | None,
 ) -> None:
-    """Creates a tag, which is kept for `tag.default-time-retained` unless `retained` is given. Raises OptionError as
-    `tag_snapshot`.
+    """Creates a tag, which is kept for the time `retained`; if `retained` is None, `tag.default-time-retained` applies.
+    Raises OptionError as `tag_snapshot` does.
     """
     _place_tag(tag_snapshot, table, name, snapshot, retained)
     if table.table_schema.settings.tags.success_files:
@@ -125,7 +126,7 @@ def _kept_ms(retained: timedelta) -> int:
 
 def move_tag(table: TableHandle, name: str, snapshot: int | None, retained: timedelta | None) -> None:
     """Moves an existing tag to a snapshot; the arguments mean the same as in `tag_table`. Raises OptionError for a tag
-    or snapshot that is not there.
+    or snapshot that does not exist.
     """
     _place_tag(_move_tag, table, name, snapshot, retained)
 
@@ -133,7 +134,7 @@ def move_tag(table: TableHandle, name: str, snapshot: int | None, retained: time
 def _place_tag(
     place: Callable[..., object], table: TableHandle, name: str, snapshot: int | None, retained: timedelta | None
 ) -> None:
-    """Calls `tag_snapshot` or `_move_tag` with the table's settings for tags."""
+    """Calls `place` (`tag_snapshot` or `_move_tag`) with the table's settings for tags."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     settings = table.table_schema.settings.tags
     retained_ms = settings.retained_ms if retained is None else _kept_ms(retained)
@@ -155,14 +156,14 @@ def rename_tag(table: TableHandle, name: str, to: str) -> None:
 
 
 def untag_table(table: TableHandle, name: str) -> bool:
-    """Removes a tag with the files that only the tag needs; returns False if there is no such tag."""
+    """Removes a tag and the files that only the tag needs; returns False if there is no tag of that name."""
     check_owned(table.table_schema, table.io, table.metadata_path)
     return delete_tag(table.io, table.path, table.table_schema, name, table.world, root=table.metadata_path)
 
 
 def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
-    """Makes a branch, at a tag if one is named. Raises OptionError for a name that is taken,
-    VersionNotFoundError for a tag that is not there.
+    """Creates a branch: at the given tag, or empty if `tag` is None. Raises OptionError for a name that is taken,
+    VersionNotFoundError for a tag that does not exist.
     """
     check_owned(table.table_schema, table.io, table.path)
     tags = Tags(table.io, table.path)
@@ -178,8 +179,8 @@ def branch_table(table: TableHandle, name: str, tag: str | None) -> None:
 
 
 def unbranch_table(table: TableHandle, name: str) -> bool:
-    """Removes a branch; returns False if there is no such branch. Raises OptionError for a branch that the table
-    reads.
+    """Removes a branch; returns False if there is no branch of that name. Raises OptionError for a branch that the
+    table reads.
     """
     check_owned(table.table_schema, table.io, table.path)
     _refuse_read(table, name, "removed")
@@ -206,17 +207,17 @@ def rename_branch(table: TableHandle, name: str, to: str) -> None:
 
 
 def forward_table(table: TableHandle, branch: str) -> int:
-    """Gives the table the history of the branch, and returns the id of the newest snapshot. Raises the errors of
-    `fast_forward`.
+    """Gives the table the history of the branch, and returns the id of the table's newest snapshot. Raises the errors
+    of `fast_forward`.
     """
     check_owned(table.table_schema, table.io, table.path)
     return fast_forward(table.io, table.path, branch, world=table.world).id
 
 
 def roll_back_table(table: TableHandle, target: int | str) -> int:
-    """Rolls back; returns the id of the snapshot that is now the newest.
+    """Rolls the table back to a snapshot (given by id, or by the name of a tag), and returns the id of this snapshot.
 
-    Raises OptionError if the snapshot does not exist, or has lost files.
+    Raises OptionError if the snapshot does not exist, or if some of its files are missing.
     """
     check_owned(table.table_schema, table.io, table.metadata_path)
 
@@ -228,10 +229,11 @@ def roll_back_table(table: TableHandle, target: int | str) -> int:
 
 
 def _refuse_half_expired(table: TableHandle, snapshot_id: int, use: str) -> None:
-    """Raises OptionError for a snapshot that an interrupted expiry has left without some of its files.
+    """Raises OptionError for a snapshot that an interrupted expiry has left without some of its files. `use` says in
+    the message what the snapshot was wanted for.
 
-    Such an expiry leaves the snapshot's own file, and removes the files that the next snapshot does not need. An expiry
-    by Paimon at the same time can leave the same.
+    An interrupted expiry leaves the file of the snapshot itself, and has already removed data files that the next
+    snapshot does not need. Two expiries at the same time, ours and Paimon's, can leave such a snapshot too.
     """
     store, manifests = table.snapshot_store, table.manifests
     snapshot, following = store.get(snapshot_id), store.get(snapshot_id + 1)
@@ -256,7 +258,7 @@ def _refuse_half_expired(table: TableHandle, snapshot_id: int, use: str) -> None
 
 
 def tags_table(table: TableHandle) -> pa.Table:
-    """Returns one row for each tag, ordered by snapshot; times are local, as in $tags."""
+    """Returns one row for each tag, ordered by snapshot id. Times are local times, as in the system table $tags."""
     rows = [
         {
             "tag_name": t.name,
@@ -273,8 +275,8 @@ def tags_table(table: TableHandle) -> pa.Table:
 
 
 def milliseconds(duration: timedelta, name: str) -> int:
-    """Returns the milliseconds of a duration; `name` is the argument in the error. Raises OptionError for a number,
-    which has no unit.
+    """Returns a duration in milliseconds. Raises OptionError for a value that is no timedelta, because a plain number
+    has no unit; `name` is the argument that the error names.
     """
     if not isinstance(duration, timedelta):
         raise OptionError(f"{name} = {duration!r} has no unit: pass a datetime.timedelta", key=name, value=duration)

@@ -1,6 +1,8 @@
-"""Merges a source into a table: joins its rows to rows of the table, and changes the table by clauses, in one commit.
-Source: SQL's MERGE; Paimon 2.0 MergeIntoPaimonTable, for the merge engines that it takes, and for the error if several
-rows match.
+"""Merges a source into a table: joins the rows of the source to rows of the table, and changes the table as clauses
+say, in one commit.
+
+Source: SQL's MERGE; Paimon 2.0 MergeIntoPaimonTable, for the merge engines that are allowed, and for the error if
+several source rows match one row.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -67,7 +69,7 @@ def merge_by_clauses(
     table: TableHandle, source: SpreadData, on: Sequence[str], clauses: MergeClauses, *, engine: Engine = LOCAL_ENGINE
 ) -> WriteResult:
     """Merges as `merge_rows` does, with any number of clauses. Raises SchemaMismatchError, OptionError and
-    UnsupportedTableError for clauses that the table cannot take, before anything is read.
+    UnsupportedTableError for clauses that the table does not allow, before any row is read.
     """
     check_update(table, "merge into")
     if clauses.deletes:
@@ -77,7 +79,7 @@ def merge_by_clauses(
         isinstance(c, UpdateClause) for c in (*clauses.matched, *clauses.not_matched_by_source)
     ):
         raise UnsupportedTableError(
-            f"a merge that updates rows of {table.path} is not supported: they would not keep their ids, by "
+            f"a merge that updates rows of {table.path} is not supported: the rows would lose their row ids, by "
             f"'{ROW_TRACKING_ENABLED.key}'; use UPDATE",
             option=ROW_TRACKING_ENABLED.key,
         )
@@ -97,7 +99,7 @@ def merge_by_clauses(
     plan = write_plan(table)
     memory, directory = plan.sink.merge_memory_bytes, plan.sink.local_directory
     with spooled(source, schema, on, memory_bytes=memory, directory=directory) as spool:
-        # Clauses and columns that do not fit are refused before anything is read.
+        # Clauses and columns that do not fit are refused before any row is read.
         plan_merge(plan.schema, key, clauses, spool.schema)
         return planned_until_first(table, partial(_merge_once, table, spool, clauses, engine))
 
@@ -147,7 +149,9 @@ def _merge_spread(
 def _append_changes(
     at: TableAt, stored: KeptAndTaken, source: MergeSource, planned: PlannedMerge
 ) -> Iterator[pa.Table]:
-    """Yields the rows to append. While it runs, it takes the rows that change out of `stored`."""
+    """Yields the rows to append. While the rows are read, this function also adds the rows of the table that change to
+    `stored`, as rows to take out.
+    """
     columns = source.key.columns if planned.clauses.looks_at_keys_alone else None
     target = stored.read(_looked_at(source.seen, planned), columns, _partitions(source.seen, planned))
     for changed in _changed(at, source, planned, target):
@@ -168,7 +172,7 @@ def _changes(at: TableAt, source: MergeSource, planned: PlannedMerge) -> Iterato
 
 
 def _looked_at(seen: SeenMatches, planned: PlannedMerge) -> pc.Expression | None:
-    """Returns a filter for the rows of the table that the merge must read; None if it must read all rows."""
+    """Returns a filter for the rows of the table that the merge must read; None if the merge must read all rows."""
     if planned.by_source:
         return None
     conditions = [e for e in (seen.expression, planned.clauses.target) if e is not None]
@@ -182,7 +186,9 @@ def _partitions(seen: SeenMatches, planned: PlannedMerge) -> Collection[bytes] |
 def _changed(
     at: TableAt, source: MergeSource, planned: PlannedMerge, target: Iterator[pa.RecordBatch]
 ) -> Iterator[ClauseOutcome | pa.Table]:
-    """Yields the changes of rows of the table, and the new rows."""
+    """Joins source and table, and yields the changes of rows of the table, and the new rows. `target` yields the rows
+    of the table that the merge reads.
+    """
     sink = at.plan.sink
     joined = join(
         source,

@@ -1,8 +1,10 @@
-"""The clauses of a merge: what happens to a matched pair, to a source row without a match, and to a table row without a
-match.
+"""The clauses of a merge. A clause says what happens to a matched pair of rows, to a source row without a match, or to
+a table row without a match.
 
-Of each kind, the first clause whose condition is true decides; a row that no clause takes stays unchanged. A condition
-is computed only for the rows that reach it. Clauses are plain values that can be sent to tasks.
+For each of these three cases, the first clause whose condition is true decides; a row that no clause takes stays
+unchanged. A condition is computed only for the rows that no earlier clause has taken. Clauses are plain values that can
+be sent to tasks.
+
 Source: SQL's MERGE; Paimon 2.0 MergeIntoPaimonTable.
 """
 
@@ -32,7 +34,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class UpdateClause:
-    """Rows of the table get new values, as in `Table.update`."""
+    """Gives rows of the table new values, as `Table.update` does. `condition` is a condition on the row; None takes
+    every row.
+    """
 
     values: Mapping[str, object]
     condition: SqlExpression | None = None
@@ -40,17 +44,17 @@ class UpdateClause:
 
 @dataclass(frozen=True, slots=True)
 class DeleteClause:
-    """Rows of the table are deleted."""
+    """Deletes rows of the table. `condition` is a condition on the row; None takes every row."""
 
     condition: SqlExpression | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class InsertClause:
-    """Source rows become rows of the table.
+    """Adds source rows to the table as new rows.
 
-    `values` gives constants or SQL by column, and null for other columns; without `values` columns are taken from the
-    source by name.
+    `values` maps columns to constants or SQL expressions; columns that it does not name become null. Without `values`,
+    each column is taken from the column of the source with the same name.
     """
 
     values: Mapping[str, object] | None = None
@@ -60,8 +64,9 @@ class InsertClause:
 @dataclass(frozen=True, slots=True)
 class MergeClauses:
     """The clauses of a merge. `on` is a condition that a pair of rows must meet in addition to equal key columns.
-    `target` is a condition on rows of the table that every row of a pair meets. Rows that do not meet the condition
-    need not be read, so the condition may be set only if no clause depends on such rows.
+
+    `target` is a condition on rows of the table that every matched pair meets. Rows of the table that do not meet
+    `target` are not read, so `target` may be set only if no clause changes these rows.
     """
 
     matched: Sequence[UpdateClause | DeleteClause] = ()
@@ -76,14 +81,16 @@ class MergeClauses:
 
     @property
     def looks_at_keys_alone(self) -> bool:
-        """Whether the clauses need no columns of the table except those by which rows are joined."""
+        """Whether the clauses need no columns of the table other than the columns by which rows are joined."""
         clauses = (*self.matched, *self.not_matched_by_source)
         return self.on is None and all(c == DeleteClause() for c in clauses)
 
 
 @dataclass(frozen=True, slots=True)
 class ClauseOutcome:
-    """Rows of the table that change, and the rows to write for them; None if nothing is written."""
+    """Rows of the table that change (`before`), and the rows to write in their stead; `written` is None if nothing is
+    written.
+    """
 
     before: pa.RecordBatch
     written: pa.Table | None
@@ -91,7 +98,7 @@ class ClauseOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """An update or delete clause, checked against the table. Without `assignments` it deletes rows."""
+    """An update or delete clause that was checked against the table. A clause without `assignments` deletes rows."""
 
     condition: SqlExpression | None
     assignments: Assignments | None
@@ -99,7 +106,7 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMerge:
-    """Clauses that fit a table and a source; rows are joined by the columns `key`."""
+    """The clauses of a merge, checked against the table and the source. Rows are joined by the columns `key`."""
 
     schema: TableSchema
     key: tuple[str, ...]
@@ -108,23 +115,23 @@ class PlannedMerge:
     by_source: tuple[_Change, ...]
 
     def paired(self, target: pa.RecordBatch, source: pa.Table) -> Iterator[ClauseOutcome]:
-        """Yields the outcomes for rows of the table, each with its source row."""
+        """Yields the outcomes for matched pairs of rows: row i of `target` matches row i of `source`."""
         return self._outcomes(self.matched, target, _seen(target, source))
 
     def alone(self, target: pa.RecordBatch) -> Iterator[ClauseOutcome]:
-        """Yields the outcomes for rows of the table that no source row matches."""
+        """Yields the outcomes for rows of the table that match no source row."""
         return self._outcomes(self.by_source, target, target)
 
     def passing(self, target: pa.RecordBatch, source: pa.Table) -> np.ndarray:
-        """Returns for each pair whether it meets `on`."""
+        """Returns a boolean for each pair of rows: whether the pair meets `on`."""
         mask = np.ones(target.num_rows, bool)
         if self.clauses.on is not None:
             mask = np.asarray(condition(self.clauses.on, columns_of(_seen(target, source)), target.num_rows))
         return mask
 
     def inserted(self, source: pa.Table, is_key_in_table: np.ndarray) -> pa.Table | None:
-        """Returns the rows to write for source rows without a match; `is_key_in_table` marks those whose key the table
-        has nevertheless. None if there are no rows.
+        """Returns the rows to write for source rows without a match; None if there are none. `is_key_in_table` is true
+        for each source row whose key exists in the table although the row has no match.
 
         Raises SchemaMismatchError for a new row that would replace a row of the table or another new row.
         """
@@ -144,7 +151,9 @@ class PlannedMerge:
         return written
 
     def outcomes(self, joined: Iterable[Matched | Alone | UnmatchedRows]) -> Iterator[ClauseOutcome | pa.Table]:
-        """Yields the changes of rows of the table, and the new rows, for the results of a join."""
+        """Yields the changes of rows of the table, and the new rows as tables. `joined` are the results of a join, as
+        `merge_join.join` yields them.
+        """
         for rows in joined:
             match rows:
                 case Matched():
@@ -171,8 +180,8 @@ class PlannedMerge:
                 yield ClauseOutcome(before, None)
 
     def _refuse_other_keys(self, source: pa.Table, made: pa.RecordBatch) -> None:
-        """Refuses a new row with another key than the key by which it was joined, because it was not checked whether
-        the table has that key.
+        """Raises SchemaMismatchError for a new row whose key differs from the key by which its source row was joined,
+        because the join has not checked whether the table has the new key.
         """
         for name in self.key:
             joined = source[name].combine_chunks()
@@ -199,9 +208,10 @@ class PlannedMerge:
 
 
 def plan_merge(schema: TableSchema, key: Sequence[str], clauses: MergeClauses, source: pa.Schema) -> PlannedMerge:
-    """Returns the clauses, checked against the columns of table and source.
+    """Returns the clauses, checked against the columns of the table and the source. `key` are the columns by which rows
+    are joined.
 
-    Raises SchemaMismatchError and OptionError for a clause that does not fit, before anything is read.
+    Raises SchemaMismatchError and OptionError for a clause that does not fit, before any row is read.
     """
     of_source = _of_source(source.empty_table())
     target = pa.RecordBatch.from_pylist([], schema=arrow_schema(schema.fields))
@@ -229,7 +239,9 @@ def plan_merge(schema: TableSchema, key: Sequence[str], clauses: MergeClauses, s
 
 
 def _with_blanks(clauses: MergeClauses, schema: TableSchema) -> MergeClauses:
-    """Returns the clauses, with texts padded with blanks if they are compared with CHAR columns of the table."""
+    """Returns the clauses; a string that is compared with a CHAR column of the table is padded with blanks to the
+    column's length.
+    """
 
     def fitting(test: SqlExpression | None) -> SqlExpression | None:
         return None if test is None else with_blanks(test, schema.fields)
@@ -250,8 +262,8 @@ def _check_condition(test: SqlExpression | None, seen: pa.RecordBatch) -> None:
 def _first_true(
     clauses: Sequence[tuple[SqlExpression | None, T]], seen: pa.RecordBatch
 ) -> Iterator[tuple[T, pa.Array]]:
-    """Yields each clause with the rows that it takes and that no earlier clause has taken; clauses without rows are
-    left out.
+    """Yields each clause with the indices of the rows that it takes: its condition is true and no earlier clause has
+    taken them. A clause that takes no row is left out.
     """
     left = np.arange(seen.num_rows)
     for test, clause in clauses:
@@ -267,7 +279,7 @@ def _first_true(
 
 
 def _seen(target: pa.RecordBatch, source: pa.Table) -> pa.RecordBatch:
-    """Returns the columns of the table, and the columns of the source with the prefix `source.`."""
+    """Returns a batch with the columns of the table, and the columns of the source under the prefix `source.`."""
     of_source = _of_source(source)
     names = [*target.schema.names, *of_source.schema.names]
     return pa.RecordBatch.from_arrays([*target.columns, *of_source.columns], names=names)
@@ -302,7 +314,7 @@ def _new_rows(schema: TableSchema, clause: InsertClause, source: pa.Table, seen:
 
 
 def _refuse_doubled(rows: pa.Table, schema: TableSchema) -> None:
-    """Refuses two new rows with one key: the second would replace the first."""
+    """Raises SchemaMismatchError if two new rows have one key, because the second row would replace the first."""
     if not schema.primary_keys or rows.num_rows < 2:
         return
     fields = schema.select(schema.primary_keys)

@@ -1,8 +1,9 @@
-"""Joins the rows of a merge: the table's rows are read once, as a stream, and joined to the source rows with the same
+"""Joins the rows of a merge. The table's rows are read once, as a stream, and joined to the source rows with the same
 key.
 
-If the source is a single share, it is held in memory. Otherwise it is joined share by share: rows of the table that may
-match are kept until their share is joined, on local disk if they exceed the budget.
+A source that fits into one share (a part of the keys, chosen by hash) is held in memory. A larger source is joined
+share by share: the rows of the table that may match are stored until their share is joined, on local disk if they
+exceed the memory budget.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,17 +21,19 @@ from bucketline.state.store.write.sealed_runs import unseal
 from bucketline.state.types.hashes.hash_set import are_among
 
 Passes = Callable[[pa.RecordBatch, pa.Table], np.ndarray]
-"""A function that gets pairs of rows with the same key, a row of the table and a source row each, and tells which pairs
-match.
+"""A function that takes pairs of rows with the same key (the rows of the table, then the source rows), and returns a
+boolean for each pair: whether the pair matches.
 """
 
 _PAIRS = 1 << 18
-"""The most pairs that are tried at once; more only if one row of the table has more pairs."""
+"""The largest number of pairs that are checked at once. It is exceeded only if a single row of the table has more
+pairs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Rows of the table, and the source row of each."""
+    """Matched pairs: rows of the table, and for each of them the source row that matches."""
 
     target: pa.RecordBatch
     source: pa.Table
@@ -38,15 +41,15 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """Rows of the table that no source row matches."""
+    """Rows of the table that match no source row."""
 
     target: pa.RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
 class UnmatchedRows:
-    """Source rows that match no row of the table; `is_key_in_table` says for each whether the table has a row with the
-    same key nevertheless.
+    """Source rows that match no row of the table. `is_key_in_table` is true for each source row whose key exists in the
+    table although the row has no match.
     """
 
     source: pa.Table
@@ -63,10 +66,12 @@ def join(
     memory_bytes: int,
     directory: str | None,
 ) -> Iterator[Matched | Alone | UnmatchedRows]:
-    """Yields the pairs of rows with the same key that pass, then the source rows without a match, share after share.
-    With `keeps_alone` it also yields the rows of the table that no source row matches.
+    """Yields the matched pairs of rows, then the source rows without a match, share after share. With `keeps_alone` it
+    also yields the rows of the table that match no source row.
 
-    Raises SchemaMismatchError for a row of the table with several source rows, where matched rows are changed.
+    A pair matches if its keys are equal and `passes` (None: always) is true for it. `target` are the rows of the table.
+    If `is_matched_used`, that is if the merge changes matched rows, raises SchemaMismatchError for a row of the table
+    that several source rows match.
     """
 
     def side(share: int) -> Side:
@@ -99,7 +104,9 @@ def join(
 def _candidates(
     source: MergeSource, target: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, np.ndarray, np.ndarray]]:
-    """Yields the rows, the hashes of their keys, and which of the rows may match a source row by its key."""
+    """Yields each batch of the table's rows with the hashes of the rows' keys, and a mask of the rows that may match a
+    source row because their hash occurs in the source.
+    """
     for rows in target:
         hashes = source.key.hashes(rows)
         yield rows, hashes, are_among(hashes, source.hashes)
@@ -110,10 +117,10 @@ def _those(rows: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
 
 
 class Side:
-    """The source rows of one share, by key. The arguments mean the same as in `join`.
+    """The source rows of one share, indexed by key, ready to be joined. The arguments mean the same as in `join`.
 
-    Most attributes are one index of the source rows by key; the others note which source rows have met a row of the
-    table.
+    Most attributes form one index of the source rows by key. `_is_in_table` and `_was_matched` record which source rows
+    have met a row of the table.
     """
 
     def __init__(
@@ -133,9 +140,7 @@ class Side:
         self._was_matched = np.zeros(rows.num_rows, bool)
 
     def matched(self, target: pa.RecordBatch) -> Iterator[Matched | Alone]:
-        """Yields rows of the table, each with its source row; with `keeps_alone` also the rows that no source row
-        matches.
-        """
+        """Yields the matched pairs for rows of the table; with `keeps_alone` also the rows that match no source row."""
         indices = pc.index_in(self._key.of(target), value_set=self._keys, skip_nulls=True)
         hit = np.asarray(indices.is_valid())
         if self._keeps_alone and not hit.all():
@@ -172,8 +177,11 @@ class Side:
             yield Matched(target.take(pa.array(of_target)), self._rows.take(pa.array(of_source)))
 
     def unmatched(self) -> Iterator[UnmatchedRows]:
-        """Yields the source rows without a match."""
-        is_in_table = np.append(self._is_in_table, False)[self._codes]  # the last one is for keys with nulls
+        """Yields the source rows that have matched no row of the table so far. It is called after all rows of the
+        table.
+        """
+        # The appended False is for keys with nulls, whose code is -1.
+        is_in_table = np.append(self._is_in_table, False)[self._codes]
         was_matched = is_in_table if self._passes is None else self._was_matched
         if not was_matched.all():
             left = np.flatnonzero(~was_matched)

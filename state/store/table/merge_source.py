@@ -1,6 +1,7 @@
-"""The source of a merge: its rows by shares of the join key, in memory up to a budget, then on local disk.
+"""The source rows of a merge, stored by share: a share is the part of the keys that a hash selects. The rows are in
+memory up to a budget, and above it on local disk.
 
-The source can be read again, so a merge that conflicted with another writer can be planned again.
+The stored rows can be read again, so a merge that conflicted with another writer can be planned again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,14 +30,16 @@ from bucketline.state.types.if_else import if_else
 from bucketline.state.types.logical import TypeRoot
 
 _SHARES_OF_A_STREAM = 16
-"""The number of shares for rows whose number is not known before they have come."""
+"""The number of shares for a source whose size is not known in advance."""
 
 _RANGED = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
 class JoinKey:
-    """The columns by which rows are joined, in the table's types. A null equals nothing."""
+    """The columns by which rows are joined, in the types of the table's columns. A key with a null matches no other
+    key.
+    """
 
     schema: TableSchema
     columns: tuple[str, ...]
@@ -66,8 +69,8 @@ class JoinKey:
 
 
 class MergeSource:
-    """The rows of a merge's source, by share of the key. `seen` are facts about the rows of the table that they may
-    match, `hashes` the hashes of their keys, ascending.
+    """The rows of a merge's source, stored by share of the key. `seen` describes the rows of the table that the source
+    rows may match. `hashes` are the hashes of the source's keys, in ascending order.
     """
 
     def __init__(self, key: JoinKey, schema: pa.Schema, shares: Sequence[Sequence[Blob]], seen: "SeenMatches") -> None:
@@ -80,41 +83,41 @@ class MergeSource:
         return len(self._shares)
 
     def rows(self, share: int) -> pa.Table:
-        """Returns all rows of a share."""
+        """Returns all source rows of a share."""
         batches = [batch for blob in self._shares[share] for batch in unseal(again(blob))]
         return pa.Table.from_batches(batches, schema=self.schema).combine_chunks()
 
     def share_of(self, hashes: np.ndarray) -> np.ndarray:
-        """Returns the share of each key."""
+        """Returns the share of each key; keys are given by their hashes."""
         return hash_share(hashes, self.share_count)
 
 
 class SeenMatches:
-    """Facts about the rows of the table that the source's rows may match: hashes and ranges of their keys, and their
-    partitions.
+    """What is known about the rows of the table that the source rows may match: the hashes and the ranges of their
+    keys, and their partitions.
     """
 
     def __init__(self, key: JoinKey) -> None:
         self._key = key
         self.hashes: list[np.ndarray] = []
-        """The hashes of the keys, in pieces each of which ascends; a hash may be in several pieces."""
+        """The hashes of the keys, as sorted arrays. A hash may be in several arrays."""
         self._new_hashes = 0
         self.ranges: dict[str, tuple[pa.Scalar, pa.Scalar]] = {}
         self.partitions: set[bytes] | None = None
-        """The partitions in which rows may be matched; None for all."""
+        """The partitions whose rows may match; None if rows of any partition may match."""
         if key.schema.partition_keys and set(key.schema.partition_keys) <= set(key.columns):
             self.partitions = set()
 
     @property
     def expression(self) -> pc.Expression | None:
-        """Returns a condition that every matched row of the table meets; None if nothing is known."""
+        """Returns a condition that every matching row of the table meets; None if no such condition is known."""
         conditions = [(pc.field(name) >= low) & (pc.field(name) <= high) for name, (low, high) in self.ranges.items()]
         return conjunction(conditions) if conditions else None
 
     def add(self, rows: pa.Table, hashes: np.ndarray) -> None:
         self.hashes.append(distinct(hashes))
         self._new_hashes += len(self.hashes[-1])
-        # Pieces are joined only now and then: each time takes as long as all pieces before took.
+        # The arrays of hashes are merged only now and then, because merging takes as long as all the hashes before it.
         if self._new_hashes >= len(self.hashes[0]):
             self.hashes, self._new_hashes = [distinct(*self.hashes)], 0
         for name in self._key.columns:
@@ -126,7 +129,7 @@ class SeenMatches:
             self.partitions.update(partition_codes(rows, self._key.schema)[0])
 
     def widen(self, name: str, low: pa.Scalar, high: pa.Scalar) -> None:
-        """Notes that some keys have values of a column from `low` to `high`."""
+        """Records that some keys have values of the column `name` from `low` to `high`."""
         values = [*self.ranges.get(name, ()), low, high]
         both = pc.min_max(pa.concat_arrays([pa.repeat(v, 1) for v in values]))
         self.ranges[name] = (both["min"], both["max"])
@@ -136,8 +139,8 @@ class SeenMatches:
 def spooled(
     data: SpreadData, schema: TableSchema, on: Sequence[str], *, memory_bytes: int, directory: str | None
 ) -> Iterator[MergeSource]:
-    """Gives the block the source, which can be read until the block ends. Raises SchemaMismatchError for columns that
-    do not fit.
+    """Stores the rows of the source, and gives them to the block of a `with` statement; they can be read until the
+    block ends. Raises SchemaMismatchError for columns that do not fit.
     """
     key = JoinKey(schema, check_key(schema, on))
     seen = SeenMatches(key)
@@ -162,8 +165,8 @@ def spooled(
 
 
 def check_key(schema: TableSchema, on: Sequence[str]) -> tuple[str, ...]:
-    """Returns the join columns. Raises SchemaMismatchError if no column is named, and for columns that cannot be
-    compared.
+    """Returns the columns to join by, without duplicates. Raises SchemaMismatchError if no column is named, and for
+    columns that cannot be compared.
     """
     names = () if isinstance(on, str) else tuple(dict.fromkeys(on))
     own = [f.name for f in schema.fields]
@@ -180,14 +183,16 @@ def check_key(schema: TableSchema, on: Sequence[str]) -> tuple[str, ...]:
 
 
 def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
-    """Returns the rows with their join columns in the table's types."""
+    """Returns the source rows with their join columns cast to the types of the table's columns. Raises
+    SchemaMismatchError for a column that is missing or that occurs twice.
+    """
     names = table.column_names
     doubled = next((n for n in names if names.count(n) > 1), None)
     if doubled is not None:
         raise SchemaMismatchError(f"the source has column {doubled!r} twice", column=doubled)
     if ROW_KIND_COLUMN in names and all(f.name != ROW_KIND_COLUMN for f in key.schema.fields):
         raise SchemaMismatchError(
-            f"the source of a merge has no row kinds: leave out {ROW_KIND_COLUMN}, and say what becomes of rows by "
+            f"the source of a merge cannot have row kinds: leave out {ROW_KIND_COLUMN}, and say what becomes of rows by "
             "when_matched and when_not_matched",
             column=ROW_KIND_COLUMN,
         )
@@ -202,7 +207,7 @@ def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
 
 
 def run_of_share(share: int, number: int, rows: pa.Table) -> SealedRun:
-    """Returns rows of one share as a sealed run for a `RunBuffer`. The buffer returns the runs of a share in the order
-    of their `number`.
+    """Returns source rows of one share as a sealed run, for a `RunBuffer`. The buffer returns the runs of a share in
+    the order of their `number`.
     """
     return SealedRun(b"", share, 0, number, rows.num_rows, 0, rows.num_rows, seal(rows))

@@ -1,8 +1,9 @@
-"""A merge whose rows are joined in the tasks of an engine: both sides are sent to the task of their share of the key.
+"""A merge whose rows are joined in the tasks of an engine. Both the table's rows and the source's rows are sent to
+tasks by the hash of their key; a share is the part of the keys that goes to one task.
 
-The source is read once to find the buckets and files that its keys may match, so that no other buckets and files are
-read. It is an error if the source returns a key when it is read again that it did not return at first: the rows of the
-table with this key may not have been read.
+The source is read twice. The first reading finds the buckets and files of the table that the source's keys may match,
+so that other buckets and files are not read. It is an error if the second reading returns a key that the first reading
+did not return, because rows of the table with this key may not have been read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,20 +26,21 @@ from bucketline.state.types.hashes.distinct import distinct
 from bucketline.state.types.hashes.hash_set import HashSet
 
 MOST_HASHES = 4 << 20
-"""The most hashes of keys, four bytes each, that every task gets to send only rows of the table that may match; for
-more keys the tasks get a bitmap.
+"""The largest number of key hashes (four bytes each) that is sent to every task, so that a task sends only rows of the
+table that may match. For more keys the tasks get a bitmap.
 """
 
 MOST_HASHES_OF_TASK = 2 << 20
-"""The most hashes that a task collects from its source rows. For more it makes a bitmap, which takes as much space as
-this number of hashes.
+"""The largest number of key hashes that a task collects from its source rows. For more keys the task makes a bitmap,
+which takes as much space as this number of hashes.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """Facts about the keys of a source: which rows of the table they may match (`seen`), the hashes of the keys, and
-    the size of the source. `schema` has its columns, with the key columns in the table's types.
+    """What is known about the keys of a source: which rows of the table they may match (`seen`), their hashes, and the
+    size of the source's rows. `schema` holds the source's columns, where key columns have the types of the table's
+    columns.
     """
 
     key: JoinKey
@@ -50,8 +52,8 @@ class SourceKeys:
 
 @dataclass(frozen=True, slots=True)
 class LookAtSource:
-    """A function that finds the facts about the source rows of one task, and yields them as an Arrow IPC stream of one
-    row. It can be sent to tasks.
+    """A function for tasks: collects what is known about the keys of the source rows of one task, and yields it as an
+    Arrow IPC stream of one row.
     """
 
     key: JoinKey
@@ -84,7 +86,9 @@ class LookAtSource:
 
 
 def look_at_source(key: JoinKey, rows: Rows) -> SourceKeys:
-    """Returns the facts about the keys of the rows. Raises SchemaMismatchError for columns that do not fit."""
+    """Reads the source once, and returns what is known about its keys. Raises SchemaMismatchError for columns that do
+    not fit.
+    """
     columns = prepared(rows.schema.empty_table(), key).schema
     schema = pa.schema([pa.field(f.name, f.type) for f in columns])
     seen, size, hashes = SeenMatches(key), 0, HashSet(np.empty(0, np.int32))
@@ -108,8 +112,8 @@ def _hashes(row: pa.Table) -> HashSet:
 
 @dataclass(frozen=True, slots=True)
 class SourceShare:
-    """A function that tells the share of each source row. The rows are cast to the source's schema first: a task may
-    see instants in another zone, or columns as NOT NULL.
+    """A function for tasks: returns source rows and the share of each row. The rows are cast to the source's schema
+    first, because a task may see timestamps in another time zone, or columns as NOT NULL.
     """
 
     keys: SourceKeys
@@ -129,8 +133,8 @@ class SourceShare:
 
 @dataclass(frozen=True, slots=True)
 class TargetShare:
-    """A function that tells the share of each row of the table. A row whose key cannot be in the source, by its hash,
-    has no share.
+    """A function for tasks: returns rows of the table and the share of each row. A row whose key, by its hash, cannot
+    be in the source gets no share.
     """
 
     key: JoinKey
@@ -147,8 +151,8 @@ class TargetShare:
 
 @dataclass(frozen=True, slots=True)
 class MergedShare:
-    """A function that yields the rows that a merge writes for one share. For a table without a primary key, it also
-    reports which rows are taken out.
+    """A function for tasks: yields the rows that a merge writes for one share. For a table without a primary key, it
+    also reports which rows are taken out of the table.
     """
 
     planned: PlannedMerge
@@ -184,10 +188,12 @@ def joined_source(
     stored: Sequence[RowsPart],
     engine: Engine,
 ) -> Joined:
-    """Returns the source of a run that merges the rows: `stored` are the rows of the table that the merge reads."""
+    """Returns the source of a run that merges the rows. `rows` is the merge's source, `keys` is what its first reading
+    has found, and `stored` are the parts of the table that the merge reads.
+    """
     sink, schema = at.plan.sink, at.plan.schema
     count = max(2 * engine.workers.parallelism, 1 + keys.size_bytes // max(1, sink.merge_memory_bytes))
-    # Without hashes every row of the table gets a share: clauses may change rows that no source row matches.
+    # Without hashes every row of the table gets a share, because clauses may change rows that match no source row.
     hashes = None if planned.by_source else keys.hashes
     return Joined(
         stored,

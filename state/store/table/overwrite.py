@@ -1,7 +1,8 @@
-"""Overwrites partitions: rows replace everything that they hold, in one snapshot.
+"""Overwrites partitions: new rows replace all rows of the partitions, in one snapshot.
 
-Nothing that is replaced is read: buckets start empty, as does the index of dynamic buckets. Rows that others write to
-the partitions meanwhile are replaced as well: the last overwrite wins.
+The replaced rows are not read: buckets start empty, and so does the index of dynamic buckets. Rows that other writers
+commit to the partitions meanwhile are replaced as well: the last overwrite wins.
+
 Source: Paimon 2.0 FileStoreCommitImpl.overwritePartition, AbstractFileStoreWrite.withIgnorePreviousFiles.
 """
 
@@ -61,15 +62,17 @@ def overwrite_table(
     options: Mapping[str, str] | None = None,
     engine: Engine = LOCAL_ENGINE,
 ) -> WriteResult:
-    """Replaces partitions by the rows of `data`; returns the newest snapshot's id, unchanged if nothing had to be
-    replaced.
+    """Replaces partitions by the rows of `data`. Returns the result with the newest snapshot's id; the snapshot is
+    unchanged if nothing had to be replaced.
 
-    `partition` names what is replaced: the partitions that match it, and rows must lie in them. Without it, the
-    partitions that get files are replaced, or the whole table where it has no partitions or
-    `dynamic-partition-overwrite` is false. Raises SchemaMismatchError for rows outside, OptionError and
-    UnsupportedTableError before anything is committed, CommitConflictError and CommitOutcomeUnknownError from the
-    commit. Rows whose files were removed before they were committed are written again, as by `write_table`. `engine` as
-    of `Table.overwrite`.
+    `partition` says which partitions are replaced, by values of partition columns; all rows must belong to these
+    partitions. Without it, the partitions that get rows are replaced; if the table has no partitions or
+    `dynamic-partition-overwrite` is false, the whole table is replaced.
+
+    Raises SchemaMismatchError for rows outside these partitions, OptionError and UnsupportedTableError before anything
+    is committed, CommitConflictError and CommitOutcomeUnknownError from the commit. If files of the new rows were
+    removed before the commit, the rows are written again, as by `write_table`. `engine` means the same as in
+    `Table.overwrite`.
     """
 
     again = partial(planned_until_first, table) if bucket_mode(table.table_schema).moves_keys else repeat_if_gone
@@ -85,12 +88,16 @@ def overwrite_table(
 
 
 class _Source(Protocol):
-    """The rows that replace others. Each implementation reads them in another way."""
+    """The rows that replace other rows. There is one implementation for rows of this process, and one for rows that
+    tasks read.
+    """
 
     def seen(self, plan: WritePlan, replaced: Replaced, check: PartitionCheck) -> Any:
-        """Returns the rows as a source for an engine; reading the source adds the partitions of the rows to `replaced`.
+        """Returns the rows as a source for an engine. The partitions of the rows are added to `replaced`, at once or
+        while the source is read.
 
-        `check` raises for a partition that is not replaced, before the run or in it.
+        `check` raises an error for a partition that must not be written; it is called at once or while the source is
+        read.
         """
         ...
 
@@ -101,7 +108,7 @@ class _Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _GivenRows:
-    """Rows that are read in this process."""
+    """New rows that are read in this process."""
 
     data: SpreadData
     row_kinds: pa.Array | pa.ChunkedArray | str | None
@@ -116,7 +123,7 @@ class _GivenRows:
 
 @dataclass(frozen=True, slots=True)
 class _SpreadRows:
-    """Rows that tasks of an engine read."""
+    """New rows that tasks of an engine read."""
 
     rows: Rows
 
@@ -164,7 +171,7 @@ def _overwrite_once(
 
 
 def truncate_table(table: TableHandle) -> WriteResult:
-    """Removes all rows, including rows in the postpone bucket, and returns the result; see `Table.truncate`."""
+    """Removes all rows, including the rows in the postpone bucket, and returns the result; see `Table.truncate`."""
     check_changeable(table, "truncate")
     return _empty(table, None, Operation.TRUNCATE)
 
@@ -184,7 +191,9 @@ def drop_partitions(table: TableHandle, partitions: Sequence[Mapping[str, object
 def _empty(
     table: TableHandle, partitions: Sequence[Mapping[str, object]] | None, operation: Operation | None
 ) -> WriteResult:
-    """Removes everything that the partitions hold at the time of the commit, and returns the result."""
+    """Removes all rows that the partitions hold at the time of the commit, and returns the result. If `partitions` is
+    None, all partitions are emptied.
+    """
     table.io.require_publish()
     at = table_at(table, {}).refreshed()
     target = choose_partitions(at.plan.schema, partitions)
@@ -199,7 +208,9 @@ def _empty(
 
 
 def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> PartitionTest | None:
-    """Returns the test for replaced partitions. Returns None if the partitions that get files are replaced."""
+    """Returns a test that is true for partitions that are replaced. Returns None if the partitions that get rows are
+    replaced.
+    """
     schema = plan.schema
     if partition is not None:
         return choose_partitions(schema, [partition])
@@ -210,7 +221,7 @@ def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> Partitio
 
 @dataclass(frozen=True, slots=True)
 class _Emptied:
-    """A table whose buckets count as empty, because they are replaced."""
+    """A view of a table whose buckets all count as empty, because they are replaced."""
 
     view: LiveFiles
 
@@ -223,22 +234,24 @@ class _Emptied:
 
 
 def emptying_stages(at: TableAt, source: Any, workers: Workers) -> Stages[Any]:
-    """Returns the stages that write rows in place of everything that the table's buckets hold."""
+    """Returns the stages of a write whose rows replace everything that the table's buckets hold."""
     return _stages(at.plan, _Emptied(at.view), source, workers)
 
 
 def _stages(plan: WritePlan, table: TableState, source: Any, workers: Workers) -> Stages[Any]:
-    """Returns the stages that write buckets that are still empty: directly to the last level, if the table has keys."""
+    """Returns the stages that write into empty buckets. If the table has a primary key, the rows are written directly
+    to the highest level.
+    """
     trigger = CompactTrigger.FULL if plan.schema.primary_keys else CompactTrigger.NONE
     scope = WriteScope(trigger, "", workers)
     stages = plan.mode.replacing(plan).stages(plan, table, scope, source)
     write = stages.write.write
-    # Source: Paimon 2.0 writes no changelog for an overwrite: readers of changes could not follow it.
+    # Source: Paimon 2.0 writes no changelog for an overwrite, because readers of changes could not follow it.
     schema = replace(plan.schema, options={**plan.schema.options, CHANGELOG_PRODUCER.key: "none"})
     write = replace(write, access=replace(write.access, schema=schema))
     return replace(
         stages,
-        # Rows of one key may be folded before they are sent: only a changelog would need each of them.
+        # Rows of one key may be folded before they are sent to the writer, because no changelog needs each of them.
         seal=replace(stages.seal, other_totals={}, fold=sealing_fold(schema)),
         write=replace(stages.write, write=write, result=BucketResult.NEW_FILES),
     )

@@ -1,8 +1,8 @@
-"""Overwrites tables whose keys move between partitions: one snapshot replaces partitions, and removes the keys of the
-new rows from all other partitions.
+"""Overwrites tables whose keys can move between partitions. One snapshot replaces partitions, and removes the keys of
+the new rows from all other partitions.
 
-An overwrite is planned on one snapshot. It conflicts with any later write, since a key of that write could be in two
-partitions afterwards.
+An overwrite is planned on one snapshot. It conflicts with any later write, because otherwise a key of the later write
+could be in two partitions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,13 +32,13 @@ from bucketline.state.store.write.visibility import Waits, what_waits
 from bucketline.state.store.write.write_buckets import as_result
 
 PartitionCheck = Callable[[bytes], None]
-"""Raises SchemaMismatchError for a partition that is not replaced."""
+"""A function that raises SchemaMismatchError for a partition that must not be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The partitions that are replaced: those that pass `target`; if `target` is None, the partitions that get rows,
-    which are `seen`. A value that can be sent to tasks.
+    """The partitions that are replaced: the partitions that pass the test `target`. If `target` is None, they are the
+    partitions that get rows, which are collected in `seen`. The value can be sent to tasks.
     """
 
     target: PartitionTest | None
@@ -50,7 +50,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedTable:
-    """The table as an overwrite of partitions sees it. It is not sent to tasks, because its view has all files of the
+    """The table as the stages of an overwrite see it. It is not sent to tasks, because its view has all files of the
     table.
     """
 
@@ -66,10 +66,10 @@ class ReplacedTable:
 
 
 class _States(Mapping[BucketId, BucketState]):
-    """The states of buckets: replaced buckets are empty; other buckets are not compacted, and keep their sequence
-    numbers.
+    """The states of buckets: a replaced bucket counts as empty; any other bucket is not compacted, and goes on with its
+    sequence numbers.
 
-    The states are asked for after all rows were read, because only then it is known which partitions get rows.
+    The states are looked up after all rows were read, because only then it is known which partitions get rows.
     """
 
     def __init__(self, replaced: Replaced, next_numbers: Mapping[BucketId, int]) -> None:
@@ -89,7 +89,9 @@ class _States(Mapping[BucketId, BucketState]):
 
 @dataclass(frozen=True, slots=True)
 class SeenRows:
-    """A source of given rows. It adds their partitions to `replaced`; `check` may refuse a partition."""
+    """A source of rows that are read in this process. While it is read, it adds the partitions of its rows to
+    `replaced`; `check` may raise an error for a partition.
+    """
 
     tables: Iterator[pa.Table]
     replaced: Replaced
@@ -108,7 +110,7 @@ class SeenRows:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsSeen:
-    """A function that yields the partitions of rows, each partition once. It can be sent to tasks."""
+    """A function for tasks: yields the partitions of rows, each partition once."""
 
     schema: TableSchema
 
@@ -125,8 +127,9 @@ class PartitionsSeen:
 def overwrite_moving(
     at: TableAt, replaced: Replaced, stages: Stages[Any], made: list[CommitMessage], *, engine: Engine, user: str
 ) -> Commit | None:
-    """Runs the stages; returns the commit that replaces partitions of the table, None if there is none. The commit
-    conflicts if another writer has written meanwhile. Raises OptionError for rows that changed between two readings.
+    """Runs the stages, and returns the commit that replaces partitions of the table; None if nothing changes. The
+    commit conflicts if another writer has committed meanwhile. Raises OptionError if the rows were read twice and the
+    second reading returned rows of other partitions.
     """
     view = at.view
     write = stages.write.write
@@ -156,14 +159,17 @@ def overwrite_moving(
 
 
 def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:
-    """Returns the message of a replaced bucket in which all of its final files count as new files."""
+    """Returns the message of a replaced bucket, changed so that all files that remain after its compaction count as new
+    files.
+    """
     return as_result(message, WriteStage(write, result=BucketResult.NEW_FILES))
 
 
 def _taken_out(at: TableAt, write: BucketWrite, message: CommitMessage) -> CommitMessage:
-    """Returns the message for deletes of moved keys in a bucket that is not replaced.
+    """Returns the message of a bucket that is not replaced: it deletes the keys that have moved to other partitions.
 
-    If readers skip level 0, the keys are looked up at once, so that no reader sees a key twice.
+    If readers skip level 0, the deleted keys are looked up in the older files at once, so that no reader sees a key
+    twice.
     """
     if what_waits(at.plan.schema) is not Waits.ROWS:
         return message

@@ -1,4 +1,4 @@
-"""Chooses partitions by values as people type them: `dt=2024-01-01`, or a mapping in Python."""
+"""Chooses partitions by values that a user has typed: `dt=2024-01-01`, or a mapping in Python."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +18,12 @@ PartitionTest = Callable[[bytes], bool]
 
 
 def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object]] | None) -> PartitionTest:
-    """Returns a test of serialized partitions: whether one of `choices` matches. Without choices every partition
-    passes.
+    """Returns a test that is true for a serialized partition if at least one of `choices` matches it. If `choices` is
+    None, the test is true for every partition.
 
-    A choice names some of the partition columns. A value is written as it is printed, or as in the folder's name; None
-    stands for the default partition. Raises OptionError for a column that is not a partition column, and for a value
-    that no partition can have, as `x` for an INT.
+    A choice gives values of some or all partition columns. A value has the form in which it is printed, or the form in
+    the folder's name; None stands for the default partition. Raises OptionError for a column that is not a partition
+    column, and for a value that no partition can have, such as `x` for an INT.
     """
     if choices is None:
         return lambda partition: True
@@ -52,7 +52,7 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
 
 
 def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
-    """Returns for each partition column all texts that stand for its value."""
+    """Returns, for each partition column, all strings that stand for its value in the partition."""
     fields = schema.select(schema.partition_keys)
     forms = {name: {text} for name, text in partition_values(schema, partition)}
     for f, value in zip(fields, decode_row(partition, [f.type for f in fields]), strict=True):
@@ -68,7 +68,7 @@ def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
 
 
 def short_text(text: str, data_type: DataType) -> str:
-    """Returns the text of a value as Spark writes it: fractions of seconds without zeros behind them."""
+    """Returns the string for a value as Spark writes it: fractions of seconds have no zeros at their end."""
     has_fraction = data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and "." in text
     return text.rstrip("0").rstrip(".") if has_fraction else text
 
@@ -76,7 +76,7 @@ def short_text(text: str, data_type: DataType) -> str:
 def _check_value(field: DataField, text: str, default: str) -> None:
     if field.type.root in INTEGER_ROOTS and text != default and not _WHOLE.fullmatch(text):
         raise OptionError(
-            f"{text!r} is no value of partition column {field.name!r}, which is {field.type.as_nullable()}; give a "
+            f"{text!r} is not a value of partition column {field.name!r}, which is {field.type.as_nullable()}; give a "
             f"whole number, or {default} for rows without a value",
             key=field.name,
             value=text,

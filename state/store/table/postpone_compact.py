@@ -1,5 +1,5 @@
-"""Compacts a postpone table by hand: postponed rows are moved to real buckets, which are then compacted, in one COMPACT
-snapshot.
+"""Compacts a postpone table when a user asks for it. Postponed rows are moved to real buckets, which are then
+compacted, in one COMPACT snapshot.
 """
 
 from bucketline.state.commit.message import CommitMessage
@@ -13,9 +13,10 @@ from bucketline.state.store.write.table_at import TableAt
 def compact_postponed(
     at: TableAt, write: BucketWrite, chosen: PartitionTest, *, engine: Engine
 ) -> tuple[CommitMessage, ...]:
-    """Returns the messages of one COMPACT snapshot that moves the postponed rows of chosen partitions to their buckets.
+    """Moves the postponed rows of the chosen partitions to real buckets, and returns the commit messages for one
+    COMPACT snapshot.
 
-    Only rows that wait at the snapshot of `at` are moved. If no rows wait, there are no messages.
+    Only rows that wait at the snapshot of `at` are moved. If no rows wait, returns no messages.
     """
     stages = move_stages(at, write, waiting_files(at.view, chosen), engine.workers, chosen)
     return engine.run(stages).messages if stages.source.parts or stages.idle else ()

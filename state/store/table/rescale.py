@@ -1,7 +1,9 @@
-"""Rescales partitions: their current rows are written into another number of buckets, which replace the old buckets.
+"""Rescales partitions: their current rows are written into another number of buckets, and the new buckets replace the
+old buckets.
 
-Postponed rows are neither read nor removed, and other partitions stay unchanged. It is one OVERWRITE snapshot, planned
-on the snapshot that was read: any change of one of the partitions meanwhile is a conflict.
+Postponed rows are neither read nor removed, and other partitions stay unchanged. A rescale is one OVERWRITE snapshot,
+planned on the snapshot that was read. It conflicts with any change of one of the partitions meanwhile.
+
 Source: Paimon 2.0 RescaleProcedure.
 """
 
@@ -42,7 +44,9 @@ def rescale_table(
     engine: Engine = LOCAL_ENGINE,
     options: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Rescales partitions; returns the snapshot's id, None when nothing is to be done. See `Table.rescale`."""
+    """Rescales partitions to `bucket_num` buckets. Returns the id of the new snapshot; None if nothing is to be done.
+    See `Table.rescale`.
+    """
 
     def rescale() -> int | None:
         at, stages = plan_rescale(table, bucket_num, partitions, workers=engine.workers, options=options)
@@ -67,13 +71,15 @@ def plan_rescale(
     workers: Workers = ONE_WORKER,
     options: Mapping[str, str] | None = None,
 ) -> tuple[TableAt, Stages[Parts]]:
-    """Returns the stages of a rescale on the newest snapshot; replaced partitions have a bucket count of their own.
-    Raises OptionError for a number of buckets that is not possible, or a column that is not a partition column,
-    UnsupportedTableError for tables whose buckets are not a function of the key.
+    """Returns the table at its newest snapshot, and the stages that rescale it. Each rescaled partition gets the new
+    number of buckets.
+
+    Raises OptionError for an impossible number of buckets, and for a column that is not a partition column. Raises
+    UnsupportedTableError for tables in which the key does not determine the bucket.
     """
     if type(bucket_num) is not int or not 1 <= bucket_num <= MAX_BUCKET_COUNT:
         raise OptionError(
-            f"a table cannot be rescaled: {bucket_num!r} is no number of buckets; give a whole number from 1 to "
+            f"a table cannot be rescaled: {bucket_num!r} is not a number of buckets; give a whole number from 1 to "
             f"{MAX_BUCKET_COUNT}",
             key="bucket-num",
         )
@@ -92,7 +98,7 @@ def plan_rescale(
     real = _buckets_to_move(view, chosen, None if partitions is not None else bucket_num)
     counts = {b[0]: bucket_num for b in real}
     write = replace(plan.bucket_write(CompactTrigger.FULL), counts=plan.counts(counts), moves_rows=True)
-    # Rows do not change, so nothing is logged.
+    # A rescale does not change rows, so no changelog is written.
     schema = replace(write.access.schema, options={**write.access.schema.options, CHANGELOG_PRODUCER.key: "none"})
     access = replace(write.access, schema=schema)
     parts = [
@@ -108,9 +114,11 @@ def plan_rescale(
 
 
 def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None) -> list[BucketId]:
-    """Returns the real buckets of the chosen partitions, all buckets of a partition or none: a partition does not move
-    if all of its files record the bucket count `settled`. A key may be in two buckets, if a writer has added buckets
-    with another count. So the buckets that were written last come last: their rows count as newer.
+    """Returns the real buckets of the chosen partitions. A partition is left out if all of its files already record the
+    bucket count `settled`.
+
+    A key can be in two buckets if a writer has added buckets with another count. So the buckets that were written last
+    come last in the list, and their rows count as newer.
     """
     real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0])]
     moving = {b[0] for b in real if view.total_of_bucket(b) != settled}
@@ -119,8 +127,8 @@ def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None
 
 
 def rescaled(at: TableAt, engine: Engine, stages: Stages[Parts], made: list[CommitMessage]) -> Commit | None:
-    """Runs the stages; returns the commit that replaces the partitions by their results, None if there are no
-    partitions.
+    """Runs the stages, and returns the commit that replaces the partitions by the rescaled buckets; None if there are
+    no partitions to replace.
     """
     replaced = frozenset(stages.write.write.counts.others)
     if not replaced:

@@ -1,8 +1,11 @@
-"""Deletes and updates rows by a condition: the rows that pass are read, and written again, in one commit.
+"""Deletes and updates rows by a condition. The rows that meet the condition are read, and their deletes or new values
+are written, in one commit.
 
-A change is planned on one snapshot, and committed only if no other writer has written the same keys since; otherwise it
-is planned again on the newest snapshot. So values computed from an old row never overwrite the change of another
-writer. Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand for tables with a primary key.
+A change is planned on one snapshot, and committed only if no other writer has written the same keys since. Otherwise
+the change is planned again on the newest snapshot. So values that were computed from an old row never overwrite the
+change of another writer.
+
+Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand for tables with a primary key.
 """
 
 from collections.abc import Mapping
@@ -37,7 +40,9 @@ from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
 
 
 def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_ENGINE) -> WriteResult:
-    """Deletes the rows that a reader sees and that pass the filter, and returns the result; see `Table.delete`."""
+    """Deletes the rows that a reader of the table sees and that meet the filter, and returns the result; see
+    `Table.delete`.
+    """
     check_delete(table)
     check_engine(table, engine)
     condition = _planned_condition(table.table_schema, filter)
@@ -45,9 +50,10 @@ def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_EN
 
 
 def _planned_condition(schema: TableSchema, filter: Filter) -> Condition:
-    """Returns the condition of a filter, which may also name the columns of row tracking. Raises OptionError if the
-    filter computes with these columns instead of comparing them with values: rows do not have the columns when such a
-    condition is computed.
+    """Returns the condition of a filter, which may also name the columns of row tracking (`_ROW_ID` and others).
+
+    Raises OptionError if the filter uses a row tracking column in an expression instead of comparing it with values,
+    because the rows do not have these columns when the expression is computed.
     """
     condition = plan_condition(filter, kept_schema(schema).fields, place_fields(schema))
     place = next(iter(places_among(schema, condition.columns)), None)
@@ -78,7 +84,7 @@ def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> Wr
 def update_rows(
     table: TableHandle, filter: Filter, assignments: Mapping[str, object], *, engine: Engine = LOCAL_ENGINE
 ) -> WriteResult:
-    """Gives other values to columns of the rows that pass the filter, and returns the result; see `Table.update`."""
+    """Gives new values to columns of the rows that meet the filter, and returns the result; see `Table.update`."""
     check_update(table)
     check_engine(table, engine)
     schema = table.table_schema
@@ -98,8 +104,8 @@ def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, 
 
 
 def _change_appended(at: TableAt, condition: Condition, assignments: Assignments | None, engine: Engine) -> WriteResult:
-    """Removes the rows that pass the filter, and returns the result. If there are assignments, appends these rows with
-    their new values.
+    """Changes rows of a table without a primary key, and returns the result. The rows that meet the condition are taken
+    out. If there are assignments, these rows are appended with their new values.
     """
     stored, change = KeptAndTaken(at), AppendedRows(condition, assignments)
     needs_all = assignments is not None or condition.test is not None
@@ -113,7 +119,9 @@ def _change_appended(at: TableAt, condition: Condition, assignments: Assignments
 
 
 def check_engine(table: TableHandle, engine: Engine) -> None:
-    """Checks that the engine can read the table's rows. Raises UnsupportedTableError if not."""
+    """Checks that the engine can read the table's rows. Raises UnsupportedTableError if reads of the table merge
+    postponed rows and the engine is not the local engine.
+    """
     if table.table_schema.settings.reading.sees_postponed and not isinstance(engine, LocalEngine):
         raise UnsupportedTableError(
             f"rows of {table.path} are read with '{POSTPONE_MERGE_ON_READ.key}', which is done in this process; leave "
@@ -123,7 +131,9 @@ def check_engine(table: TableHandle, engine: Engine) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AppendedRows:
-    """A change of rows without a key: those that pass are deleted, or get new values."""
+    """A change of rows of a table without a key: the rows that meet the condition are deleted, or get new values if
+    there are assignments.
+    """
 
     condition: Condition
     assignments: Assignments | None
@@ -137,7 +147,7 @@ class AppendedRows:
 
 @dataclass(frozen=True, slots=True)
 class RowsToDelete:
-    """A change of rows: those that pass are deleted."""
+    """A change of rows: the rows that meet the condition are deleted."""
 
     schema: TableSchema
     condition: Condition
@@ -152,7 +162,7 @@ class RowsToDelete:
 
 @dataclass(frozen=True, slots=True)
 class UpdatedRows:
-    """A change of rows: those that pass get new values."""
+    """A change of rows: the rows that meet the condition get new values."""
 
     condition: Condition
     assignments: Assignments
@@ -163,9 +173,10 @@ class UpdatedRows:
 
 
 def check_removed(rows: pa.RecordBatch, schema: TableSchema) -> None:
-    """Checks that a delete removes each of the rows. Raises SchemaMismatchError if not.
+    """Checks that a delete would remove each of the rows. Raises SchemaMismatchError if it would not.
 
-    If partial update removes rows by sequence groups, a row without a sequence value is not removed.
+    In a table where `partial-update.remove-record-on-sequence-group` applies, a row without a sequence value is not
+    removed.
     """
     names = schema.settings.merge.removing_sequences
     if names and all(schema.field(n).type.nullable for n in names):
@@ -179,16 +190,17 @@ def check_removed(rows: pa.RecordBatch, schema: TableSchema) -> None:
 
 
 def passing(rows: pa.RecordBatch, condition: Condition) -> pa.RecordBatch | None:
-    """Returns the rows that pass the condition; None if no row does."""
+    """Returns the rows that meet the condition; None if no row does."""
     mask = condition.mask(rows)
     kept = rows if mask is None else rows.filter(mask)
     return kept if kept.num_rows else None
 
 
 def updated(before: pa.RecordBatch, seen: pa.RecordBatch, assignments: Assignments) -> pa.Table:
-    """Returns the rows to write for updated rows; `seen` has the columns that expressions use, also those of a source.
+    """Returns the rows to write for updated rows. `before` are the old rows; `seen` are the same rows with all columns
+    that expressions use, which may include columns of a merge's source.
 
-    A table that logs its input also gets the old rows, before the new ones.
+    A table that logs its input also gets the old rows as -U rows, before the new rows.
     """
     schema = assignments.schema
     after = with_kind(assignments.changed(seen), RowKind.UPDATE_AFTER, schema)
@@ -198,7 +210,9 @@ def updated(before: pa.RecordBatch, seen: pa.RecordBatch, assignments: Assignmen
 
 
 def with_kind(rows: pa.RecordBatch, kind: RowKind, schema: TableSchema) -> pa.Table:
-    """Returns the rows, each with a row kind: in the column for row kinds if the table has one, else in `_row_kind`."""
+    """Returns the rows, each with the row kind `kind`: in the table's own column for row kinds if it has one, otherwise
+    in `_row_kind`.
+    """
     table = pa.Table.from_batches([rows])
     if not schema.primary_keys:
         return table

@@ -1,4 +1,6 @@
-"""Reads the rows that a change needs, at one snapshot: bucket by bucket, limited by its condition."""
+"""Reads the rows that a change needs, at one snapshot, bucket by bucket. Buckets in which no row can meet the condition
+are not read.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +23,8 @@ from bucketline.state.store.write.table_at import TableAt
 
 
 def changed_parts(at: TableAt, expression: pc.Expression | None, change: RowChange) -> Parts:
-    """Returns a source of changed rows: the change is applied to the rows that pass the expression.
+    """Returns a source for an engine that reads the rows that meet the expression, and yields the rows that the change
+    makes of them.
 
     Raises SchemaMismatchError for an expression that does not fit the table.
     """
@@ -34,7 +37,10 @@ def changed_parts(at: TableAt, expression: pc.Expression | None, change: RowChan
 def buckets_to_change(
     at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Sequence[StoredBucket]:
-    """Returns the rows that pass the expression, by bucket, of a table whose readers do not see postponed rows."""
+    """Returns one part for each bucket; each part yields the rows of its bucket that meet the expression. The table
+    must be one whose readers do not see postponed rows. `partitions` are the partitions to look at; None stands for
+    all.
+    """
     source = _source(at, expression, partitions)
     assert not source.waiting, "an engine that reads elsewhere does not merge postponed rows"
     return list(_buckets(at, source, expression))
@@ -43,8 +49,8 @@ def buckets_to_change(
 def current_rows(
     at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows that pass the expression, in the table's columns; `partitions` are those to look at, None for
-    all.
+    """Yields the rows that meet the expression, in the table's columns. `partitions` are the partitions to look at;
+    None stands for all.
     """
     source = _source(at, expression, partitions)
     if source.waiting:
@@ -56,7 +62,9 @@ def current_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The places of the rows: `buckets`, and postpone buckets (`waiting`) if readers see those too."""
+    """Where the rows to read are: in `buckets`, and, if readers of the table also see postponed rows, in the postpone
+    buckets (`waiting`).
+    """
 
     access: BucketAccess
     projection: Projection
@@ -78,7 +86,7 @@ def _source(at: TableAt, expression: pc.Expression | None, partitions: Collectio
 
 
 def _buckets(at: TableAt, source: _Source, expression: pc.Expression | None) -> Iterator[StoredBucket]:
-    """Yields the buckets that may hold rows passing the expression."""
+    """Yields the buckets that may hold rows that meet the expression."""
     access, vectors = source.access, at.deletion_entries()
     for bucket in prune(access.schema, source.buckets, expression, access.files.schema_of):
         vector_files = vectors.get((bucket.partition, bucket.bucket), ())
@@ -86,9 +94,10 @@ def _buckets(at: TableAt, source: _Source, expression: pc.Expression | None) -> 
 
 
 def _seeing_all(schema: TableSchema) -> TableSchema:
-    """Returns a schema with options by which reads include level 0, even in tables with deletion vectors.
+    """Returns the schema with an option that makes reads include level 0, even in tables with deletion vectors.
 
-    Otherwise a change would be computed from an old row, and replace the newer version of the row on level 0.
+    Without this option a change could be computed from an old row, although a newer version of the row is on level 0,
+    and would replace the newer version.
     """
     return replace(schema, options={**schema.options, DV_MERGE_ON_READ.key: "true"})
 

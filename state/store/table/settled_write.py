@@ -1,5 +1,5 @@
-"""Completes a write after its commit: makes its rows visible to readers, or raises an error that says that they are not
-visible.
+"""Completes a write after its commit: waits until readers see its rows, or raises an error that says that they do not
+see them.
 """
 
 import logging
@@ -24,8 +24,9 @@ def settle_write(
 ) -> tuple[TableAt, WriteResult]:
     """Completes a write after its commit. Returns the table after the write, and the result of the write.
 
-    If this writer compacts, its files that are left on level 0 are compacted again.
-    Raises CommittedNotVisibleError if the rows are not visible within `visibility-timeout`: they are in the table.
+    If this writer compacts, files of the write that are still on level 0 are compacted with the function `again`.
+    Raises CommittedNotVisibleError if readers do not see the rows within `visibility-timeout`; the rows are in the
+    table then.
     """
     if not committed.snapshots:
         at = at.followed()
@@ -62,7 +63,9 @@ def settle_write(
 
 
 def _is_waited_for(at: TableAt) -> bool:
-    """Whether a write waits for the compaction that makes its rows visible, and fails without that compaction."""
+    """Whether a write must wait for the compaction that makes its rows visible, and raises an error if this compaction
+    is not committed in time.
+    """
     return at.plan.schema.settings.compaction.waits_for_lookup
 
 
@@ -75,7 +78,7 @@ def _is_postponed(at: TableAt, messages: Sequence[CommitMessage]) -> bool:
 def _not_visible(
     at: TableAt, snapshot_id: int, messages: Sequence[CommitMessage], left: FileNames, lost: str
 ) -> CommittedNotVisibleError:
-    # The messages know the rows even if storage did not let the newest snapshot be read.
+    # The row counts come from the messages, because the storage may have failed when the newest snapshot was read.
     files = [f for m in messages for f in m.new_files if f.file_name in left.get((m.partition, m.bucket), ())]
     rows = sum(f.row_count for f in files)
     budget_ms = at.plan.sink.visibility_timeout_ms

@@ -1,7 +1,9 @@
-"""Rewrites the files of an append table without buckets so that rows are sorted by columns, or along a curve.
+"""Rewrites the files of an append table without buckets so that its rows are sorted by columns, or along a
+space-filling curve.
 
-Unlike Paimon's procedure, which overwrites partitions, it is a COMPACT commit: rows that others append meanwhile stay,
-and readers of changes see nothing. Source: Paimon 2.0 CompactProcedure.sortCompactUnAwareBucketTable, TableSorter.
+Paimon's procedure overwrites partitions. Here the result is a COMPACT commit, so rows that other writers append
+meanwhile stay, and readers of changes see no changes. Source: Paimon 2.0
+CompactProcedure.sortCompactUnAwareBucketTable, TableSorter.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,20 +54,25 @@ ORDER_STRATEGIES = tuple(s.value for s in OrderStrategy)
 def check_order(
     schema: TableSchema, order_by: Sequence[str] | None, order_strategy: str | None, *, strategy: str, path: str
 ) -> OrderStrategy:
-    """Returns how a compaction sorts rows, after the arguments are checked.
+    """Checks the arguments of a compaction that sorts rows, and returns how the rows are sorted.
 
-    Raises OptionError for arguments that do not go together and for columns by which rows cannot be sorted,
+    Raises OptionError for arguments that contradict each other and for columns by which rows cannot be sorted,
     SchemaMismatchError for unknown columns, UnsupportedTableError for tables other than append tables without buckets.
     """
     if not order_by or order_strategy is None:
         named, missing = ("order_by", "order_strategy") if order_by else ("order_strategy", "order_by")
-        raise OptionError(f"{named!r} goes with {missing!r}: name the columns, and one of {_listed()}", key=missing)
+        raise OptionError(f"{named!r} also needs {missing!r}: give the columns, and one of {_listed()}", key=missing)
     if order_strategy not in ORDER_STRATEGIES:
         raise OptionError(f"order strategy {order_strategy!r} is none of {_listed()}", key="order_strategy")
     if strategy != "full":
-        raise OptionError(f"rows are sorted by rewriting all files; strategy {strategy!r} does not", key="strategy")
+        raise OptionError(
+            f"rows are sorted by rewriting all files, which strategy {strategy!r} does not do; use 'full'",
+            key="strategy",
+        )
     if bucket_mode(schema).has_buckets:
-        kind = "its rows are in key order" if schema.primary_keys else "a bucket's rows are in the order they came"
+        kind = (
+            "its rows are in key order" if schema.primary_keys else "the rows of a bucket are in the order of writing"
+        )
         raise UnsupportedTableError(
             f"{path}: only append tables without buckets can be sorted ('bucket' = '-1' and no primary key): {kind}",
             path=path,
@@ -89,7 +96,9 @@ def sort_partitions(
     *,
     engine: Engine,
 ) -> tuple[CommitMessage, ...]:
-    """Returns the messages for the chosen partitions, whose files are all rewritten; nothing is committed."""
+    """Rewrites all files of the chosen partitions with sorted rows, and returns the commit messages. Nothing is
+    committed.
+    """
     plan, view, vectors = at.plan, at.view, at.deletion_entries()
     by = RowSort(tuple(order_by), strategy, plan.sink.compact_memory_bytes, plan.sink.local_directory)
     write = plan.bucket_write(CompactTrigger.NONE)
@@ -111,7 +120,7 @@ def sort_partitions(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A partition: its bucket, all its files, and those with its deletion vectors."""
+    """A partition to sort: its bucket, all its files, and the index files that hold its deletion vectors."""
 
     bucket_id: BucketId
     total_buckets: int
@@ -120,15 +129,15 @@ class _Place:
 
     @property
     def first(self) -> int:
-        """Returns the sequence number of the partition's first row."""
+        """Returns the smallest sequence number of the partition's files."""
         return min(f.min_sequence_number for f in self.files)
 
 
 def range_counts(sizes: Mapping[bytes, int], *, target_bytes: int, parallelism: int) -> dict[bytes, int]:
-    """Returns the number of ranges into which each partition is divided, by its bytes.
+    """Returns the number of ranges into which each partition is divided. `sizes` maps partitions to bytes.
 
-    There are enough ranges for all tasks that run at a time. But each range has one to four times the size of a file,
-    so that few files are small and no task sorts much.
+    There are enough ranges to keep all parallel tasks busy. But each range is between one and four times as large as a
+    target file, so that few files are small and no task sorts too much.
     """
     share = -(-sum(sizes.values()) // max(1, parallelism))
     each = min(max(target_bytes, share), _MOST_FILES_A_RANGE * target_bytes)
@@ -138,8 +147,8 @@ def range_counts(sizes: Mapping[bytes, int], *, target_bytes: int, parallelism: 
 def _sort_ranges(
     plan: WritePlan, write: BucketWrite, places: Sequence[_Place], by: RowSort, engine: Engine
 ) -> Sequence[CommitMessage]:
-    """Sorts the rows of all partitions range by range, in tasks, and returns the messages with the files that the tasks
-    have written.
+    """Sorts the rows of all partitions range by range, in tasks, and returns the commit messages with the files that
+    the tasks have written.
     """
     sizes = {p.bucket_id[0]: sum(f.file_size for f in p.files) for p in places}
     target_bytes = plan.schema.settings.files.target_bytes(has_primary_key=False)
@@ -170,8 +179,8 @@ def _parts(access: BucketAccess, place: _Place) -> list[AppendedFile]:
 
 
 def _samples(parts: Sequence[AppendedFile], ranges: int, by: RowSort) -> list[SampledKeys]:
-    """Returns sources that read the keys of every n-th row of a partition, where rows are counted over all of its
-    files. No sources are needed if the partition is a single range.
+    """Returns sources that read the sort keys of every n-th row of a partition, where rows are counted over all files
+    of the partition. Returns an empty list if the partition is a single range, which needs no samples.
     """
     if ranges < 2:
         return []
@@ -182,7 +191,7 @@ def _samples(parts: Sequence[AppendedFile], ranges: int, by: RowSort) -> list[Sa
 
 
 def _joined(access: BucketAccess, places: Sequence[_Place], made: Sequence[CommitMessage]) -> tuple[CommitMessage, ...]:
-    """Returns one message for each partition, made from the results of the tasks for its ranges."""
+    """Returns one commit message for each partition, made from the results of the tasks for its ranges."""
     files: dict[bytes, list[DataFileMeta]] = {}
     for m in made:
         files.setdefault(m.partition, []).extend(m.compact_after)
@@ -190,7 +199,7 @@ def _joined(access: BucketAccess, places: Sequence[_Place], made: Sequence[Commi
 
 
 def _replaced(access: BucketAccess, place: _Place, made: Sequence[DataFileMeta]) -> CommitMessage:
-    """Returns the message that replaces all files of a partition by others, in which no row is deleted."""
+    """Returns the message that replaces all files of a partition by the files `made`, in which no row is deleted."""
     if not place.vector_files:
         return CompactResult(place.files, tuple(made)).message(place.bucket_id, place.total_buckets)
     left = load_deletions(access.files, place.vector_files)
@@ -201,8 +210,8 @@ def _replaced(access: BucketAccess, place: _Place, made: Sequence[DataFileMeta])
 
 
 def _sort(access: BucketAccess, place: _Place, by: RowSort) -> CommitMessage:
-    """Writes all files of a partition again, sorted, without the rows that deletion vectors mark. Returns the commit
-    message.
+    """Writes the rows of all files of a partition again, sorted, without the rows that deletion vectors mark as
+    deleted. Returns the commit message.
     """
     columns = [f.name for f in access.schema.fields]
     with access.removed_on_error(place.bucket_id) as made:

@@ -39,26 +39,29 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, repr=False)
 class Table(KeptTable):
-    """A table at a path, with the schema that was the newest when it was opened (see `refreshed`).
+    """A table at a path, with the schema that was the newest when the table was opened (`refreshed` returns it with the
+    newest schema now).
 
     `open_table` and `create_table` return it.
     """
 
     def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> WriteResult:
         """Commits the rows of `data` as one batch, and compacts at once if the options say so. Returns the newest
-        snapshot's id, which also has `.visible` and `.dropped` (`WriteResult`).
+        snapshot's id as a `WriteResult`, which also has the attributes `visible` and `dropped`.
 
         `data` is a Table, RecordBatch or RecordBatchReader, matched by column name. `row_kinds` is an int8 array with
         one row kind per row (+I 0, -U 1, +U 2, -D 3), or the name of the column that has them; by default the column
-        `_row_kind`, if there is one. Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is
-        committed, CommitConflictError and CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after the
-        commit, if readers do not see the rows yet: these rows are in the table, and must not be written again.
+        `_row_kind`, if there is one.
+
+        Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed. Raises
+        CommitConflictError and CommitOutcomeUnknownError from the commit. Raises CommittedNotVisibleError after the
+        commit if readers do not see the rows yet: these rows are in the table, and must not be written again.
         """
         return write_table(self._handle, data, row_kinds)
 
     def delete(self, filter: Filter, *, engine: Engine = LOCAL_ENGINE) -> WriteResult:
-        """Deletes the rows that pass the filter, in one commit. Returns the newest snapshot's id, unchanged if no row
-        passes.
+        """Deletes the rows that meet the filter, in one commit. Returns the newest snapshot's id, which is unchanged if
+        no row meets the filter.
 
         `filter` is an Arrow expression or SQL text. If another writer changed the same keys since they were read, the
         delete is planned again, a few times at most. Raises UnsupportedTableError for tables in which a delete does not
@@ -69,12 +72,12 @@ class Table(KeptTable):
     def update(
         self, filter: Filter, assignments: Mapping[str, object], *, engine: Engine = LOCAL_ENGINE
     ) -> WriteResult:
-        """Changes columns of the rows that pass the filter, in one commit. Returns what `delete` returns.
+        """Changes columns of the rows that meet the filter, in one commit. Returns what `delete` returns.
 
-        `assignments` maps columns to plain values, to SQL (`bl.expr("amount * 2")`) or to Arrow expressions, over the
-        columns as they were. Columns of the primary key stay. Raises UnsupportedTableError for merge engines that
-        combine rows, SchemaMismatchError for a value that cannot be set, computed or stored, and the errors of
-        `delete`.
+        `assignments` maps columns to plain values, to SQL (`bl.expr("amount * 2")`) or to Arrow expressions. SQL and
+        expressions see the columns as they were before the update. Columns of the primary key cannot be set. Raises
+        UnsupportedTableError for merge engines that combine rows, SchemaMismatchError for a value that cannot be set,
+        computed or stored, and the errors of `delete`.
         """
         return update_rows(self._handle, filter, assignments, engine=engine)
 
@@ -90,11 +93,12 @@ class Table(KeptTable):
         """Joins the rows of `source` to the rows of the table by the columns `on`, and changes the table in one commit.
         Returns what `delete` returns.
 
-        `when_matched` says what happens to a row of the table that a source row matches: new values as in `update`,
-        computed from the columns of both (`bl.expr("source.amount")`); `"delete"`; or None, and the row stays.
-        `when_not_matched` = `"insert"` writes the source rows that match no row; None leaves them out. With
-        `engine=bucketline.spark_engine(spark)`, Spark's tasks join and write, and `source` may be a Spark DataFrame.
-        Raises SchemaMismatchError if several source rows match one row, and the errors of `update` and `delete`.
+        `when_matched` says what happens to a row of the table that a source row matches. It is a mapping of new values
+        as in `update`, which may use columns of both rows (`bl.expr("source.amount")`); or `"delete"`; or None, which
+        leaves the row unchanged. `when_not_matched` = `"insert"` inserts the source rows that match no row; None leaves
+        them out. With `engine=bucketline.spark_engine(spark)`, Spark's tasks join and write, and `source` may be a
+        Spark DataFrame. Raises SchemaMismatchError if several source rows match one row, and the errors of `update` and
+        `delete`.
         """
         return merge_rows(self._handle, source, on, when_matched, when_not_matched, engine=engine)
 
@@ -106,13 +110,15 @@ class Table(KeptTable):
         *,
         engine: Engine = LOCAL_ENGINE,
     ) -> WriteResult:
-        """Replaces the rows of partitions by the rows of `data`. Returns the newest snapshot's id, unchanged if nothing
-        is replaced.
+        """Replaces the rows of partitions by the rows of `data`. Returns the newest snapshot's id, which is unchanged
+        if nothing is replaced.
 
-        `partition` maps partition columns to values: matching partitions are replaced, and are empty afterwards if they
-        get no rows. Without it, the partitions that get rows are replaced, or the whole table if it has no partitions
-        or `dynamic-partition-overwrite` is false. `data` and `row_kinds` are given as in `write`; no changelog is
-        written. With `engine=bucketline.spark_engine(spark)`, Spark's tasks write, and `data` may be a Spark DataFrame.
+        `partition` maps partition columns to values: the partitions that match are replaced, and a partition that gets
+        no rows is empty afterwards. Without `partition`, the partitions that get rows are replaced; if the table has no
+        partitions or `dynamic-partition-overwrite` is false, the whole table is replaced. `data` and `row_kinds` have
+        the same form as in `write`. No changelog is written. With `engine=bucketline.spark_engine(spark)`, Spark's
+        tasks write, and `data` may be a Spark DataFrame.
+
         Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed, and the errors of
         `write`.
         """
@@ -124,7 +130,8 @@ class Table(KeptTable):
 
     def drop_partitions(self, partitions: Sequence[Mapping[str, object]]) -> WriteResult:
         """Removes all rows of the partitions that match one of the mappings from partition column to value, in one
-        commit; no changelog is written. Returns the newest snapshot's id, unchanged where none matches."""
+        commit; no changelog is written. Returns the newest snapshot's id, which is unchanged if no partition matches.
+        """
         return drop_partitions(self._handle, partitions)
 
     def compact(
@@ -139,12 +146,16 @@ class Table(KeptTable):
         """Compacts the table. Returns the id of the new snapshot; None if there was nothing to do.
 
         `engine` does the work: this process, or Spark's tasks (`bucketline.spark_engine(spark)`). `strategy` is "full"
-        (everything to the last level) or "minor" (only what is due); `partitions` restricts the compaction to
-        partitions that match one of the mappings from partition column to value. Postponed rows are moved to their
-        buckets on the way. In an append table without buckets `order_by` names columns and `order_strategy` says how
-        rows are sorted by them while all files are rewritten: "order", "zorder" or "hilbert". With Spark's tasks, each
-        task sorts one range of the rows. Raises OptionError for arguments that do not fit, UnsupportedTableError for a
-        table that is not sorted, CommitConflictError when another compaction was faster: nothing is lost then.
+        (all rows go to the highest level) or "minor" (only what is due). `partitions` restricts the compaction to
+        partitions that match one of the mappings from partition column to value. A compaction also moves postponed rows
+        to their buckets.
+
+        For an append table without buckets, `order_by` gives columns and `order_strategy` says how rows are sorted by
+        them while all files are rewritten: "order", "zorder" or "hilbert". With Spark's tasks, each task sorts one
+        range of the rows.
+
+        Raises OptionError for arguments that do not fit, UnsupportedTableError for a table that cannot be sorted,
+        CommitConflictError if another compaction was faster; the table is unchanged then.
         """
         return compact_table(
             self._handle, strategy, partitions, order_by=order_by, order_strategy=order_strategy, engine=engine
@@ -157,13 +168,14 @@ class Table(KeptTable):
         *,
         engine: Engine = LOCAL_ENGINE,
     ) -> int | None:
-        """Gives partitions of a fixed or postpone table another number of buckets.
+        """Gives partitions of a fixed or postpone table another number of buckets. Returns the new snapshot's id; None
+        if there was nothing to do.
 
-        Returns the new snapshot's id, None when there was nothing to do. `partitions` and `engine` are given as in
-        `compact`. The given partitions are always written again, as Paimon does. Without `partitions`, all partitions
-        with another number of buckets are written again, and the option `bucket` of a fixed table is changed. Postponed
-        rows stay where they are. Raises OptionError, UnsupportedTableError, and CommitConflictError when a partition
-        was changed meanwhile.
+        `partitions` and `engine` have the same form as in `compact`. The partitions that match are always written
+        again, as in Paimon. Without `partitions`, all partitions that have another number of buckets are written again,
+        and the option `bucket` of a fixed table is changed. Postponed rows stay in the postpone bucket.
+
+        Raises OptionError, UnsupportedTableError, and CommitConflictError if a partition was changed meanwhile.
         """
         return rescale_table(self._handle, bucket_num, partitions, engine=engine)
 
@@ -172,7 +184,7 @@ class Table(KeptTable):
         schema.
 
         `changes` are values of `schema_change`. Raises SchemaMismatchError for a column that cannot be changed in this
-        way, OptionError for an option.
+        way, OptionError for an option that cannot be set.
         """
         return replace(self, _handle=alter_table(self._handle, changes))
 
@@ -187,8 +199,9 @@ class Table(KeptTable):
         """Adds a nullable column, and returns the table with the new schema. Does nothing if the column exists with
         this type.
 
-        `name` is a column, or the path to a field inside of a column (`["address", "zip"]`; `element` and `value` lead
-        into collections); `type` is SQL text, as `DECIMAL(9, 2)`; `position` is `first` or `after <column>`.
+        `name` is a column, or the path to a field inside a column (`["address", "zip"]`; `element` and `value` lead
+        into collections). `type` is SQL text such as `DECIMAL(9, 2)`, or a type of Arrow or bucketline. `position` is
+        `first` or `after <column>`.
         """
         return self.alter(
             AddColumn(column_path(name), column_type(type), comment=comment, position=position_of(position))
@@ -213,9 +226,9 @@ class Table(KeptTable):
         comment: str | None = None,
         position: str | None = None,
     ) -> Self:
-        """Changes those properties of a column that are given (not None). Returns the table with the new schema.
+        """Changes each property of a column whose argument is not None. Returns the table with the new schema.
 
-        A type may only change to one that holds every old value; an empty comment removes the comment.
+        The new type must be able to hold every value of the old type. An empty comment removes the comment.
         """
         data_type = None if type is None else column_type(type)
         changes = column_changes(
@@ -224,18 +237,18 @@ class Table(KeptTable):
         return self.alter(*changes)
 
     def set_options(self, options: Mapping[str, str]) -> Self:
-        """Sets options of the table, and returns the table with them. Options on which its files depend cannot change
-        once the table has snapshots.
+        """Sets options of the table, and returns the table with these options. An option that decides how files are
+        laid out cannot change once the table has snapshots.
         """
         return self.alter(*(SetOption(key, value) for key, value in options.items()))
 
     def unset_options(self, *keys: str) -> Self:
-        """Sets options back to their defaults, and returns the table with them."""
+        """Removes options, so that their defaults apply again, and returns the table without them."""
         return self.alter(*map(UnsetOption, keys))
 
 
 def handle_of(table: Table) -> TableHandle:
-    """Returns the stores and settings behind a table, for code inside of this package."""
+    """Returns the stores and settings behind a table, for code inside this package."""
     return table._handle
 
 
@@ -248,12 +261,13 @@ def open_table(
 ) -> Table:
     """Opens the table at a path or URI, with its newest schema, and returns the table.
 
-    `options` are read options: `branch`, `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`,
-    `postpone.merge-on-read` and others; and options of the sink, for writing and compacting through this handle:
-    `visibility-timeout`, `merge-memory`, `local-directory`. `storage_options` (`s3.endpoint`, ...) say how its storage
-    is reached, and are never stored. `world` is for tests: it supplies time and randomness.
-    Raises OptionError for other options, TableNotFoundError when there is no table, BranchNotFoundError,
-    UnsupportedTableError for one of a newer format; CorruptFileError, StorageError.
+    `options` are read options (`branch`, `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`,
+    `postpone.merge-on-read` and others), and options of the sink, for writing and compacting through the returned table
+    (`visibility-timeout`, `merge-memory`, `local-directory`). `storage_options` (`s3.endpoint`, ...) say how the
+    storage is reached; they are never stored. `world` is for tests: it supplies time and randomness.
+
+    Raises OptionError for other options, TableNotFoundError if there is no table, BranchNotFoundError if there is no
+    such branch, UnsupportedTableError for a table of a newer format, CorruptFileError, StorageError.
     """
     table = Table(open_handle(path, storage_options, *open_options(options or {}), world=world))
     tell_all(table.path, advise_read(handle_of(table).table_schema.options))
@@ -275,11 +289,12 @@ def create_table(
     """Creates the table at a path or URI, `<warehouse>/<db>.db/<table>`, opens it and returns it. Key columns become
     NOT NULL.
 
-    `schema` is an Arrow schema or SQL column text, which also has types that Arrow does not have, as VARCHAR(20).
-    `exist_ok` opens an existing table, whatever its columns and options. `storage_options` (`s3.endpoint`, ...) say how
-    the storage is reached; they are refused among `options`, which are stored. Raises OptionError for options and keys
-    that do not fit or a table that exists, SchemaMismatchError for columns that Paimon has no type for,
-    UnsupportedTableError on storage that cannot publish. Nothing has been written then.
+    `schema` is an Arrow schema, or SQL column text, which also has types that Arrow does not have, such as VARCHAR(20).
+    If the table exists, `exist_ok` opens it, whatever its columns and options. `storage_options` (`s3.endpoint`, ...)
+    say how the storage is reached. They are refused among `options`, because `options` are stored with the table.
+
+    Before anything is written, raises OptionError for options and keys that do not fit and for a table that exists,
+    SchemaMismatchError for columns that Paimon has no type for, UnsupportedTableError on storage that cannot publish.
     """
     check_table_path(path)
     now_ms = world.clock.now_ms()

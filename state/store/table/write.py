@@ -1,4 +1,5 @@
-"""Writes the rows of a caller as one batch: an engine writes and compacts them, and they are committed once.
+"""Writes the rows of a caller as one batch: an engine writes and compacts them, and one commit adds them to the table.
+
 Source: Paimon 2.0 BatchTableWrite (one commit, whose identifier says "batch").
 """
 
@@ -29,10 +30,10 @@ from bucketline.state.store.write.write_plan import WriteScope
 
 Data: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | ArrowArray
 SpreadData: TypeAlias = Data | SparkFrame | ShapedFrame
-"""Data for an operation that takes an engine: Arrow data, and with Spark's engine a DataFrame."""
+"""Data for an operation that takes an engine: Arrow data, or with Spark's engine also a DataFrame."""
 
 _TABLE_ROWS, _TABLE_BYTES = 2048, 8 << 20
-"""Record batches are put together until they have so many rows or bytes."""
+"""Record batches are joined into one table until it has this many rows or bytes."""
 
 
 def write_table(
@@ -44,11 +45,12 @@ def write_table(
 ) -> WriteResult:
     """Commits the rows of `data`, and returns the id of the newest snapshot; 0 if the table has no snapshot yet.
 
-    `row_kinds` is an int8 array with one kind a row, or the name of the column that holds them. Raises
-    SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed; CommitConflictError,
-    CommitOutcomeUnknownError from the commit; CommittedNotVisibleError after it, when readers do not see the rows
-    within `visibility-timeout` although this writer compacts. If files were removed before they were committed, the
-    rows are written again; for a reader, which can be read only once, FilesGoneError is raised.
+    `row_kinds` is an int8 array with one row kind for each row, or the name of the column that holds the row kinds.
+
+    Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed; CommitConflictError,
+    CommitOutcomeUnknownError from the commit. Raises CommittedNotVisibleError after the commit if this writer compacts,
+    but readers do not see the rows within `visibility-timeout`. If files of the rows were removed before the commit,
+    the rows are written again; a RecordBatchReader can be read only once, so FilesGoneError is raised for it.
     """
 
     rows = given(data)
@@ -76,8 +78,8 @@ def write_source(
     source: Any,
     engine: Engine,
 ) -> WriteResult:
-    """Commits the rows of a source of the engine once, on the table as it was read, and returns the result. Raises the
-    errors of `write_table`.
+    """Commits the rows of a source once, and returns the result. `source` is a source that the engine can run; `at` is
+    the table as it was read. Raises the errors of `write_table`.
     """
     plan = at.plan
     trigger, user = plan.trigger(0), at.table.world.ids.new_uuid()
@@ -96,7 +98,9 @@ def write_source(
 
 
 def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | None) -> Iterator[pa.Table]:
-    """Yields the data as tables that have row kinds in `_row_kind`, if kinds are given."""
+    """Yields the data as tables. If `row_kinds` is not None, the tables have these row kinds in the column
+    `_row_kind`.
+    """
     data = given(data)
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
@@ -138,7 +142,7 @@ def _tables(data: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
     if isinstance(data, pa.Table):
         yield data
         return
-    yield pa.Table.from_batches([], schema=data.schema)  # the columns of an empty reader are checked as well
+    yield pa.Table.from_batches([], schema=data.schema)  # The columns of a reader without rows are checked as well.
     together: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in data:

@@ -1,15 +1,16 @@
-"""The result of a batch write: the snapshot's id, which is a number and also says whether the rows can be read."""
+"""The result of a batch write: an integer (the snapshot's id) that also says whether the rows can be read."""
 
 from typing import Any, Self
 
 
 class WriteResult(int):
-    """The id of the newest snapshot after the write, and the outcome of the write's compaction.
+    """The id of the newest snapshot after the write, with the outcome of the write's compaction.
 
-    `visible`: batch readers see the rows. It is False if nobody has to compact them yet: `write-only`, postponed rows,
-    `lookup-compact` = `gentle`. `dropped`: why the compaction that was due is not in the table; None if it is, or if
-    none was due. The rows are in the table in every case. `replanned`: how often a change of rows was planned again,
-    because another writer had changed the same rows meanwhile.
+    `visible` is True if batch readers see the rows. It is False if the rows wait for a compaction that this write did
+    not have to do: with `write-only`, for postponed rows, and with `lookup-compact` = `gentle`. `dropped` says why the
+    compaction that was due is not in the table; it is None if the compaction is in the table or if none was due. The
+    rows are in the table in every case. `replanned` is how often a change of rows was planned again because another
+    writer had changed the same rows meanwhile.
     """
 
     dropped: str | None
@@ -24,7 +25,7 @@ class WriteResult(int):
         return result
 
     def counting(self, replanned: int) -> Self:
-        """Returns the same result, with the number of times that the change was planned again."""
+        """Returns the same result with `replanned` set: the number of times that the change was planned again."""
         return type(self)(int(self), dropped=self.dropped, visible=self.visible, replanned=replanned)
 
     def __getnewargs_ex__(self) -> tuple[tuple[int], dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""Maintenance of a table: tags, branches, expiry, and repairs by hand."""
+"""Maintains a table: tags, branches, expiry, and repairs that a user starts."""

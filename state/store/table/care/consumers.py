@@ -1,4 +1,5 @@
-"""Moves and removes consumers of a table by hand.
+"""Moves and removes consumers of a table, when a user asks for it.
+
 Source: Paimon 2.0 ConsumerManager, ResetConsumerProcedure, ClearConsumersProcedure.
 """
 
@@ -10,8 +11,11 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 
 
 def set_consumer(table: TableHandle, name: str, next_snapshot: int | None) -> None:
-    """Moves a consumer to a snapshot, or removes it (None). Raises OptionError for a snapshot that does not exist and
-    for an invalid name, RemovalUnderWayError for a snapshot that is being removed."""
+    """Sets the snapshot that a consumer reads next; if `next_snapshot` is None, removes the consumer.
+
+    Raises OptionError for a snapshot that does not exist and for an invalid name, RemovalUnderWayError for a snapshot
+    that is being removed.
+    """
     if not name.strip() or "/" in name:
         raise OptionError(f"{name!r} is not a valid name of a consumer", key="consumer", value=name)
     if next_snapshot is None:
@@ -27,8 +31,9 @@ def set_consumer(table: TableHandle, name: str, next_snapshot: int | None) -> No
 
 
 def remove_consumers(table: TableHandle, including: str, excluding: str | None) -> tuple[str, ...]:
-    """Removes the consumers whose whole name matches `including` and not `excluding`, and returns their names. Raises
-    OptionError for a text that is no regular expression."""
+    """Removes the consumers whose whole name matches the regular expression `including` and does not match `excluding`.
+    Returns the names of the removed consumers. Raises OptionError for a string that is no regular expression.
+    """
     wanted, spared = _pattern(including, "including"), None if excluding is None else _pattern(excluding, "excluding")
     found = sorted(next_of_consumers(table.io, table.metadata_path))
     gone = [name for name in found if wanted.fullmatch(name) and not (spared and spared.fullmatch(name))]

@@ -1,7 +1,7 @@
-"""Makes bloom filters for data files that were written before the table's options asked for them.
+"""Makes bloom filters for data files that were written before the table's options asked for bloom filters.
 
-The rows of a file are read, and an index is made of them; the file stays unchanged. Files whose index has all columns
-are skipped. Source: Paimon 2.0 RewriteFileIndexProcedure, FileIndexProcessor.
+The rows of a file are read, and an index is made of these rows; the data file stays unchanged. Files whose index
+already has all wanted columns are skipped. Source: Paimon 2.0 RewriteFileIndexProcedure, FileIndexProcessor.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,15 +28,17 @@ from bucketline.state.store.write.table_at import TableAt, table_at
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """How many partitions have new indexes, and how many files."""
+    """The number of files that got a new index, and the number of partitions with these files."""
 
     partitions: int = 0
     files: int = 0
 
 
 def index_files(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> Indexed:
-    """Makes the indexes that files lack, in one commit, and returns what was made. Raises OptionError if no option
-    names a column, and CommitConflictError if another compaction was faster; nothing is lost then.
+    """Makes the missing indexes of the table's files, in one commit, and returns how many were made.
+
+    Raises OptionError if no option names a column to index, and CommitConflictError if another compaction has replaced
+    one of the files first; the table is unchanged then.
     """
     at = table_at(table, {}).refreshed()
     schema = at.plan.schema
@@ -68,7 +70,7 @@ def index_files(table: TableHandle, partitions: Sequence[Mapping[str, object]] |
 def _with_index(
     at: TableAt, bucket_id: BucketId, file: DataFileMeta, fields: Sequence[IndexedField]
 ) -> DataFileMeta | None:
-    """Returns the file with an index of all wanted columns; None if it has one already."""
+    """Returns the file with an index of all wanted columns; None if its index already has all of them."""
     schema, access = at.plan.schema, at.plan.access.files
     partition, bucket = bucket_id
     place = BucketFiles(partition, bucket, at.view.total_of_bucket(bucket_id), (file,))
@@ -84,7 +86,7 @@ def _with_index(
     if len(data) <= schema.settings.files.index_in_manifest_bytes:
         return replace(file, embedded_index=data, extra_files=others)
     io, path = access.place(place, file)
-    # The index gets a new name, since an earlier index of the file may still be read.
+    # The index gets a new name, because readers of older snapshots may still read an earlier index of the file.
     name = f"{file.file_name}.{at.table.world.ids.new_uuid()[:8]}{INDEX_SUFFIX}"
     io.write_new(f"{path.rpartition('/')[0]}/{name}", data)
     return replace(file, embedded_index=None, extra_files=(*others, name))

@@ -1,4 +1,4 @@
-"""`KeptTable`: the maintenance methods of a table: tags, branches, expiry, and checks for damage."""
+"""`KeptTable`: the methods with which a user maintains a table: tags, branches, expiry, and checks for damage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,10 +43,10 @@ class KeptTable(ReadableTable):
     """A table with methods for reading and maintenance; `Table` adds methods that change rows and columns."""
 
     def create_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
-        """Creates a tag on a snapshot, by default on the newest. The tag keeps the files of the snapshot until the tag
-        is deleted, or for `retained`.
+        """Creates a tag on a snapshot, by default on the newest snapshot. The tag keeps the files of the snapshot until
+        the tag is deleted, or for the time `retained`.
 
-        If `retained` is None, `tag.default-time-retained` applies, if the table sets it.
+        If `retained` is None and the table sets `tag.default-time-retained`, that option says how long the tag is kept.
         """
         tag_table(self._handle, name, snapshot, retained)
 
@@ -57,7 +57,7 @@ class KeptTable(ReadableTable):
     def replace_tag(self, name: str, snapshot: int | None = None, retained: timedelta | None = None) -> None:
         """Moves an existing tag to a snapshot. The arguments mean the same as in `create_tag`.
 
-        Raises OptionError if there is no such tag, and if a catalog keeps the tags.
+        Raises OptionError if there is no tag of that name, and for a table whose catalog stores the tags.
         """
         move_tag(self._handle, name, snapshot, retained)
 
@@ -66,35 +66,36 @@ class KeptTable(ReadableTable):
         rename_tag(self._handle, name, to)
 
     def expire_tags(self, older_than: timedelta | None = None) -> tuple[str, ...]:
-        """Removes the tags whose time is over, and the tags that were created longer ago than `older_than`. Returns the
-        names of the removed tags.
+        """Removes the tags whose retention time is over, and the tags that were created longer ago than `older_than`.
+        Returns the names of the removed tags.
         """
         return end_tags(self._handle, older_than)
 
     def create_tag_from_timestamp(self, name: str, timestamp: datetime, retained: timedelta | None = None) -> int:
-        """Creates a tag on the oldest snapshot that was committed at that time or later, and returns the snapshot's id.
+        """Creates a tag on the oldest snapshot that was committed at the given time or later, and returns the id of the
+        snapshot.
 
-        A time without a zone is local. Raises OptionError if there is no such snapshot.
+        A time without a time zone is local time. Raises OptionError if there is no such snapshot.
         """
         return tag_from_time(self._handle, name, timestamp, retained).id
 
     def create_due_tags(self) -> tuple[str, ...]:
-        """Creates the tags that are due by `tag.automatic-creation`, and removes tags whose time is over; returns the
-        new names.
+        """Creates the tags that are due by `tag.automatic-creation`, and removes the tags whose retention time is over.
+        Returns the names of the new tags.
 
-        Writers do this as well.
+        Writers also do this after a commit.
         """
         return create_due_tags(self._handle)
 
     def create_branch(self, name: str, tag: str | None = None) -> None:
-        """Creates a branch that is empty, or that begins at a tag. To read and write the branch, open the table with
+        """Creates an empty branch, or a branch that begins at a tag. To read and write the branch, open the table with
         the option `branch`.
         """
         branch_table(self._handle, name, tag)
 
     def delete_branch(self, name: str) -> bool:
-        """Removes a branch; returns False if there is no such branch. `remove_orphan_files` finds the files that only
-        the branch used.
+        """Removes a branch; returns False if there is no branch of that name. The files that only the branch used
+        remain until `remove_orphan_files` removes them.
         """
         return unbranch_table(self._handle, name)
 
@@ -103,24 +104,27 @@ class KeptTable(ReadableTable):
         rename_branch(self._handle, name, to)
 
     def fast_forward(self, branch: str) -> int:
-        """Makes the history of the branch the history of the table itself, and returns the id of its newest snapshot.
+        """Makes the history of the branch the history of the table itself, and returns the id of the table's newest
+        snapshot.
 
-        Snapshots of the table after the last snapshot that both share are replaced; so are its schemas, and tags with
-        the same name. The branch stays. No writer of the table may be active. Raises OptionError for a branch that does
-        not exist or has no snapshot.
+        The branch's snapshots replace the snapshots that the table has made since both were the same. The branch's
+        schemas replace the table's schemas, and its tags replace tags with the same name. The branch stays. No writer
+        of the table may be active. Raises OptionError for a branch that does not exist or has no snapshot.
         """
         return forward_table(self._handle, branch)
 
     def rollback_to(self, target: int | str) -> int:
-        """Makes a snapshot, given by id or tag, the newest snapshot again, and returns its id.
+        """Makes an older snapshot the newest snapshot again, and returns its id. `target` is the id of the snapshot or
+        the name of a tag.
 
-        Newer snapshots and their tags are removed, and the tag of a stream moves back. No writer may be active.
+        Newer snapshots and their tags are removed, and the marker tag of a stream (the tag that keeps the stream's last
+        snapshot) moves back. No writer may be active.
         """
         return roll_back_table(self._handle, target)
 
     def rollback_to_timestamp(self, timestamp: datetime) -> int:
         """Rolls back to the newest snapshot that was committed at that time or before, and returns its id; see
-        `rollback_to`. A time without a zone is local.
+        `rollback_to`. A time without a time zone is local time.
         """
         return roll_back_to_time(self._handle, timestamp)
 
@@ -142,25 +146,27 @@ class KeptTable(ReadableTable):
 
     def compact_manifests(self) -> int | None:
         """Merges all manifests into as few as possible. Returns the id of the new snapshot; None if there was nothing
-        to do.
+        to merge.
 
-        Commits do this as well, if there are enough manifests.
+        Commits also merge manifests, as soon as there are enough of them.
         """
         return merge_manifests(self._handle)
 
     def rewrite_file_index(self, partitions: Sequence[Mapping[str, object]] | None = None) -> Indexed:
         """Makes the bloom filters of `file-index.bloom-filter.columns` for files that were written before the option
-        was set, and returns what was made. The files stay unchanged. `partitions` are given as in `compact`. Raises
-        OptionError if the option names no column, CommitConflictError if another compaction was faster; nothing is lost
-        then.
+        was set, and returns how many were made. The data files stay unchanged. `partitions` has the same form as in
+        `compact`.
+
+        Raises OptionError if the option names no column, and CommitConflictError if another compaction has replaced one
+        of the files first; the table is unchanged then.
         """
         return index_files(self._handle, partitions)
 
     def remove_unexisting_files(self, dry_run: bool = True) -> tuple[str, ...]:
-        """Finds data files that the newest snapshot names and that do not exist, and returns their paths.
+        """Finds data files that the newest snapshot names but that do not exist, and returns their paths.
 
-        Unless it is a dry run, the files are removed from the table. Their rows are lost then, and the other rows can
-        be read again.
+        If `dry_run` is False, the missing files are also removed from the table's metadata. Their rows are lost, and
+        all other rows can be read again.
         """
         return forget_lost_files(self._handle, dry_run=dry_run)
 
@@ -183,12 +189,12 @@ class KeptTable(ReadableTable):
         older_than: timedelta | None = None,
         limit: int | None = None,
     ) -> ExpireResult:
-        """Removes old snapshots and the files that only these needed, and returns what was removed. For an argument
-        that is None, the table's options decide. Tags whose time is over are removed too, and so are changelogs that
-        have outlived their snapshots for as long as the options say.
+        """Removes old snapshots and the files that only these snapshots needed, and returns what was removed. For each
+        argument that is None, the table's options decide. Also removes tags whose retention time is over, and
+        changelogs that the options no longer keep.
 
-        `limit` is the most snapshots to remove; if it is None, all snapshots that may be removed are removed. Files of
-        tags, branches and consumers stay.
+        `limit` is the largest number of snapshots to remove; None removes all snapshots that may be removed. Files that
+        a tag, a branch or a consumer needs stay.
         """
         return expire_table(
             self._handle, retain_min=retain_min, retain_max=retain_max, older_than=older_than, limit=limit
@@ -198,18 +204,17 @@ class KeptTable(ReadableTable):
         """Drops the partitions that have expired, in one commit or several, and returns the names of their folders.
 
         The table's options `partition.expiration-*` and `partition.timestamp-*` apply; `older_than` replaces
-        `partition.expiration-time`. Writers do this as well, every `partition.expiration-check-interval`. Raises
-        OptionError if neither says when partitions expire, and the errors of `overwrite`.
+        `partition.expiration-time`. Writers also do this, once in every `partition.expiration-check-interval`. Raises
+        OptionError if neither an option nor `older_than` says when partitions expire, and the errors of `overwrite`.
         """
         return expire_table_partitions(self._handle, older_than=older_than)
 
     def mark_done(self, partitions: Sequence[Mapping[str, object]] | None = None) -> tuple[str, ...]:
-        """Marks partitions as done, and returns the names of their folders.
-        `partition.mark-done-action` says how: by a `_SUCCESS` file in each folder, a report to a server, or in the REST
-        catalog.
+        """Marks partitions as done, and returns the names of their folders. `partition.mark-done-action` says how: a
+        `_SUCCESS` file in each folder, a report to a server, or a mark in the REST catalog.
 
-        `partitions` are given as in `compact`; None stands for all partitions. Streams do this as well, by
-        `partition.idle-time-to-done`. Raises OptionError for another action, StorageError for a mark that was not
+        `partitions` has the same form as in `compact`; None stands for all partitions. Streams also mark partitions, by
+        `partition.idle-time-to-done`. Raises OptionError for an unknown action, StorageError for a mark that was not
         accepted, UnsupportedTableError if the catalog cannot mark partitions.
         """
         return mark_table_done(self._handle, partitions)
@@ -217,21 +222,24 @@ class KeptTable(ReadableTable):
     def remove_orphan_files(
         self, dry_run: bool = True, older_than: timedelta = timedelta(days=1), *, no_writers: bool = False
     ) -> OrphanResult:
-        """Finds the files that no snapshot, tag or branch names, and removes these files unless it is a dry run.
-        Returns the files.
+        """Finds orphan files, which are files that no snapshot, tag or branch names, and returns them. Unless it is a
+        dry run, these files are removed.
 
-        Only files that have not changed for `older_than` count. To remove files, `older_than` must be at least a day,
-        because files that a writer has created and not committed yet look the same. `no_writers` lifts that limit.
-        Danger: if anybody does write to the table, even Paimon or a paused job, the next snapshot can name removed
-        files, and rows are lost. Raises FilesTooYoungError for less than a day without `no_writers` (a dry run takes
-        any age), UnsupportedTableError for storage that does not tell when a file was written, CorruptFileError if a
-        file that says which files are in use cannot be read.
+        Only files that have not changed for the time `older_than` count as orphan files. To remove files, `older_than`
+        must be at least a day, because a file that a writer has created and not committed yet also has no snapshot that
+        names it. `no_writers=True` states that nobody writes to the table, and allows a shorter time. Danger: if
+        anybody does write to the table, even Paimon or a paused job, the next snapshot can name removed files, and rows
+        are lost.
+
+        Raises FilesTooYoungError for a removal with less than a day and without `no_writers`, UnsupportedTableError for
+        storage that does not tell when a file was written, CorruptFileError if a file that says which files are in use
+        cannot be read.
         """
         age_ms = milliseconds(older_than, "older_than")
         return remove_orphan_files(self._handle, dry_run=dry_run, older_than_ms=age_ms, no_writers=no_writers)
 
     def doctor(self, rows: bool = False) -> list[Finding]:
-        """Looks for damage in this table, and returns what was found, errors first. If `rows` is true, also reads the
-        live rows. Changes nothing.
+        """Looks for damage in this table, and returns what was found, errors first. If `rows` is True, all live rows
+        are read as well. Nothing is changed.
         """
         return examine(self._handle, rows=rows)

@@ -1,4 +1,5 @@
-"""Finds the snapshot for a time or a watermark, and tags it or rolls back to it; also ends tags whose time is over.
+"""Finds the snapshot for a time or a watermark, and creates a tag on it or rolls back to it. Also removes tags whose
+retention time is over.
 
 Source: Paimon 2.0 TagTimeExpire, TagAutoManager, SnapshotManager.earlierOrEqualTimeMills, earlierOrEqualWatermark,
 CreateTagFromTimestampProcedure.
@@ -22,8 +23,9 @@ _NO_WATERMARK = -(2**63)
 
 
 def end_tags(table: TableHandle, older_than: timedelta | None) -> tuple[str, ...]:
-    """Removes tags whose time is over and tags made longer ago than `older_than`, and returns their names. For a tag
-    without a creation time, the time of its file counts. Tags of streams and of a rollback stay.
+    """Removes tags whose retention time is over and tags that were created longer ago than `older_than`, and returns
+    their names. For a tag without a creation time, the modification time of its file is used. Tags that a stream or a
+    rollback has made for itself stay.
     """
     check_owned(table.table_schema, table.io, table.metadata_path)
     age_ms = None if older_than is None else milliseconds(older_than, "older_than")
@@ -47,8 +49,9 @@ def end_tags(table: TableHandle, older_than: timedelta | None) -> tuple[str, ...
 
 
 def tag_from_time(table: TableHandle, name: str, time: datetime, retained: timedelta | None) -> Snapshot:
-    """Makes a tag of the oldest snapshot that was committed at a time or later, and returns that snapshot. Raises
-    OptionError where there is none."""
+    """Creates a tag on the oldest snapshot that was committed at the given time or later, and returns that snapshot.
+    Raises OptionError if there is no such snapshot.
+    """
     time_ms = epoch_ms(time, "timestamp")
     snapshots = table.snapshot_store
     before = Versions(table.io, table.metadata_path).at_time(time_ms - 1)
@@ -58,7 +61,10 @@ def tag_from_time(table: TableHandle, name: str, time: datetime, retained: timed
     candidates = [s for s in (found, *tagged) if s is not None]
     if not candidates:
         raise OptionError(
-            f"Could not find any snapshot whose commit-time later than {time_ms}.", key="timestamp", value=time_ms
+            f"{table.path} has no snapshot that was committed at {time_ms} (milliseconds since 1970) or later; "
+            "choose an earlier time",
+            key="timestamp",
+            value=time_ms,
         )
     chosen = min(candidates, key=lambda s: s.id)
     tag_table(table, name, chosen.id, retained)
@@ -66,8 +72,8 @@ def tag_from_time(table: TableHandle, name: str, time: datetime, retained: timed
 
 
 def create_due_tags(table: TableHandle) -> tuple[str, ...]:
-    """Makes the tags that are due by `tag.automatic-creation`, and removes those whose time is over. Returns the names
-    of the new tags.
+    """Creates the tags that are due by `tag.automatic-creation`, and removes the tags whose retention time is over.
+    Returns the names of the new tags.
     """
     check_owned(table.table_schema, table.io, table.metadata_path)
     work = TagWork(table.io, table.path, table.metadata_path, table.table_schema, table.world)
@@ -78,27 +84,41 @@ def create_due_tags(table: TableHandle) -> tuple[str, ...]:
 
 
 def roll_back_to_time(table: TableHandle, time: datetime) -> int:
-    """Rolls back to the newest snapshot committed at a time or before, and returns its id. Raises OptionError."""
+    """Rolls back to the newest snapshot that was committed at the given time or before, and returns its id. Raises
+    OptionError if there is no such snapshot.
+    """
     time_ms = epoch_ms(time, "timestamp")
     snapshot = Versions(table.io, table.metadata_path).at_time(time_ms)
     if snapshot is None:
-        raise OptionError(f"Can not find snapshot earlier than {time_ms}", key="timestamp", value=time_ms)
+        raise OptionError(
+            f"{table.path} has no snapshot that was committed at {time_ms} (milliseconds since 1970) or before; "
+            "choose a later time",
+            key="timestamp",
+            value=time_ms,
+        )
     return roll_back_table(table, snapshot.id)
 
 
 def roll_back_to_watermark(table: TableHandle, watermark: int) -> int:
-    """Rolls back to the newest snapshot with this watermark or an earlier one, and returns its id. Raises OptionError
-    if there is none."""
+    """Rolls back to the newest snapshot whose watermark is not later than `watermark`, and returns its id. Raises
+    OptionError if there is no such snapshot.
+    """
     snapshots = table.snapshot_store
     newest = snapshots.latest()
     for snapshot in () if newest is None else snapshots.newest_first(newest):
         if snapshot.watermark not in (None, _NO_WATERMARK) and (snapshot.watermark or 0) <= watermark:
             return roll_back_table(table, snapshot.id)
-    raise OptionError(f"Can not find snapshot earlier than {watermark}", key="watermark", value=watermark)
+    raise OptionError(
+        f"{table.path} has no snapshot with watermark {watermark} or earlier; choose a later watermark",
+        key="watermark",
+        value=watermark,
+    )
 
 
 def epoch_ms(time: datetime, name: str) -> int:
-    """Returns a time in milliseconds since 1970. A time without zone is local. Raises OptionError for other values."""
+    """Returns a time in milliseconds since 1970. A time without a time zone is local time. Raises OptionError for a
+    value that is no datetime; `name` is the argument that the error names.
+    """
     if not isinstance(time, datetime):
         raise OptionError(f"{name} = {time!r} is not a datetime.datetime", key=name, value=time)
     return round(time.timestamp() * 1000)

@@ -24,8 +24,9 @@ _KEPT = {
 
 def purge_table(table: TableHandle) -> None:
     """Removes all rows, branches, tags, consumers, older snapshots and orphan files. No writer may be active meanwhile.
-    After an error the table may be purged in part; another call removes the rest. Raises UnsupportedTableError for a
-    branch."""
+
+    After an error, some of these may be left; another call removes them. Raises UnsupportedTableError for a branch.
+    """
     if table.metadata_path != table.path:
         raise UnsupportedTableError(
             f"{table.metadata_path} is a branch, which shares files: delete the branch, or purge the table itself",
@@ -37,7 +38,8 @@ def purge_table(table: TableHandle) -> None:
     truncate_table(table)
     schema = replace(table.table_schema, options={**table.table_schema.options, **_KEPT})
     expire_table(replace(table, table_schema=schema), retain_min=1, retain_max=1, older_than=timedelta(0), limit=None)
-    # This comes after the snapshots, because expiring the snapshots of a stream without a marker tag creates the tag.
+    # This step comes after the removal of snapshots, because the expiry of a stream's snapshots creates the stream's
+    # marker tag if the tag is missing.
     for name in Tags(table.io, table.metadata_path).names():
         untag_table(table, name)
     remove_orphan_files(table, dry_run=False, older_than_ms=0, no_writers=True)

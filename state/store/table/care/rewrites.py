@@ -1,5 +1,5 @@
-"""Rewrites a table's metadata when a user asks for it, each time in one commit: merges manifests, and removes lost
-files.
+"""Rewrites a table's metadata when a user asks for it: merges manifests, or removes lost files. Each rewrite is one
+commit.
 
 Source: Paimon 2.0 FileStoreCommitImpl.compactManifest, SparkRemoveUnexistingFiles.
 """
@@ -29,7 +29,8 @@ _MERGES_ALL = {"manifest.full-compaction-threshold-size": "1 b", "manifest.merge
 
 def merge_manifests(table: TableHandle) -> int | None:
     """Merges all manifests into as few as possible, in a snapshot without new files. Returns the id of the snapshot;
-    None if the table has only one manifest, without deletes."""
+    None if the table has at most one manifest and no manifest lists deleted files.
+    """
     newest = table.snapshot_store.latest()
     metas = [] if newest is None else table.manifests.base_and_delta(newest)
     if len(metas) < 2 and not any(m.num_deleted_files for m in metas):
@@ -40,8 +41,8 @@ def merge_manifests(table: TableHandle) -> int | None:
 
 
 def forget_lost_files(table: TableHandle, *, dry_run: bool) -> tuple[str, ...]:
-    """Finds live data files that do not exist, and returns their paths. Unless it is a dry run, the files are removed
-    from the metadata: their rows are lost, but all other rows can be read again.
+    """Finds live data files that do not exist, and returns their paths. Unless it is a dry run, the files are also
+    removed from the metadata. Their rows are lost, and all other rows can be read again.
     """
     at = table_at(table, {}).refreshed()
     schema, io = at.plan.schema, table.io
@@ -65,7 +66,7 @@ def forget_lost_files(table: TableHandle, *, dry_run: bool) -> tuple[str, ...]:
 
 
 def _without(at: TableAt, bucket_id: BucketId, files: Sequence[DataFileMeta]) -> CommitMessage:
-    """Returns the bucket without these files, and without their deletion vectors."""
+    """Returns the commit message that removes these files and their deletion vectors from the bucket."""
     message = CommitMessage(*bucket_id, at.view.total_of_bucket(bucket_id), deleted_files=tuple(files))
     names = {f.file_name for f in files}
     touched = tuple(e for e in at.deletion_entries().get(bucket_id, ()) if names & masked_files((e,)))

@@ -1,1 +1,1 @@
-"""Reading a table: its rows in every form that other libraries take."""
+"""Reads a table: returns its rows in the forms that other libraries take."""

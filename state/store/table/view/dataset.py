@@ -1,6 +1,7 @@
-"""A table as a `pyarrow.dataset.Dataset`, so that DuckDB, Polars and other readers of datasets read only what they
-need. Source: pyarrow 26 Dataset, Scanner; DuckDB and Polars ask such an object for `schema`, `scanner` and
-`to_batches`.
+"""A table as a `pyarrow.dataset.Dataset`, so that DuckDB, Polars and other readers of datasets read only the rows and
+columns that they need.
+
+Source: pyarrow 26 Dataset, Scanner. DuckDB and Polars use the dataset's `schema`, `scanner` and `to_batches`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from bucketline.state.sql.compute.conditions import Filter
 from bucketline.state.store.table.view.sources import RowSource, Wanted
 
 WantedColumns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression]
-"""Names of columns, or names of computed columns, each with its Arrow expression."""
+"""The columns to return: names of columns, or a mapping from names of computed columns to their Arrow expressions."""
 
 _NOT_SO = "read this dataset of bucketline by its methods scanner, to_batches and to_table"
 _HINTS = ("batch_readahead", "fragment_readahead", "use_threads", "cache_metadata", "memory_pool")
@@ -26,10 +27,11 @@ _HINTS = ("batch_readahead", "fragment_readahead", "use_threads", "cache_metadat
 
 
 class TableDataset(ds.UnionDataset):  # type: ignore[misc]
-    """The rows of a table as a dataset. The read itself applies columns, filters and limits, and opens only files that
-    can have such rows. It shows the snapshot that was the newest when the dataset was created. If Arrow's own code
-    reads the dataset without these methods, it finds only one file that does not exist, whose name says that this does
-    not work.
+    """The rows of a table as a dataset. Reads apply columns, filters and limits themselves, and open only the files
+    that can hold matching rows. The dataset shows the snapshot that was the newest when it was created.
+
+    If Arrow's own code reads the dataset without these methods, it finds a single file that does not exist. The name of
+    this file says which methods to use.
     """
 
     _rows: RowSource
@@ -58,10 +60,10 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> ds.Scanner:
-        """Returns a scanner of these columns of the rows that pass, which can be read once."""
+        """Returns a scanner of these columns of the rows that meet the filter. The scanner can be read once."""
         wanted = self._wanted(columns, filter, hints)
         computed = columns if isinstance(columns, Mapping) else None
-        # Nothing is read ahead, so that a reader who stops early has read little.
+        # Nothing is read ahead, so that little has been read if the reader stops early.
         return ds.Scanner.from_batches(self._reader(wanted, batch_size), columns=computed, batch_readahead=0)
 
     def to_batches(
@@ -71,7 +73,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows that pass, batch by batch."""
+        """Yields the rows that meet the filter, batch by batch."""
         if isinstance(columns, Mapping):
             return iter(self.scanner(columns, filter, batch_size, **hints).to_reader())
         return iter(self._reader(self._wanted(columns, filter, hints), batch_size))
@@ -83,7 +85,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> pa.Table:
-        """Returns the rows that pass, all at once."""
+        """Returns all rows that meet the filter as one table."""
         if isinstance(columns, Mapping) or batch_size is not None:
             return self.scanner(columns, filter, batch_size, **hints).to_table()
         return self._rows.whole(self._wanted(columns, filter, hints))
@@ -96,13 +98,13 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> pa.Table:
-        """Returns the first rows that pass; the read ends after them."""
+        """Returns the first rows that meet the filter. The read ends after these rows."""
         wanted = replace(self._wanted(columns, filter, hints), limit=num_rows)
         computed = columns if isinstance(columns, Mapping) else None
         return ds.Scanner.from_batches(self._reader(wanted, batch_size), columns=computed).to_table()
 
     def count_rows(self, filter: Filter | None = None, **hints: object) -> int:
-        """Returns the number of rows that pass."""
+        """Returns the number of rows that meet the filter."""
         return sum(batch.num_rows for batch in self.to_batches([], filter, None, **hints))
 
     def take(
@@ -113,34 +115,41 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> pa.Table:
-        """Returns the rows at these positions among those that pass, in the order of `to_table`."""
+        """Returns the rows at these positions among the rows that meet the filter, in the order of `to_table`."""
         return self.to_table(columns, filter, batch_size, **hints).take(indices)
 
     def filter(self, expression: pc.Expression | None) -> "TableDataset":
-        """Returns the dataset with one more condition on its rows."""
+        """Returns a dataset whose rows also meet this condition. Raises SchemaMismatchError for a condition that is no
+        Arrow expression.
+        """
         if expression is None or not isinstance(expression, pc.Expression):
             raise SchemaMismatchError(f"a dataset is filtered by an Arrow expression, found {expression!r}")
         return TableDataset(self._rows, expression if self._also is None else self._also & expression)
 
     def sort_by(self, sorting: object, **kwargs: Any) -> ds.InMemoryDataset:
-        """Returns all rows in an order, in memory."""
+        """Returns all rows, sorted, in memory."""
         return ds.InMemoryDataset(self.to_table()).sort_by(sorting, **kwargs)
 
     def join(self, right_dataset: Any, *given: Any, **kwargs: Any) -> ds.InMemoryDataset:
-        """Returns all rows joined to those of another dataset, in memory."""
+        """Returns all rows joined to the rows of another dataset, in memory."""
         return ds.InMemoryDataset(self.to_table()).join(_in_memory(right_dataset), *given, **kwargs)
 
     def join_asof(self, right_dataset: Any, *given: Any, **kwargs: Any) -> ds.InMemoryDataset:
-        """Returns all rows joined to the nearest ones of another dataset, in memory."""
+        """Returns each row joined to the nearest row of another dataset, in memory."""
         return ds.InMemoryDataset(self.to_table()).join_asof(_in_memory(right_dataset), *given, **kwargs)
 
     def get_fragments(self, filter: Filter | None = None) -> NoReturn:
-        """Raises an error: rows come out of several files by merging, so no fragment stands for some of the rows."""
-        raise UnsupportedTableError(f"a table has no fragments that can be read apart; {_NOT_SO}")
+        """Raises UnsupportedTableError: rows are made by merging several files, so no fragment stands for a part of the
+        rows.
+        """
+        raise UnsupportedTableError(f"a table has no fragments that can be read one by one; {_NOT_SO}")
 
     def replace_schema(self, schema: pa.Schema) -> NoReturn:
-        """Raises an error: the rows have the columns of the table."""
-        raise UnsupportedTableError("the columns are those of the table; name those wanted, and cast what is read")
+        """Raises UnsupportedTableError: the rows have the columns of the table, and no other schema."""
+        raise UnsupportedTableError(
+            "a dataset of bucketline cannot have another schema; choose columns with the argument columns, and cast "
+            "the rows that are read"
+        )
 
     def _reader(self, wanted: Wanted, batch_size: int | None = None) -> pa.RecordBatchReader:
         schema, rows = self._rows.read(wanted)
@@ -157,7 +166,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
 
 
 def used_columns(schema: pa.Schema, computed: Sequence[pc.Expression]) -> list[str]:
-    """Returns the columns that expressions name. Raises SchemaMismatchError for an expression that does not fit the
+    """Returns the columns that the expressions use. Raises SchemaMismatchError for an expression that does not fit the
     columns.
     """
     names = {str(number): expression for number, expression in enumerate(computed)}

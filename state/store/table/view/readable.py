@@ -1,4 +1,4 @@
-"""`ReadableTable`: the methods for reading a table: its columns and options, its rows, and facts about it."""
+"""`ReadableTable`: the methods that read a table: its columns and options, its rows, and its metadata."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ReadableTable:
-    """A table with methods for reading; `Table` adds methods that change it."""
+    """A table with the methods for reading. The subclass `Table` adds methods that change the table."""
 
     _handle: TableHandle
 
@@ -51,7 +51,7 @@ class ReadableTable:
 
     @property
     def options(self) -> dict[str, str]:
-        """Returns the table's options, with those that it was opened with."""
+        """Returns the table's options, including the options that it was opened with."""
         return self._handle.options
 
     @property
@@ -83,8 +83,8 @@ class ReadableTable:
         changes_since: Version | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """Returns the rows as one table; parts of it are read at the same time, at most eight, one on each core.
-        Arguments, order of rows and errors are those of `to_batches`.
+        """Returns the rows as one table. Parts of it are read in parallel, one on each core and at most eight at a
+        time. Arguments, order of rows and errors are those of `to_batches`.
         """
         return read_whole(self._handle, ReadRequest(columns, filter, snapshot, read_optimized, changes_since, limit))
 
@@ -100,14 +100,18 @@ class ReadableTable:
     ) -> pa.RecordBatchReader:
         """Returns the rows as a stream of record batches, in bounded memory.
 
-        Buckets come in order; keys ascend inside a bucket, unless the table has deletion vectors.
-        `columns` are names in the order wanted (None: all). `filter` is a condition on any columns of the table, as an
-        Arrow expression or as SQL text (`amount > 7.5 AND name LIKE 'a%'`). At most `limit` rows come. `snapshot` is
-        the id of a snapshot or the name of a tag, read with the schema of its time; by default the snapshot that the
-        options name, else the newest with this handle's schema. `read_optimized` reads only the last level, without
-        merging. `changes_since` (an id, 0 for the beginning, or a tag) reads what was committed after that snapshot, up
-        to `snapshot`, instead: rows as they were stored, commit by commit, with an int8 column `_row_kind` at the end.
-        They come from changelog files if the table has them, else from appended files; overwrites give no changes.
+        Buckets come in order. Inside a bucket, keys ascend, unless the table has deletion vectors.
+
+        `columns` are the names of the columns to return, in this order (None: all). `filter` is a condition on any
+        columns of the table, as an Arrow expression or as SQL text (`amount > 7.5 AND name LIKE 'a%'`). At most `limit`
+        rows are returned. `snapshot` is the id of a snapshot or the name of a tag, which is read with its own schema;
+        by default the snapshot that the options name, or else the newest snapshot, is read with the schema of this
+        table object. `read_optimized` reads only the highest level, without merging.
+
+        `changes_since` (an id, 0 for the beginning, or a tag) reads changes instead: the rows that were committed after
+        that snapshot, up to `snapshot`, commit by commit, with an int8 column `_row_kind` at the end. The changes come
+        from changelog files if the table has them, otherwise from appended files; overwrites give no changes.
+
         Raises SchemaMismatchError for columns and filters that do not fit, OptionError for a snapshot that does not
         exist, UnsupportedTableError for a table that cannot be read, CorruptFileError and StorageError.
         """
@@ -126,26 +130,30 @@ class ReadableTable:
         changes_since: Version | None = None,
         limit: int | None = None,
     ) -> pa.RecordBatchReader:
-        """Returns the same as `to_batches`, by the name that other libraries use."""
+        """Returns the same as `to_batches`. Other libraries look for a method of this name."""
         return self.to_batches(columns, filter, snapshot, read_optimized, changes_since=changes_since, limit=limit)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Returns all rows and columns as a stream, for code that takes Arrow data: `pa.table(table)`,
         `pl.DataFrame(table)`.
 
-        It is a full scan, since a stream cannot be told which rows and columns are needed; use `dataset` for that.
+        The whole table is read, because the caller of this protocol cannot say which rows and columns it needs. To read
+        less, use `dataset`.
         """
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def dataset(
         self, snapshot: Version | None = None, read_optimized: bool = False, *, system: str | None = None
     ) -> TableDataset:
-        """Returns the table as a `pyarrow.dataset.Dataset`, for DuckDB, Polars and anything else that reads one.
+        """Returns the table as a `pyarrow.dataset.Dataset`, for DuckDB, Polars and any other reader of datasets.
 
-        Columns, filters and limits go into the read, so that files, row groups and columns that are not needed are not
-        read. It shows one snapshot, whatever is committed later: `snapshot` as in `to_batches`, else the newest at the
-        time of this call. `system` names a system table instead (`files`); `audit_log` and `binlog` are read anew by
-        each scan. Raises the errors of `to_batches`; a fragment of it, or another schema, is refused.
+        The read itself applies columns, filters and limits, so files, row groups and columns that are not needed are
+        not read. The dataset shows one snapshot, whatever is committed later: the snapshot `snapshot`, with the same
+        meaning as in `to_batches`, or the newest at the time of this call. `system` is the name of a system table (such
+        as `files`), which is then read instead of the table; `audit_log` and `binlog` are read anew by each scan.
+
+        Raises the errors of `to_batches`. The dataset raises UnsupportedTableError for its fragments and for another
+        schema.
         """
         if system is not None:
             if read_optimized:
@@ -173,9 +181,10 @@ class ReadableTable:
         ).to_pandas()
 
     def to_polars(self, snapshot: Version | None = None, read_optimized: bool = False) -> "LazyFrame":
-        """Returns the table as a Polars LazyFrame, whose columns and filters go into the read (see `dataset`).
+        """Returns the table as a Polars LazyFrame, which reads only the columns and rows that a query needs (see
+        `dataset`).
 
-        Raises the errors of `dataset`, and OptionError where Polars is not installed.
+        Raises the errors of `dataset`, and OptionError if Polars is not installed.
         """
         return as_polars(self.dataset(snapshot, read_optimized))
 
@@ -188,9 +197,9 @@ class ReadableTable:
     ) -> "DuckDBPyRelation":
         """Makes the table a view of a DuckDB connection, and returns it as a relation of DuckDB.
 
-        The view has the table's own name, or `name`, for as long as the connection lasts. Columns and filters go into
-        the read (see `dataset`). The view shows one snapshot; call this again for a newer one. Raises the errors of
-        `dataset`.
+        The view is called `name`, or by the table's own name if `name` is None, and lasts as long as the connection. A
+        query reads only the columns and rows that it needs (see `dataset`). The view shows one snapshot; call this
+        method again for a newer snapshot. Raises the errors of `dataset`.
         """
         return as_duckdb(self.dataset(snapshot, read_optimized), con, own_name(self.uri) if name is None else name)
 
@@ -199,10 +208,10 @@ class ReadableTable:
         return snapshots_table(self._handle.snapshot_store)
 
     def files(self) -> pa.Table:
-        """Returns the live data files of the snapshot that the options name, else the newest: the columns of Paimon's
-        $files.
+        """Returns the live data files, with the columns of Paimon's $files: the files of the snapshot that the options
+        name, or else of the newest snapshot.
 
-        Files of a fallback branch are included only for partitions in which this branch has files, but none that
+        Files of a fallback branch are included only for partitions in which this branch has files but no files that
         readers see.
         """
         return live_files(self._handle)
@@ -216,11 +225,11 @@ class ReadableTable:
         return pa.Table.from_batches(rows, schema=schema)
 
     def tags(self) -> pa.Table:
-        """Returns all tags, by snapshot, with the columns of Paimon's $tags; `time_retained` is a duration."""
+        """Returns all tags, ordered by snapshot, with the columns of Paimon's $tags; `time_retained` is a duration."""
         return tags_table(self._handle)
 
     def branches(self) -> list[str]:
-        """Returns the names of the branches beside `main`."""
+        """Returns the names of all branches except `main`."""
         return Branches(self._handle.io, self.path).known()
 
 
@@ -234,7 +243,7 @@ def as_polars(dataset: TableDataset) -> Any:
 
 
 def as_duckdb(dataset: TableDataset, con: Any, name: str) -> Any:
-    """Makes the dataset a view of a DuckDB connection, and returns it as a relation."""
+    """Makes the dataset a view of a DuckDB connection, and returns it as a DuckDB relation."""
     con.register(name, dataset)
     return con.view(name)
 

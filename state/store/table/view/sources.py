@@ -1,4 +1,5 @@
-"""The sources of a dataset's rows: a snapshot of a table, or one of its system tables.
+"""The sources of a dataset's rows: a snapshot of a table, or one of the table's system tables.
+
 Source: Paimon 2.0 SystemTableLoader, for the names of system tables.
 """
 
@@ -22,8 +23,8 @@ from bucketline.state.types.arrow import logical_fields
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A request to a source: the columns in order (None: all), two conditions that must both hold, and the largest
-    number of rows.
+    """A request to a source: the columns in order (None: all), two conditions that must both be met (`filter` and
+    `also`), and the largest number of rows.
     """
 
     columns: Sequence[str] | None = None
@@ -45,7 +46,9 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSource:
-    """The rows of a table as it was when the source was created (`seen`), whatever is committed later."""
+    """The rows of a table as it was when the source was created, whatever is committed later. `seen` holds the
+    snapshots of that time: of the table, and of its fallback branch.
+    """
 
     schema: pa.Schema
     table: TableHandle
@@ -68,8 +71,8 @@ class SnapshotSource:
 
 @dataclass(frozen=True, slots=True)
 class SystemSource:
-    """The rows of a system table: `known`, if the rows were read when the source was created; otherwise they are read
-    anew by each read.
+    """The rows of a system table. If `known` is None, each read computes the rows anew; otherwise `known` holds the
+    rows from the time when the source was created.
     """
 
     schema: pa.Schema
@@ -103,8 +106,8 @@ class SystemSource:
 
 
 def rows_of(table: TableHandle, version: Version | None, *, read_optimized: bool) -> SnapshotSource:
-    """Returns the rows of a snapshot: the one that is named, else that of the options, else the newest. Raises the
-    errors of `Table.to_batches`.
+    """Returns a source for the rows of a snapshot: the snapshot `version`; if it is None, the snapshot that the options
+    name; otherwise the newest. Raises the errors of `Table.to_batches`.
     """
     seen = tuple(branch_views(table, version))
     schema, _ = read_table(table, ReadRequest(read_optimized=read_optimized, limit=0), seen=seen)
@@ -112,7 +115,9 @@ def rows_of(table: TableHandle, version: Version | None, *, read_optimized: bool
 
 
 def system_rows(table: TableHandle, name: str, version: Version | None) -> RowSource:
-    """Returns the rows of a system table. Raises OptionError for an unknown name, and if a version is given."""
+    """Returns a source for the rows of a system table. Raises OptionError for an unknown name, and if a version is
+    given.
+    """
     if version is not None:
         raise OptionError(
             "a system table is read at the snapshot that its table was opened at; leave out snapshot, and open the "

@@ -55,7 +55,7 @@ def test_a_tag_is_made_of_the_first_snapshot_from_a_time_on(orders: Run, tmp_pat
     ((name, snapshot, time, watermark),) = orders(f"CALL sys.create_tag_from_timestamp('t', 'x', {second})")
     assert (name, snapshot, time, watermark) == ("x", 2, second, "null")
     assert table.create_tag_from_timestamp("y", datetime.fromtimestamp(times[0] - 100)) == 1
-    with pytest.raises(bl.OptionError, match="Could not find any snapshot whose commit-time later than"):
+    with pytest.raises(bl.OptionError, match=r"no snapshot that was committed at 9999999999999 .* or later"):
         orders("CALL sys.create_tag_from_timestamp('t', 'z', 9999999999999)")
 
 
@@ -88,9 +88,9 @@ def test_a_table_rolls_back_to_a_time_and_to_a_watermark(orders: Run, tmp_path: 
     table = opened(tmp_path)
     times = [row.timestamp() for row in table.snapshots()["commit_time"].to_pylist()]
     assert orders(f"CALL sys.rollback_to_timestamp('t', {round(times[1] * 1000)})") == [(3, 2)]
-    with pytest.raises(bl.OptionError, match="Can not find snapshot earlier than 5"):
+    with pytest.raises(bl.OptionError, match=r"no snapshot that was committed at 5 .* or before"):
         orders("CALL sys.rollback_to_timestamp('t', 5)")
-    with pytest.raises(bl.OptionError, match="Can not find snapshot earlier than 7"):
+    with pytest.raises(bl.OptionError, match="no snapshot with watermark 7 or earlier"):
         orders("CALL sys.rollback_to_watermark('t', 7)")
     assert table.rollback_to_timestamp(datetime.fromtimestamp(times[0])) == 1
     assert orders("SELECT k FROM t") == [1]

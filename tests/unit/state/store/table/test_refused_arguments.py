@@ -54,7 +54,7 @@ def test_a_table_has_a_column(tmp_path: Path) -> None:
 def test_a_number_of_buckets_is_a_number_that_files_can_name(bucket_num: Any, tmp_path: Path) -> None:
     table = create_table(str(tmp_path / "t"), "k INT", ("k",), options={"bucket": "1"})
     table.write(pa.table({"k": pa.array([1], pa.int32())}))
-    with pytest.raises(OptionError, match="is no number of buckets; give a whole number from 1 to 2147483647"):
+    with pytest.raises(OptionError, match="is not a number of buckets; give a whole number from 1 to 2147483647"):
         table.rescale(bucket_num)
     assert table.snapshots().num_rows == 1
 
@@ -83,7 +83,7 @@ def test_names_are_no_single_text(argument: str, tmp_path: Path) -> None:
 def test_a_value_that_no_partition_can_have_is_refused(value: Any, tmp_path: Path) -> None:
     table = create_table(str(tmp_path / "t"), "k INT, n INT, v INT", ("k", "n"), ("n",), options={"bucket": "1"})
     table.write(pa.table({name: pa.array([1], pa.int32()) for name in ("k", "n", "v")}))
-    with pytest.raises(OptionError, match=r"is no value of partition column 'n', which is INT; give a whole number"):
+    with pytest.raises(OptionError, match=r"is not a value of partition column 'n', which is INT; give a whole number"):
         table.drop_partitions([{"n": value}])
     with pytest.raises(OptionError, match=r"partitions are a list of mappings; write \[\{'n': 1\}\]"):
         table.compact(partitions={"n": 1})  # type: ignore[arg-type]

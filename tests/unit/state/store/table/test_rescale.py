@@ -88,7 +88,7 @@ def test_a_change_of_the_partition_meanwhile_is_a_conflict_and_loses_nothing(tmp
 def test_what_cannot_be_rescaled_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedTableError, match="dynamic"):
         fixed(tmp_path, "-1").rescale(3)
-    with pytest.raises(OptionError, match="0 is no number of buckets"):
+    with pytest.raises(OptionError, match="0 is not a number of buckets"):
         fixed(tmp_path / "other").rescale(0)
 
 

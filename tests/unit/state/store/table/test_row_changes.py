@@ -288,12 +288,12 @@ def test_a_table_opened_as_it_was_is_not_changed(tmp_path: Path) -> None:
         ({}, "must set at least one column"),
         ({"nope": 1}, "there is no column 'nope'"),
         ({"id": 1}, "part of the primary key"),
-        ({"v": "x"}, "no value of column 'v'"),
+        ({"v": "x"}, "not a value of column 'v'"),
         ({"v": pc.field("name")}, "v"),
         ({"v": pc.field("nope")}, "nope"),
         ({"v": pc.field("name") + 1}, "computed"),
         ({"v": V / 0}, "divide by zero"),
-        ({"name": timedelta(1)}, "no value of column 'name'"),
+        ({"name": timedelta(1)}, "not a value of column 'name'"),
     ],
 )
 def test_assignments_that_do_not_fit_are_refused(assignments: dict[str, object], why: str, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_overwritten_rows_are_new_rows(tmp_path: Path) -> None:
 def test_what_would_lose_ids_is_refused(tmp_path: Path) -> None:
     table = made(tmp_path)
     table.write(given(1))
-    with pytest.raises(UnsupportedTableError, match="would not keep their ids"):
+    with pytest.raises(UnsupportedTableError, match="the rows would lose their row ids"):
         table.merge(given(1), ["id"], {"v": "new"})
     with pytest.raises(UnsupportedTableError, match="are not sorted"):
         table.compact(order_by=["id"], order_strategy="order")
