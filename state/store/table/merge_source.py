@@ -192,8 +192,8 @@ def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
         raise SchemaMismatchError(f"the source has column {doubled!r} twice", column=doubled)
     if ROW_KIND_COLUMN in names and all(f.name != ROW_KIND_COLUMN for f in key.schema.fields):
         raise SchemaMismatchError(
-            f"the source of a merge cannot have row kinds: leave out {ROW_KIND_COLUMN}, and say what becomes of rows by "
-            "when_matched and when_not_matched",
+            f"the source of a merge cannot have row kinds: leave out {ROW_KIND_COLUMN}, and use when_matched and "
+            "when_not_matched to say what becomes of rows",
             column=ROW_KIND_COLUMN,
         )
     for name in key.columns:

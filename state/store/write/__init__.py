@@ -1,1 +1,1 @@
-"""Rows into level-0 files, one bucket at a time."""
+"""Writes rows into level-0 files, one bucket at a time."""

@@ -1,8 +1,9 @@
-"""Writes or compacts buckets with one thread or several; the resulting messages do not depend on the timing of threads.
+"""Writes or compacts buckets with one thread or several. The resulting commit messages do not depend on the timing of
+the threads.
 
-Each thread writes its buckets one after the other. Which thread writes a bucket depends only on the numbers of rows.
-The names of a thread's files are derived from one name, which is drawn before the work starts. Encoding and compression
-run outside of Python, so threads advance at the same time.
+Each thread writes its buckets one after the other. Which thread writes a bucket depends only on the row counts of the
+buckets. The file names of all threads are derived from a single random name, which is drawn before the work starts.
+Encoding and compression run outside of Python, so the threads run in parallel.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -21,13 +22,15 @@ from bucketline.state.store.write.owned.sorted_windows import Runs, SortedRows, 
 from bucketline.state.store.write.run_buffer import RunBuffer
 
 THREAD_BYTES = 64 << 20
-"""The least memory for merging that a thread needs: for a row group, its encoding, and batches of the sealed runs."""
+"""The least memory for merging that a thread needs, in bytes: for a row group, its encoding, and batches of the sealed
+runs.
+"""
 
 _UNKNOWN = BucketState()
 
 Finish = Callable[[CommitMessage, World], CommitMessage]
-"""A function that turns the message of a bucket into the result. It draws names for new files from the `World` that it
-gets: each thread has its own.
+"""A function that turns the commit message of a bucket into the message to return. It draws names for new files from
+the `World` that it gets; each thread has a `World` of its own.
 """
 
 
@@ -38,10 +41,13 @@ def written_buckets(
     threads: int,
     finish: Finish = lambda message, world: message,
 ) -> Generator[CommitMessage, None, None]:
-    """Writes the buckets and yields the message of each, in the order of the buffer, which is empty afterwards. After
-    an error, or when the generator is closed, no files are left of buckets whose messages were not returned. `finish`
-    turns each message into the result, in the thread that has written the bucket; after an error in it, the message's
-    files are removed. The threads share the memory of one task, which limits their number.
+    """Writes the buckets, and yields the commit message of each bucket in the order of the buffer. The buffer is empty
+    afterwards.
+
+    `states` describes the buckets of the table before the write. `finish` turns each message into the message to yield,
+    in the thread that has written the bucket; if `finish` fails, the files of the message are removed. After an error,
+    or when the generator is closed, the files of all buckets whose messages were not yielded are removed. The threads
+    share the memory of one task, which limits their number.
     """
     bucket_ids = buffer.buckets()
     windows = SortedWindows(
@@ -79,8 +85,8 @@ def _finished(write: BucketWrite, message: CommitMessage, finish: Finish) -> Com
 def compacted_buckets(
     write: BucketWrite, work: BucketWork, threads: int, done: Callable[[], None]
 ) -> list[CommitMessage]:
-    """Compacts buckets that get no rows, as `write` says, and returns their messages, in order. `done` is called after
-    each of them, by the thread that has compacted it. After an error no new file is left behind.
+    """Compacts buckets that get no new rows, as `write` says, and returns their commit messages in order. `done` is
+    called after each bucket, by the thread that has compacted it. After an error all new files are removed.
     """
 
     def finish(message: CommitMessage, world: World) -> CommitMessage:
@@ -101,15 +107,15 @@ def _no_runs(bucket_id: BucketId) -> Runs:
 
 
 def threads_that_wait(write: BucketWrite) -> int:
-    """Returns how many buckets a task with one core writes at the same time by default: if storage is slow, threads
-    mostly wait.
+    """Returns how many buckets a task with one core writes at the same time by default: several if the storage is slow,
+    because threads then mostly wait, otherwise one.
     """
     return AT_ONCE if write.parallelism is None and answers_late(write.access.files.io) else 1
 
 
 def buckets_of_threads(row_counts: Mapping[BucketId, int], count: int) -> list[list[BucketId]]:
-    """Returns the buckets of each thread. The buckets are given out one after the other, each to the thread that has
-    the fewest rows so far.
+    """Returns the buckets of each of `count` threads. Each bucket goes to the thread that has the fewest rows
+    so far.
     """
     of_threads: list[list[BucketId]] = [[] for _ in range(count)]
     rows = [0] * count
@@ -121,7 +127,9 @@ def buckets_of_threads(row_counts: Mapping[BucketId, int], count: int) -> list[l
 
 
 class _OverError(Exception):
-    """Raised in a thread when another one has failed, or the thread that waits for all was interrupted."""
+    """Raised in a thread to end it, because another thread has failed, or because the thread that waits for all threads
+    was interrupted.
+    """
 
 
 def _in_threads(
@@ -159,9 +167,12 @@ def _in_threads(
 
 
 def _write_of_thread(write: BucketWrite, count: int, watch: Watch) -> BucketWrite:
-    """Returns the settings for one of `count` threads: its part of the memory, and its own names for new files."""
+    """Returns the settings for one of `count` threads: its part of the memory, and its own source of names for new
+    files.
+    """
     world = write.access.world
-    # Each thread gets a copy of the access, so that the rows of the same thread decide which columns get dictionaries.
+    # Each thread gets its own copy of the access object, which also decides from the thread's own rows which columns
+    # get dictionaries.
     return replace(
         write,
         access=replace(write.access, world=replace(world, ids=NumberedIds(world.ids.new_uuid()))),

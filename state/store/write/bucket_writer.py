@@ -1,4 +1,6 @@
-"""Writes one bucket in one batch: sealed runs → level-0 files → a compaction if one is due → the commit message."""
+"""Writes one bucket in one batch: merges sealed runs into level-0 files, compacts the bucket if a compaction is due,
+and returns the commit message.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -40,13 +42,15 @@ FLUSH_BATCH_ROWS = 65536
 FLUSH_BATCH_BYTES = 16 << 20
 
 SORTS_PART = 8
-"""The part of the memory for merging that may hold rows to sort: with their keys and their sorted copy they take about
-three times as much.
+"""The memory for merging is divided by this number to get the most bytes of rows that are sorted together. Rows that
+are sorted take about three times their size, because their keys and their sorted copy are in memory too.
 """
 
 
 class CompactTrigger(Enum):
-    """The kinds of compaction that a writer does after its flush."""
+    """The compaction that a writer does after it has written new files: none, only what is due, or a full
+    compaction.
+    """
 
     NONE = "none"
     MINOR = "minor"
@@ -55,11 +59,11 @@ class CompactTrigger(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BucketState:
-    """The state of a bucket in the table before this batch. An unknown bucket is empty.
+    """The state of a bucket in the table before this batch. A bucket that does not exist yet is empty.
 
-    `files` are all live files if `complete`; else they were left out because the bucket will not be compacted.
-    `vector_files` are the files with its deletion vectors. If `files` were left out and rows may need values of stored
-    rows, `stored` are all live files, and `stored_vectors` their deletion vectors.
+    If `complete` is True, `files` are all live files. If it is False, the bucket will not be compacted, so `files` is
+    empty. `vector_files` are the index files with the bucket's deletion vectors. If `complete` is False and new rows
+    may need values of stored rows, `stored` are all live files, and `stored_vectors` their deletion vectors.
     """
 
     next_sequence_number: int = 0
@@ -70,7 +74,7 @@ class BucketState:
     stored_vectors: VectorFiles = ()
 
     def rows(self, access: BucketAccess, bucket_id: BucketId) -> StoredRows:
-        """Returns the rows of the bucket before this batch."""
+        """Returns a reader of the rows that the bucket held before this batch."""
         if self.complete:
             return StoredRows(access, bucket_id, self.files, self.vector_files)
         return StoredRows(access, bucket_id, self.stored, self.stored_vectors)
@@ -82,15 +86,15 @@ BucketWork = Sequence[tuple[BucketId, BucketState]]
 
 @dataclass(frozen=True, slots=True)
 class BucketCounts:
-    """The bucket counts of partitions: `count` for every partition that is not in `others`. A negative number says that
-    the partition has no bucket count.
+    """The bucket counts of partitions: `others` maps partitions to their counts, and `count` holds for all other
+    partitions. A negative number says that the partition has no bucket count.
     """
 
     count: int
     others: Mapping[bytes, int] = field(default_factory=dict)
 
     def of(self, partition: bytes) -> int:
-        """Returns the bucket count that files of a partition record."""
+        """Returns the bucket count that the files of a partition record."""
         return self.others.get(partition, self.count)
 
 
@@ -104,10 +108,12 @@ def _raised(rows: pa.Table) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
-    """Says how buckets are written. It has plain values only, so it can be sent to tasks. Memory is in bytes of Arrow
-    data. `parallelism` is how many buckets one process may write at the same time, if the options say so. `moves_rows`
-    says that the rows are in the table already: then merging refuses none of them. `mixed` is called with a key of a
-    bucket if the rows of the key came from several feeds (topic partitions), `refuse` with rows that lack values.
+    """Says how buckets are written. All fields are plain values, so it can be sent to tasks.
+
+    Memory limits are in bytes of Arrow data. `parallelism` is how many buckets one process may write at the same time;
+    None if no option says it. `moves_rows` is True for rows that are in the table already and only move to another
+    bucket; merging never refuses these rows. `mixed` is called with a key of a bucket if the rows of the key came from
+    several feeds (topic partitions). `refuse` is called with rows that lack values which the source has left out.
 
     The attributes are together because a task gets everything about writing buckets as one value.
     """
@@ -128,8 +134,8 @@ class BucketWrite:
 def write_bucket(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> CommitMessage:
     """Writes the new files of one bucket, compacts the bucket if a compaction is due, and returns the commit message.
 
-    `runs` are the sealed runs in order of arrival, or the rows of all runs, sorted already. Without runs, only a
-    compaction is done, if one is due. After an error no new files are left.
+    `runs` are the sealed runs in order of arrival, or the rows of all runs, already sorted. If there are no runs, the
+    bucket is only compacted. After an error all new files are removed.
     """
     with write.access.removed_on_error(bucket_id) as made:
         if write.access.schema.primary_keys:
@@ -157,8 +163,8 @@ def _compact_appended(
 def compact_bucket(
     write: BucketWrite, bucket_id: BucketId, state: BucketState, new_files: Sequence[DataFileMeta] = ()
 ) -> CompactResult:
-    """Picks and does the compaction that the trigger asks for, and returns the result, which is empty if no compaction
-    is due.
+    """Picks the compaction that `write.trigger` asks for, carries it out, and returns its result. The result is empty
+    if no compaction is due. `new_files` are files that this batch has added to the bucket.
     """
     if not state.complete:
         return CompactResult()
@@ -179,9 +185,10 @@ def compact_bucket(
 
 
 def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collection[str] = ()) -> CompactUnit | None:
-    """Returns the unit that the trigger compacts in a bucket with these live files; None if nothing is due.
+    """Returns the files and the level of the compaction that `write.trigger` asks for, in a bucket with these live
+    files; None if no compaction is due.
 
-    `masked` names the files with rows that are deleted by position.
+    `masked` are the names of the files that have a deletion vector.
     """
     if write.trigger is CompactTrigger.NONE or not files:
         return None
@@ -194,14 +201,14 @@ def pick_unit(write: BucketWrite, files: Sequence[DataFileMeta], masked: Collect
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """The files of a batch's rows: data files, and changelog files if the table logs its input."""
+    """The files that a batch has written: data files, and changelog files if the table logs its input."""
 
     files: Sequence[DataFileMeta] = ()
     changelog: Sequence[DataFileMeta] = ()
 
 
 def _flush(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> Flushed:
-    """Merges the sealed runs of a bucket with a primary key into files of level 0, and returns what was written."""
+    """Merges the sealed runs of a bucket of a primary-key table into files of level 0, and returns these files."""
     if not runs:
         return Flushed()
     access = write.access
@@ -257,9 +264,11 @@ def _merged(
     look: FeedCheck | None,
     stack: ExitStack,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a bucket in the order of their keys, the rows of each key folded into one by `fold`. Many
-    small runs are sorted together. Other runs are merged; if there are more than one merge can hold, neighbours are
-    merged with the fold `first` until they are few enough.
+    """Yields the rows of a bucket in key order; `fold` turns the rows of each key into one row.
+
+    Many small runs are sorted together. Larger runs are merged. If there are more runs than one merge can hold in
+    memory, neighbouring runs are merged first, with the fold `first`, until they are few enough. `starts` are the
+    sequence numbers at which the arrival ranks of each run begin.
     """
     schema = write.access.schema
     if isinstance(runs, SortedRows):
@@ -277,8 +286,9 @@ def _merged(
 
 
 def _feed_check(schema: TableSchema, runs: Sequence[SealedRun], starts: Sequence[int]) -> FeedCheck | None:
-    """Returns a check that finds keys whose rows came from several feeds; None if all rows came from one feed, or if
-    feeds do not matter. `starts` are the sequence numbers of rank 0 of each sealed run.
+    """Returns a check that finds keys whose rows came from several feeds (topic partitions). Returns None if all rows
+    came from one feed, or if the table's options make the order of feeds irrelevant. `starts` holds, for each sealed
+    run, the sequence number of its arrival rank 0.
     """
     spans = joined_spans(
         FeedSpans.from_bytes(run.feeds).moved(start) for run, start in zip(runs, starts, strict=True) if run.feeds
@@ -302,7 +312,7 @@ def _merge(
 
 
 def _append(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> list[DataFileMeta]:
-    """Writes the rows of an append bucket in the order of arrival, and returns the files."""
+    """Writes the rows of a bucket of an append table in the order of arrival, and returns the files."""
     assert not isinstance(runs, SortedRows), "rows without a key are not sorted"
     with write.access.writer(
         bucket_id, level=0, source=FileSource.APPEND, first_sequence_number=state.next_sequence_number
@@ -314,7 +324,9 @@ def _append(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: R
 
 
 def _sequenced(blob: Blob, start: int) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of a sealed run, with sequence numbers in place of arrival ranks."""
+    """Yields the batches of a sealed run, where `start` is added to the arrival ranks, which makes them sequence
+    numbers.
+    """
     for batch in unseal(blob):
         position = batch.schema.get_field_index(SEQUENCE)
         yield batch.set_column(position, SEQUENCE, pc.add(batch.column(position), pa.scalar(start, pa.int64())))

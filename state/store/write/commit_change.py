@@ -1,10 +1,10 @@
-"""Commits a change that was planned on a table at a snapshot. If the commit fails, the new files are removed, unless
-they may be in the table.
+"""Commits a change that was planned on a table at a snapshot. If the commit fails, the new files are removed, unless it
+is possible that they are in the table.
 
-Before a commit, rows are refused that cannot be merged with the table's rows: sums that overflow, products that cannot
-be divided. After a commit such values would become null in merges, and Paimon could neither read nor compact the
-bucket. Statistics show for most buckets that this cannot happen; only in other buckets the new keys are merged with the
-older rows.
+Rows that cannot be merged with the table's rows are refused before the commit: sums that overflow, and products that
+cannot be divided. After a commit such a value would become null in merges, and Paimon could neither read nor compact
+the bucket. For most buckets, statistics of the files show that this cannot happen. Only in the other buckets are the
+new keys merged with the older rows to check it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,8 +39,8 @@ from bucketline.state.types.binary_row import encode_rows
 
 @dataclass(frozen=True, slots=True)
 class PlannedAt:
-    """The snapshot on which a change was planned, and the time of planning. It is given to `commit_change` if the table
-    was read again, at a newer snapshot, after the change was planned.
+    """The snapshot on which a change was planned, and the time of planning in milliseconds. It is passed to
+    `commit_change` if the table was read again, at a newer snapshot, after the change was planned.
     """
 
     snapshot_id: int
@@ -48,12 +48,14 @@ class PlannedAt:
 
 
 def commit_change(at: TableAt, change: Change, author: Author, planned: PlannedAt | None = None) -> Committed:
-    """Publishes a change, which was planned on `at` unless `planned` names another snapshot, and returns the outcome,
-    from which `TableAt.after` makes the next state. A lost compaction is in `Committed.dropped`, even if there is
-    nothing else to commit. Raises CommitConflictError if the rows of the messages are not in the table and will not get
-    into it (FilesGoneError if another process has removed some of their files, so that the work must be repeated),
-    SchemaMismatchError when they could never be merged with it; CommitOutcomeUnknownError when the outcome is not
-    known. Files that are certainly not in the table are removed.
+    """Publishes a change, and returns the outcome. The change was planned on `at`, unless `planned` says that it was
+    planned on another snapshot. `TableAt.after` makes the next state of the table from the outcome. A compaction that
+    was lost to another commit is in `Committed.dropped`, even if nothing else was committed.
+
+    Raises CommitConflictError if the rows are not in the table and will not get into it; this is a FilesGoneError if
+    another process has removed some of their files, so that the work must be done again. Raises SchemaMismatchError if
+    the rows can never be merged with the rows of the table. Raises CommitOutcomeUnknownError if it is unknown whether
+    the rows are in the table. Files that are certainly not in the table are removed.
     """
     base = _base(at, planned or PlannedAt(at.snapshot_id, at.planned_ms))
     if isinstance(change, Compact):
@@ -78,8 +80,8 @@ def appended(
     check: AppendCheck | None = None,
     ignore_empty: bool | None = None,
 ) -> Append:
-    """Returns the change that appends the messages. `check` names the changes by other writers with which the commit
-    conflicts; without it, the rule of the bucket mode counts.
+    """Returns the change that appends the files of the messages. `check` says with which changes by other writers the
+    commit conflicts; if it is None, the rule of the bucket mode applies.
     """
     common_keys = partial(hold_common_keys, at.plan.access)
     return Append(tuple(messages), check or at.plan.mode.append_check, common_keys, ignore_empty)
@@ -91,7 +93,8 @@ def _base(at: TableAt, planned: PlannedAt) -> Base:
 
 
 def _compacted(at: TableAt, base: Base, change: Compact, author: Author) -> Committed:
-    # If the table was read again after the work was planned, the deletion vectors of the planning are not known.
+    # If the table was read again after the work was planned, the deletion vectors at the time of planning are not
+    # known.
     vectors = at.deletion_entries() if base.based_on == at.snapshot_id else None
     try:
         outcome = publish(replace(base, vectors=vectors), change, author)
@@ -102,7 +105,7 @@ def _compacted(at: TableAt, base: Base, change: Compact, author: Author) -> Comm
 
 def _refuse(at: TableAt, change: Append | Replace) -> None:
     """Checks that the table can take the new rows: their partitions, their keys, and the results of merging them.
-    Raises SchemaMismatchError if not.
+    Raises SchemaMismatchError if it cannot.
     """
     if isinstance(change, Append) or not change.moves_rows:
         _refuse_timeless(at, change.messages)
@@ -148,10 +151,11 @@ def refuse_overflow(
     *,
     memory_bytes: int,
 ) -> None:
-    """Checks that the new files can be merged with the older files, which are all other files of the bucket.
+    """Checks that the new files can be merged with the older files of the bucket. `older` are all files of the bucket
+    except the new files.
 
-    Raises SchemaMismatchError that names the column whose result does not exist, or does not fit. Rows that wait for a
-    bucket are not checked: if merging them gives no result, it is null.
+    Raises SchemaMismatchError with the name of the column if a merged value does not exist or does not fit its type.
+    Rows in the postpone bucket are not checked; if a compaction cannot merge them later, the merged value becomes null.
     """
     schema = access.schema
     if bucket_id[1] < 0 or not new:
@@ -175,7 +179,9 @@ def refuse_overflow(
 
 
 def hold_common_keys(access: BucketAccess, first: ManifestEntry, other: ManifestEntry) -> bool:
-    """Whether a key is in both files; True if one of the files is gone. Memory: the keys of the smaller file."""
+    """Whether both files have a key in common; also True if one of the files no longer exists. Holds the keys of the
+    smaller file in memory.
+    """
     small, large = sorted((first, other), key=lambda e: e.file.row_count)
     try:
         keys = [batch_keys for batch_keys in _keys(access, small) if len(batch_keys)]

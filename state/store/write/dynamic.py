@@ -1,4 +1,6 @@
-"""Dynamic buckets: a key stays in the bucket that the HASH index of its partition names; new keys fill up buckets."""
+"""Dynamic buckets: a key stays in the bucket that the HASH index of its partition gives for it; new keys fill up
+buckets, and then open new buckets.
+"""
 
 from dataclasses import replace
 
@@ -13,23 +15,23 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Dynamic(Mode):
-    """The mode in which the assigner of a key also writes the bucket of the key. Only one writer is possible: two at
-    once could put a key into two buckets.
+    """The mode for tables with dynamic buckets: the assigner of a key (the task that decides its bucket) also writes
+    this bucket. Only one writer may write the table, because two writers could put a key into two buckets.
     """
 
     append_check = AppendCheck.ONE_WRITER
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows with known keys are sealed by bucket, and rows with new keys by assigner, which
-        finds their buckets before it writes.
+        """Returns stages in which rows with known keys are sealed by bucket. Rows with new keys are sealed by assigner;
+        the assigner finds their buckets before it writes.
 
-        If the index is larger than `key-index-memory`, all rows are sealed by assigner, and a separate stage finds
+        If the HASH index is larger than `key-index-memory`, all rows are sealed by assigner, and a separate stage finds
         their buckets.
         """
         entries = table.hash_entries()
         tasks = min(scope.workers.tasks(asked_assigners(plan)), plan.allocation_rule.bucket_limit)
         shares = index_shares(plan, entries, scope.touched)
-        # There are more assigners than tasks, if each share of the index would otherwise not fit into memory.
+        # There are more assigners than tasks if a share of the index would otherwise not fit into memory.
         new = _new_keys(plan, entries, max(tasks, shares), scope.expected_rows)
         known = KnownBuckets(plan.uri, entries, new.assigners, plan.sink.key_index_memory_bytes)
         write = plan.bucket_write(scope.trigger)
@@ -43,7 +45,7 @@ class Dynamic(Mode):
         )
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """Returns the stages in which all keys of a partition go to one task, which finds the buckets of known and of
+        """Returns stages in which all keys of a partition go to one task, which finds the buckets of known keys and of
         new keys.
         """
         new = stages.write.groups if stages.place is None else stages.place
@@ -61,7 +63,7 @@ class Dynamic(Mode):
 
 
 def asked_assigners(plan: WritePlan) -> int | None:
-    """Returns how many assigners the options ask for; None if they do not say it."""
+    """Returns how many assigners the options ask for; None if no option says it."""
     asked = plan.schema.settings.bucket.assigners or plan.sink.assigner_parallelism
     return asked or plan.sink.write_parallelism
 
@@ -69,9 +71,9 @@ def asked_assigners(plan: WritePlan) -> int | None:
 def index_shares(plan: WritePlan, entries: HashEntries, touched: frozenset[bytes] | None) -> int:
     """Returns into how many shares the HASH index must be divided so that each share fits into `key-index-memory`.
 
-    The index of the largest partition decides, or the index of all partitions that a write is expected to touch,
-    whichever is larger. A write that touches more partitions is slower: a task reads their indexes again for each of
-    its flushes.
+    The size that counts is the index of the largest partition, or the index of all partitions that the write is
+    expected to touch, whichever is larger. A write that touches more partitions is slower, because a task then reads
+    their indexes again for each of its flushes.
     """
     keys = {p: sum(e.row_count for e in files) for p, files in entries.items()}
     together = sum(count for p, count in keys.items() if touched is None or p in touched)
@@ -80,8 +82,8 @@ def index_shares(plan: WritePlan, entries: HashEntries, touched: frozenset[bytes
 
 
 def _new_keys(plan: WritePlan, entries: HashEntries, parallelism: int, expected_rows: int) -> NewKeys:
-    """Returns how new keys get buckets in a write that brings about `expected_rows` to each partition that it
-    touches.
+    """Returns the object that gives buckets to new keys, for a write with about `expected_rows` rows for each partition
+    that it touches.
     """
     rows = {p: rows_by_bucket(files) for p, files in entries.items()}
 

@@ -1,4 +1,4 @@
-"""Fixed buckets: the bucket of a row is a function of its bucket key, and a partition keeps its number of buckets."""
+"""Fixed buckets: the bucket of a row is computed from its bucket key, and a partition keeps its number of buckets."""
 
 from dataclasses import replace
 
@@ -8,18 +8,18 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Fixed(Mode):
-    """The mode in which each task writes the buckets that are sent to it. Two writers may work on the table at the same
-    time.
+    """The mode for tables with fixed buckets: each task writes the buckets that are sent to it. Several writers may
+    write the table at the same time.
     """
 
     counts_buckets = True
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows are sealed by bucket. A partition whose files have another number of buckets is
-        refused.
+        """Returns stages in which rows are sealed by bucket. When they run, rows of a partition whose files have
+        another number of buckets are refused.
         """
         tasks = scope.workers.tasks(plan.sink.write_parallelism or 2 * scope.workers.parallelism)
-        # With partitions the number of buckets is not known before the rows are seen.
+        # With partitions, the number of buckets is not known before the rows are read.
         count = tasks if plan.schema.partition_keys else min(tasks, plan.total_buckets)
         seal = plan.seal_plan(FixedBuckets(plan.total_buckets, plan.schema.settings.bucket.function))
         write = plan.bucket_write(scope.trigger)

@@ -1,9 +1,9 @@
-"""Decides which rows of a map task are sent together: those of one bucket, or, if buckets are not known yet, those of
-one share.
+"""Decides which rows of a map task are sent together: the rows of one bucket, or, if the buckets are not known yet, the
+rows of one share (the keys that one task owns, by their hash).
 
-A grouping is a plain value; `open` turns it, where the rows are, into the function that numbers them. Numbers >= 0 are
-buckets. A number n below 0 stands for the share -1 - n of a partition's new keys: the task that owns the share decides
-about their buckets (`new_keys`).
+A grouping is a plain value. On the task that has the rows, `open` turns it into a function that gives each row a group
+number. A number n >= 0 is a bucket. A number n < 0 stands for the share -1 - n of a partition's new keys: the task that
+owns the share decides about their buckets (`new_keys`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,17 +27,19 @@ from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.types.binary_row import hash_rows
 
 HashEntries = Mapping[bytes, tuple[IndexManifestEntry, ...]]
-"""The HASH files of each partition that has some."""
+"""The files of the HASH index, by partition. Partitions without such files are left out."""
 
 GroupRows = Callable[[pa.Table, Sequence[bytes], np.ndarray], np.ndarray]
-"""(rows, partitions, partition code of each row) → int64 group number of each row."""
+"""A function that takes rows, the list of their partitions, and for each row its position in this list. It returns the
+group number of each row as int64.
+"""
 
 
 class Grouping(Protocol):
-    """A way to group rows, as a value that can be sent to tasks."""
+    """A rule that decides which rows are sent together. The value can be sent to tasks."""
 
     def open(self, schema: TableSchema) -> GroupRows:
-        """Returns the function that numbers the rows of a table with that schema."""
+        """Returns the function that gives group numbers to rows of a table with this schema."""
         ...
 
 
@@ -52,8 +54,8 @@ class OneBucket:
 
 @dataclass(frozen=True, slots=True)
 class FixedBuckets:
-    """Groups rows by bucket: the bucket function computes it from the bucket key and the bucket count of the partition,
-    which is in `counts`, else `count`.
+    """Groups rows by bucket. `function` computes the bucket from the bucket key and the bucket count of the partition.
+    `counts` holds the counts of some partitions; `count` applies to all other partitions.
     """
 
     count: int
@@ -79,10 +81,10 @@ class FixedBuckets:
 
 @dataclass(frozen=True, slots=True)
 class KeyShares:
-    """Groups rows by share, which follows from the hash of some key columns: all rows of a key are in one group,
-    whatever bucket they will get.
+    """Groups rows by share, which is computed from the hash of the key columns `columns`. So all rows of a key are in
+    one group, whatever bucket they will get.
 
-    With `across_partitions` a group holds rows of all partitions, in arrival order.
+    With `across_partitions` a group holds rows of all partitions, in order of arrival.
     """
 
     count: int
@@ -101,8 +103,8 @@ class KeyShares:
 
 @dataclass(frozen=True, slots=True)
 class HashShares:
-    """Groups rows by share, which follows from the hash of the trimmed primary key, whether the HASH index knows the
-    key or not. A partition has as many shares as assigners.
+    """Groups rows by share, which is computed from the hash of the trimmed primary key, for keys in the HASH index and
+    new keys alike. A partition has as many shares as assigners.
     """
 
     assigners: Assigners
@@ -121,8 +123,8 @@ class HashShares:
 
 @dataclass(frozen=True, slots=True)
 class GivenBuckets:
-    """Groups rows by the buckets that an earlier step has written into the column `_bucket`. Runs do not have this
-    column.
+    """Groups rows by the buckets that an earlier step has written into the column `_bucket`. Sealed runs do not have
+    this column.
     """
 
     column: ClassVar[str] = "_bucket"
@@ -134,11 +136,12 @@ class GivenBuckets:
 
 @dataclass(frozen=True, slots=True)
 class KnownBuckets:
-    """Groups the rows of dynamic buckets by the HASH index: rows with known keys by bucket, rows with new keys by
-    share.
+    """Groups the rows of tables with dynamic buckets: rows whose keys are in the HASH index by bucket, rows with new
+    keys by share.
 
-    `entries` are the HASH files of each partition at the snapshot the batch is planned on, `assigners` share its new
-    keys. Files are read for partitions that have rows, and kept in this process up to `cache_bytes`.
+    `entries` are the HASH files of each partition at the snapshot on which the batch is planned. `assigners` says how
+    many shares the new keys of a partition have. HASH files are read for partitions that have rows, and cached in this
+    process up to `cache_bytes`.
     """
 
     uri: str
@@ -166,17 +169,17 @@ class KnownBuckets:
 
 
 def share_group(shares: np.ndarray) -> np.ndarray:
-    """Returns the group number of each share, as int64."""
+    """Returns the group number (int64, below 0) that stands for each share."""
     return -1 - shares.astype(np.int64)
 
 
 def share_of_group(group: int) -> int | None:
-    """Returns the share that a group number stands for; None for a bucket."""
+    """Returns the share that a group number stands for; None if the number is a bucket."""
     return -1 - group if group < 0 else None
 
 
 def hash_index_store(uri: str, schema: TableSchema, cache_bytes: int) -> HashIndexStore:
-    """Returns the HASH files of a table, with this process's cache of that size."""
+    """Returns access to the HASH files of a table, with this process's cache of `cache_bytes` bytes."""
     io, path = file_io_for(uri, schema.storage)
     cached, folder_of = shared_hash_cache(cache_bytes), partial(index_folder, schema)
     return HashIndexStore(io, path, cached=cached, storage=schema.storage, folder_of=folder_of)

@@ -1,7 +1,7 @@
 """Finds the buckets of all keys of a dynamic table whose HASH index is larger than memory, share by share.
 
-Rows are grouped by the hash of their key, for known and new keys alike, so that a task holds only its share of the
-index. Then the rows, and the hashes of new keys, go to the tasks that own their buckets.
+Rows are grouped by the hash of their key, both known and new keys, so that a task holds only its share of the index.
+Then the rows and the hashes of new keys go to the tasks that write their buckets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,17 +21,17 @@ from bucketline.state.store.write.sealed_runs import SealedRun, unseal
 from bucketline.state.types.hashes.distinct import distinct
 
 BYTES_PER_KEY = 6
-"""The memory for a key of the index: its hash and its bucket."""
+"""The memory that one key of the index takes, in bytes: its hash and its bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedKeys(Placing):
-    """Gives known and new keys their buckets; `new` decides about the new keys."""
+    """Finds the buckets of known and new keys; `new` decides about the buckets of new keys."""
 
     new: NewKeys
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Yields the rows of a share as runs of buckets, then the new hashes of each bucket (`NewKeys.assigned`).
+        """Yields the rows of a share as runs of buckets, then the new hashes of each bucket (see `NewKeys.assigned`).
         Raises CorruptFileError if the index cannot be read, OptionError if no bucket is left to open.
         """
         partition = runs[0][0].partition
@@ -39,12 +39,14 @@ class IndexedKeys(Placing):
         return self.new.assigned(self._known(partition, own, runs), share, runs)
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """Returns the message with an additional HASH file that holds the bucket's new keys."""
+        """Returns the message with an additional HASH file that holds the bucket's new keys. `payload` are the hashes
+        of these keys, as `place` has encoded them.
+        """
         return self.new.with_news(message, payload, world)
 
     def _known(self, partition: bytes, own: Ownership, runs: Sequence[tuple[SealedRun, Blob]]) -> KnownHashes:
-        """Returns the share's part of the HASH index; if that is too large for memory, only the hashes that are in the
-        sealed runs.
+        """Returns the share's part of the HASH index. If this part is too large for memory, returns only the entries of
+        hashes that occur in the sealed runs.
         """
         new = self.new
         entries = new.entries.get(partition, ())

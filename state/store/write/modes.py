@@ -1,4 +1,5 @@
-"""Makes the plan of writing a table from the table and a job's options. No other module chooses code by bucket mode.
+"""Makes the plan for writing a table, from the table's schema and a job's options. No other module chooses code by
+bucket mode.
 
 Options that cannot be honoured are refused here, before a row is read.
 """
@@ -26,11 +27,13 @@ _OBJECTS = {
     BucketMode.POSTPONE: "postponed.postpone:Postpone",
     BucketMode.UNAWARE: "unaware:Unaware",
 }
-"""The module and the class of each bucket mode. A mode is imported when a table has it: only one needs RocksDB."""
+"""The module and the class of each bucket mode. A mode is imported only when a table has it, because only one of them
+needs RocksDB.
+"""
 
 
 def mode_of(schema: TableSchema) -> Mode:
-    """Returns the object of a table's bucket mode. Raises OptionError as `bucket_mode`."""
+    """Returns the object of a table's bucket mode. Raises OptionError as `bucket_mode` does."""
     module, _, name = _OBJECTS[bucket_mode(schema)].partition(":")
     mode = getattr(import_module(f"bucketline.state.store.write.{module}"), name)()
     assert isinstance(mode, Mode)
@@ -45,10 +48,10 @@ def plan_write(
     is_stream: bool = False,
     world: World = SYSTEM_WORLD,
 ) -> WritePlan:
-    """Returns the plan for a table and a job's options; `is_stream` means the same as in `WritePlan`.
+    """Returns the plan for writing a table with a job's options; `is_stream` means the same as in `WritePlan`.
 
     Raises OptionError for options that are unknown, do not fit or are not honoured, UnsupportedTableError for a table
-    that this release cannot write. Nothing has been written then.
+    that this release cannot write. Nothing is written.
     """
     refuse_storage_keys(job_options, "the job's options")
     refuse_unknown_options(job_options)

@@ -1,7 +1,8 @@
-"""Gives buckets to new keys of dynamic tables, which the HASH index does not have, and adds the keys to the index.
+"""Gives buckets to the new keys of dynamic tables, which are the keys that the HASH index does not have, and adds these
+keys to the index.
 
-A share of a partition's new keys is in one task, which alone opens and fills the buckets b with b % assigners == share.
-Known keys of those buckets come to the same task, so each bucket has one writer.
+Each share of a partition's new keys goes to one task. Only this task opens and fills the buckets b with b % assigners
+== share. Rows with known keys of these buckets come to the same task, so each bucket has one writer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,10 +28,10 @@ from bucketline.state.types.hashes.distinct import distinct
 
 @dataclass(frozen=True, slots=True)
 class NewKeys(Placing):
-    """Gives new keys their buckets. It has plain values only, so it can be sent to tasks.
+    """Gives buckets to new keys. All fields are plain values, so it can be sent to tasks.
 
-    `entries` are the HASH files of each partition, `rows` the number of keys in each bucket by these files, by
-    partition.
+    `entries` are the HASH files of each partition. `rows` holds, for each partition, the number of keys in each bucket
+    according to these files.
     """
 
     uri: str
@@ -42,24 +43,24 @@ class NewKeys(Placing):
     cache_bytes: int
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Yields the rows of a share as runs of buckets, then the new hashes of each bucket. None of the keys has a
-        bucket yet; see `assigned`.
+        """Yields the rows of a share as runs of buckets, then the new hashes of each bucket. It is called for keys that
+        have no bucket yet; see `assigned`.
         """
         return self.assigned(NOTHING_KNOWN, share, runs)
 
     def assigned(
         self, known: KnownHashes, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | BucketNews]:
-        """Yields runs of the buckets to which the rows of one share of a partition's keys go, then the new hashes of
-        each bucket. `known` are the share's hashes that have a bucket. Runs stay sorted and keep origin, flush and
-        ranks.
+        """Yields the rows of one share of a partition's keys as runs of the buckets that they go to, then the new
+        hashes of each bucket. `known` holds the hashes of the share that have a bucket already. The runs stay sorted,
+        and keep their origin, flush number and arrival ranks.
 
-        Raises OptionError when no bucket is left to open.
+        Raises OptionError if no bucket is left to open.
         """
         partition = runs[0][0].partition
         own = self.assigners.ownership(partition, share)
         assigner = DynamicAssigner.starting(known, own, self.rule, rows=self.rows.get(partition, {}))
-        # Each assignment makes a larger set of hashes; the set at the beginning would take memory in addition.
+        # Each assignment makes a larger set of hashes, so keeping a reference to the first set would waste memory.
         del known
         new_hashes: dict[int, list[Int32s]] = {}
         for run, blob in runs:
@@ -73,7 +74,9 @@ class NewKeys(Placing):
             yield BucketNews(partition, bucket, encode_hash_index(np.concatenate(parts)))
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """Returns the message with an additional HASH file that holds the bucket's new keys."""
+        """Returns the message with an additional HASH file that holds the bucket's new keys. `payload` are the hashes
+        of these keys, as `assigned` has encoded them.
+        """
         entries = self.entries.get(message.partition, ())
         before = next((e for e in entries if e.bucket == message.bucket), None)
         change = self.store.grow(message.partition, message.bucket, before, decode_hash_index(payload), world)
@@ -84,7 +87,7 @@ class NewKeys(Placing):
 
     @property
     def store(self) -> HashIndexStore:
-        """Returns the HASH files of the table."""
+        """Returns access to the HASH files of the table."""
         return hash_index_store(self.uri, self.schema, self.cache_bytes)
 
     def hashes(self, rows: pa.Table) -> Int32s:
@@ -94,7 +97,7 @@ class NewKeys(Placing):
 
 
 def _by_bucket(rows: pa.Table, buckets: Int32s) -> Iterator[tuple[int, pa.Table]]:
-    """Yields the rows of each bucket, in their order; n rows and n buckets in."""
+    """Yields each bucket with its rows, which keep their order. `buckets` holds the bucket of each row."""
     used = distinct(buckets)
     for bucket in used.tolist():
         yield bucket, rows if len(used) == 1 else rows.take(np.flatnonzero(buckets == bucket))

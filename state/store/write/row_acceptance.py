@@ -1,4 +1,4 @@
-"""Accepts rows for a table, or refuses them, each with a reason.
+"""Accepts rows for a table, or refuses them with a reason.
 
 A row must fit the table's columns, types and row kinds, and the rules of the merge engine.
 """
@@ -16,14 +16,14 @@ from bucketline.state.lsm.merge.engines import merging_of
 
 
 class RowAcceptance:
-    """Checks the rows of one table; options of the schema are read once."""
+    """Checks the rows of one table. The table's options are read once, when the object is created."""
 
     def __init__(self, schema: TableSchema) -> None:
         self._schema = schema
         self._checks = merging_of(schema).row_checks()
 
     def accept(self, data: pa.Table, feeds: NDArray[Any] | None = None) -> AcceptedRows:
-        """Returns all rows as accepted rows; `feeds` tells from which feed (topic partition) each row came. Raises
+        """Returns all rows as accepted rows; `feeds` holds the feed (topic partition) of each row. Raises
         SchemaMismatchError for the first row that cannot be stored or merged.
         """
         accepted_rows = accept_rows(data, self._schema)
@@ -34,11 +34,11 @@ class RowAcceptance:
     def accept_good(
         self, data: pa.Table, feeds: NDArray[Any] | None = None
     ) -> tuple[AcceptedRows, tuple[tuple[pa.Table, pa.Array], ...]]:
-        """Returns the rows that can be stored and merged, and the other rows as they came, each with a text that says
-        why not.
+        """Returns the rows that can be stored and merged as accepted rows. Returns the other rows unchanged, each with
+        a string that says why the row is refused.
 
-        `feeds` tells from which feed (topic partition) each row came. Raises SchemaMismatchError if the columns
-        themselves do not fit.
+        `feeds` holds the feed (topic partition) of each row. Raises SchemaMismatchError if the columns themselves do
+        not fit.
         """
         refused: list[tuple[pa.Table, pa.Array]] = []
         reasons = poison_reasons(data, self._schema)

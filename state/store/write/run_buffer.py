@@ -1,9 +1,10 @@
-"""The reduce side of a write: keeps sealed runs until all runs of a bucket have arrived, in memory up to a budget, then
-in one spill file.
+"""The reduce side of a write: holds sealed runs until all runs of a bucket have arrived. The runs are in memory up to a
+budget, and beyond it in a spill file.
 
-Runs arrive in any order. Past the budget each further blob is appended to an unlinked temporary file and read back
-piece by piece when its bucket is merged, so that a share of any size is held in `budget_bytes` of memory. The file is
-not mapped into memory: mapped pages count as the worker's memory, and cluster managers kill workers that use too much.
+Runs arrive in any order. When the budget is used up, each further run is appended to an unlinked temporary file, and
+read back piece by piece when its bucket is merged. So a task needs `budget_bytes` of memory, however many rows it gets.
+The file is not mapped into memory, because mapped pages count as memory of the worker process, and cluster managers
+kill processes that use too much.
 """
 
 import io
@@ -23,7 +24,7 @@ from bucketline.state.store.write.sealed_runs import CutRows, SealedRun, seal, u
 
 
 class SpilledBlob(io.RawIOBase):
-    """One blob in the spill file, which its reader sees as a file of `size` bytes. It is for one reader only."""
+    """One sealed run in the spill file, which its reader sees as a file of `size` bytes. It is for one reader only."""
 
     def __init__(self, descriptor: int, offset: int, size: int) -> None:
         super().__init__()
@@ -51,15 +52,16 @@ class SpilledBlob(io.RawIOBase):
         return self._position
 
     def again(self) -> "SpilledBlob":
-        """Returns a second file over the bytes of this one, with a position of its own."""
+        """Returns a second file over the same bytes, with its own read position."""
         return SpilledBlob(self._descriptor, self._offset, self.size)
 
 
 class OwnerBlob:
-    """The blob of an `OwnerRun`, in memory or on disk, out of which pieces are cut.
+    """The rows of an `OwnerRun` (a run for several buckets), in memory or on disk; the rows of single buckets are read
+    out of it.
 
-    The record batch that was read last is kept, because the next piece often has rows in the same batch: pieces are
-    taken in the order of the sealed run.
+    The record batch that was read last stays in memory. Pieces are taken in the order of the sealed run, so the next
+    piece often has rows in the same batch.
     """
 
     def __init__(self, blob: pa.Buffer | SpilledBlob, row_count: int) -> None:
@@ -68,11 +70,13 @@ class OwnerBlob:
         self._shared: tuple[int, pa.RecordBatch] | None = None
 
     def size_of(self, row_count: int) -> int:
-        """Returns the approximate size of so many rows in memory, in bytes; 0 if the blob is on disk."""
+        """Returns the approximate size of `row_count` rows in memory, in bytes; 0 if the rows are on disk."""
         return 0 if isinstance(self._blob, SpilledBlob) else int(self._blob.size * row_count // self._row_count)
 
     def shared(self, place: RunPlace) -> pa.Table:
-        """Returns the rows of a piece that shares its record batch. Only one thread at a time may call it."""
+        """Returns the rows of a piece that shares its record batch with other pieces. Only one thread at a time may
+        call this method.
+        """
         if self._shared is None or self._shared[0] != place.batch:
             if self._reader is None:
                 self._reader = self.open()
@@ -80,26 +84,26 @@ class OwnerBlob:
         return pa.Table.from_batches([self._shared[1].slice(place.first_row, place.row_count)])
 
     def cut(self, place: RunPlace) -> Iterator[pa.RecordBatch]:
-        """Yields the rows from a position on. Only one thread at a time may call it."""
+        """Yields the rows at a position of the run. Only one thread at a time may call this method."""
         if self._reader is None:
             self._reader = self.open()
         return cut(self._reader, place)
 
     def open(self) -> pa.RecordBatchFileReader:
-        """Returns one more reader of the record batches."""
+        """Returns a new reader of the record batches."""
         spilled = isinstance(self._blob, SpilledBlob)
         return opened(pa.PythonFile(self._blob.again(), "r") if spilled else self._blob)
 
 
 class PieceBlob(CutRows):
-    """The rows of a piece that shares its record batches with no other, for any number of readers."""
+    """The rows of a piece that has record batches of its own. Any number of readers can read it."""
 
     def __init__(self, of: OwnerBlob, place: RunPlace) -> None:
         self._of, self._place = of, place
 
     @property
     def size(self) -> int:
-        """Returns the approximate size of the rows in memory, in bytes."""
+        """Returns the approximate size of the rows in memory, in bytes; 0 if the rows are on disk."""
         return self._of.size_of(self._place.row_count)
 
     def reader(self) -> pa.RecordBatchReader:
@@ -108,13 +112,13 @@ class PieceBlob(CutRows):
 
 
 Blob: TypeAlias = pa.Buffer | pa.Table | SpilledBlob | PieceBlob
-"""The rows of a sealed run in a form that `unseal` can read: compressed or plain bytes in memory, a table, or a
-position on disk.
+"""The rows of a sealed run in a form that `unseal` can read: bytes in memory (compressed or not), a table, or a part of
+a file on disk.
 """
 
 
 def again(blob: Blob) -> Blob:
-    """Returns the same rows as a blob for one more reader, because a blob on disk can be read only once."""
+    """Returns the same rows for one more reader. This is needed because a blob on disk can be read only once."""
     return blob.again() if isinstance(blob, SpilledBlob) else blob
 
 
@@ -126,10 +130,10 @@ def size_bytes(blob: bytes | Blob) -> int:
 
 
 class SpillFile(io.RawIOBase):
-    """A temporary file that is removed when it is closed; its folder is created if it does not exist.
+    """A temporary file that is removed when it is closed. If its folder does not exist, the folder is created.
 
-    The file is not buffered, so that a full disk causes an error where bytes are written, not where the file is closed.
-    Raises StorageError naming the folder.
+    The file is not buffered, so a full disk causes an error when bytes are written, and not when the file is closed.
+    Raises StorageError with the name of the folder.
     """
 
     def __init__(self, directory: str | None) -> None:
@@ -146,11 +150,11 @@ class SpillFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Returns the position of the next bytes: after all others."""
+        """Returns the position at which the next bytes are written: the end of the file."""
         return self._size
 
     def write(self, data: Any) -> int:
-        """Appends all of the bytes; returns how many."""
+        """Appends all of the bytes, and returns their number."""
         rest = memoryview(data).cast("B")
         count = len(rest)
         with local_disk(self._directory):
@@ -160,7 +164,7 @@ class SpillFile(io.RawIOBase):
         return count
 
     def blob(self, offset: int, size: int) -> SpilledBlob:
-        """Returns some of the bytes, as a file."""
+        """Returns a part of the file, which can be read as a file of its own."""
         return SpilledBlob(self._file.fileno(), offset, size)
 
     def close(self) -> None:
@@ -171,8 +175,10 @@ class SpillFile(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """`by_bucket` are the sealed runs of each bucket. `order` tells in which order their rows come: for each run the
-    number of its bucket, and its number among the runs of this bucket.
+    """The sealed runs of several neighbouring buckets, without their rows.
+
+    `by_bucket` holds the runs of each bucket. `order` says in which order the rows of the runs come: for each run, the
+    number of its bucket, and the number of the run in this bucket.
     """
 
     by_bucket: Sequence[Sequence[SealedRun]]
@@ -180,8 +186,8 @@ class Pieces:
 
 
 class RunBuffer:
-    """Sealed runs by bucket; close it to free the spill file. With `packs_spills` runs are compressed when they go to
-    disk. Runs that are tables in memory are compressed in any case.
+    """Sealed runs by bucket. Closing the buffer removes its spill file. With `packs_spills`, runs are compressed when
+    they are written to disk. Runs that are tables in memory are compressed in any case.
     """
 
     def __init__(self, *, budget_bytes: int, directory: str | None = None, packs_spills: bool = False) -> None:
@@ -195,7 +201,7 @@ class RunBuffer:
         self.spilled_bytes = 0
 
     def add(self, run: SealedRun | OwnerRun) -> None:
-        """Adds a sealed run; its blob moves to disk if the budget is used up."""
+        """Adds a sealed run. If the memory budget is used up, the run is written to disk."""
         if isinstance(run, OwnerRun):
             self._add_pieces(run)
             return
@@ -217,14 +223,14 @@ class RunBuffer:
             self._pieces.setdefault((piece.partition, piece.bucket), []).append((piece, of, place))
 
     def _is_held(self, size: int) -> bool:
-        """Whether so many bytes more fit into the budget of memory; if so, they are added to the bytes in use."""
+        """Returns True if `size` more bytes fit into the memory budget, and then counts them as used."""
         if self._held_bytes + size > self._budget_bytes:
             return False
         self._held_bytes += size
         return True
 
     def _spill_bytes(self, blob: bytes | pa.Buffer) -> tuple[int, int]:
-        """Appends the bytes to the spill file, and returns their position and number."""
+        """Appends the bytes to the spill file, and returns their position and their number."""
         if self._spill is None:
             self._spill = SpillFile(self._directory)
         place = self._spill.tell(), len(blob)
@@ -238,20 +244,20 @@ class RunBuffer:
 
     @property
     def size_bytes(self) -> int:
-        """Returns the bytes of all sealed runs, those on disk included."""
+        """Returns the size of all sealed runs in bytes, in memory and on disk."""
         return self._held_bytes + self.spilled_bytes
 
     def row_count(self, bucket_id: BucketId) -> int:
-        """Returns the rows of a bucket's runs."""
+        """Returns the number of rows in the runs of a bucket."""
         of_pieces = sum(piece.row_count for piece, _, _ in self._pieces.get(bucket_id, ()))
         return of_pieces + sum(run.row_count for run in self._runs.get(bucket_id, ()))
 
     def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, Blob]]:
-        """Returns the sealed runs of a bucket and their blobs, by (origin, flush): arrival order. The runs are removed
-        from the buffer.
+        """Removes the sealed runs of a bucket from the buffer, and returns them with their blobs in order of arrival:
+        ordered by origin and flush.
 
-        Each blob can be read once, while the buffer is open. Only one thread at a time may call this. It costs least if
-        buckets are taken in order.
+        Each blob can be read once, while the buffer is open. Only one thread at a time may call this method. It is
+        cheapest if buckets are taken in order.
         """
         runs = self._runs.pop(bucket_id, [])
         pairs: list[tuple[SealedRun, Blob]] = []
@@ -265,9 +271,9 @@ class RunBuffer:
         return sorted(pairs, key=lambda pair: (pair[0].origin, pair[0].flush))
 
     def small_bytes(self, bucket_id: BucketId, most_rows: int) -> int | None:
-        """Returns the approximate size of a small bucket's rows, in bytes; None for other buckets. A bucket is small if
-        all its sealed runs are pieces of `OwnerRun`s, with at most `most_rows` rows on average; a bucket without runs
-        is not.
+        """Returns the approximate size of a small bucket's rows, in bytes; None if the bucket is not small. A bucket is
+        small if all its sealed runs are pieces of `OwnerRun`s, with at most `most_rows` rows on average. A bucket
+        without runs is not small.
         """
         pieces = self._pieces.get(bucket_id, ())
         if not pieces or bucket_id in self._runs or sum(p.row_count for p, _, _ in pieces) > most_rows * len(pieces):
@@ -275,7 +281,7 @@ class RunBuffer:
         return sum(place.row_bytes for _, _, place in pieces)
 
     def take_pieces(self, bucket_ids: Sequence[BucketId]) -> tuple["Pieces", pa.Table]:
-        """Takes neighbouring buckets out of the buffer. Returns the sealed runs of these buckets, and one table with
+        """Removes neighbouring buckets from the buffer. Returns the sealed runs of these buckets, and one table with
         the rows of all these runs.
         """
         by_bucket: list[list[SealedRun]] = []

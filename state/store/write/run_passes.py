@@ -1,8 +1,9 @@
-"""Reduces the number of sorted runs of a bucket before they are merged. Small runs become one table of rows, to be
-sorted. Other runs are merged in groups, to disk, until they are so few that one merge can hold a batch of each.
+"""Reduces the number of sorted runs of a bucket before they are merged. Small runs become one table of rows, which is
+sorted. Larger runs are merged in groups, to disk, until they are so few that one merge can hold a batch of each in
+memory.
 
-A merge takes memory for each run it reads, and a batch of any size may seal any number of runs: without this the memory
-of a write task would grow with the batch.
+A merge takes memory for each run that it reads, and a batch can have any number of runs. Without this step the memory
+of a write task would grow with the size of the batch.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,33 +19,37 @@ from bucketline.state.types.arrow import SEQUENCE
 
 RowRun = Iterator[pa.RecordBatch]
 MergeRuns = Callable[[Sequence[RowRun]], RowRun]
-"""A function that merges sorted runs, given from old to new, into one. It keeps every row that rows of other runs may
+"""A function that merges sorted runs, ordered from old to new, into one. It keeps every row that rows of other runs may
 still need.
 """
 
 RUN_MEMORY_BYTES = 6 << 20
-"""The memory of a merge for each sealed run, measured with rows of 1 KiB: a batch, its keys, its share of the
-result.
+"""The memory that a merge takes for each sealed run, in bytes, measured with rows of 1 KiB: a batch, its keys, and its
+share of the result.
 """
 
 SMALL_ROWS = 4096
-"""Runs with fewer rows on average are sorted together: merging a sealed run costs as much as sorting so many rows."""
+"""Runs with at most this many rows on average are sorted together, because merging one run costs as much as sorting
+this many rows.
+"""
 
 _FEWEST_RUNS = 8
 
 
 def runs_at_once(memory_bytes: int) -> int:
-    """Returns how many runs a merge may read at once within so much memory."""
+    """Returns how many runs a merge may read at once if it may take `memory_bytes` of memory."""
     return max(_FEWEST_RUNS, memory_bytes // RUN_MEMORY_BYTES)
 
 
 def small_runs(
     runs: Sequence[tuple[SealedRun, Blob]], starts: Sequence[int], limit_bytes: int, watch: Watch = unwatched
 ) -> pa.Table | None:
-    """Returns the rows of all sealed runs as one table, if sorting it is faster than merging the runs: a merge takes
-    some time for each run, whatever its size. Sequence numbers are made from arrival ranks by adding `starts`. Returns
-    None if there is a single run, if runs are large on average, or if together they exceed the limit in bytes; then the
-    runs can still be read.
+    """Returns the rows of all sealed runs as one table, if sorting this table is faster than merging the runs: a merge
+    takes some time for each run, whatever its size. The numbers in `starts` are added to the arrival ranks of the runs,
+    which gives sequence numbers.
+
+    Returns None if there is a single run, if the runs are large on average, or if together they exceed `limit_bytes`.
+    The runs can be read again in any case.
     """
     row_count = sum(run.row_count for run, _ in runs)
     if len(runs) < 2 or row_count > SMALL_ROWS * len(runs):
@@ -66,8 +71,8 @@ def small_runs(
 def few_runs(
     runs: Sequence[RowRun], limit: int, merge: MergeRuns, directory: str | None, stack: ExitStack
 ) -> list[RowRun]:
-    """Returns at most `limit` runs with the rows of all sealed runs, in order of arrival: only neighbours are merged.
-    Merged runs are read from temporary files in `directory`, which are removed when `stack` is closed.
+    """Returns at most `limit` runs with the rows of all sealed runs, in order of arrival. Only neighbouring runs are
+    merged. Merged runs are read from temporary files in `directory`, which are removed when `stack` is closed.
     """
     assert limit > 1, "merging needs two runs"
     left = list(runs)

@@ -1,9 +1,12 @@
-"""The map side of a write: accepted rows → sorted, folded, sealed runs, one for each (partition, group) and flush.
+"""The map side of a write: turns accepted rows into sealed runs. After each flush there is one run for each partition
+and group; a group is a bucket, or a share of the keys.
 
-A sealed run is sent through the shuffle: a few compressed bytes instead of many rows. Its rows are sorted by (trimmed
-primary key, sequence fields, arrival); `_SEQUENCE_NUMBER` holds the arrival rank inside (origin, partition, group),
-which the reduce side turns into Paimon's sequence numbers by adding the start of origin and group.
-Source: Paimon 2.0 SortBufferWriteBuffer (order, one number per accepted row, merged-away rows included).
+A sealed run is what is sent through the shuffle: one compressed value instead of many rows. Its rows are sorted by
+trimmed primary key, sequence fields and arrival, and rows of one key may be folded into one. The column
+`_SEQUENCE_NUMBER` holds the arrival rank of a row among the rows with the same origin, partition and group. The reduce
+side turns ranks into Paimon's sequence numbers by adding a start for each origin and group.
+
+Source: Paimon 2.0 SortBufferWriteBuffer (the order; one number for each accepted row, even if it is merged away).
 """
 
 from abc import ABC, abstractmethod
@@ -35,32 +38,33 @@ from bucketline.state.types.order import key_changes, sort_indices
 
 BLOB_ROWS = 65536
 BLOB_BYTES = 1 << 20
-"""The rows and bytes of one record batch inside a blob. A reader of sealed runs holds one batch of each run that it
-merges.
+"""The largest number of rows and bytes of one record batch of a sealed run. A reader of sealed runs holds one batch of
+each run that it merges.
 """
 
 SMALL_BYTES = 4 << 20
-"""The size of rows in bytes up to which one thread sorts or writes them as fast as several threads."""
+"""The size of rows, in bytes, up to which one thread sorts or writes them as fast as several threads."""
 
 
 class RunForm(Enum):
     """The form of the rows in a sealed run."""
 
-    PACKED = "an Arrow IPC stream, compressed: it travels to another task"
-    PLAIN = "an Arrow IPC stream, for the task that sealed it"
-    ROWS = "the rows themselves, for whoever sealed them in this process; several runs of one bucket are plain"
+    PACKED = "a compressed Arrow IPC stream, for another task"
+    PLAIN = "an uncompressed Arrow IPC stream, for the task that sealed the run"
+    ROWS = "a table, for the process that sealed the run; if one bucket gets several runs, they are PLAIN"
 
 
 @dataclass(frozen=True, slots=True)
 class SealedRun:
-    """Rows of one bucket from one map task, sorted if the table has a key; `flush` counts the task's runs.
+    """Rows of one bucket from one map task, sorted if the table has a primary key. `origin` is the number of the task,
+    and `flush` counts the task's runs.
 
-    A negative `bucket` stands for a group of rows whose buckets the reduce side decides (`grouping`). `consumed_rows`
-    counts accepted rows of this flush, those folded away included; `rank_end` is one more than the highest arrival rank
-    that the task had given out in the bucket, or group, when it sealed the run; `blob` holds the rows, in the form that
-    the plan asks for. `group` is the bucket, or group, that ranks are counted in; it stays when the rows get a bucket.
-    `feeds` is a `FeedSpans` as bytes: it tells from which feed (topic partition) the row of each rank came, at least
-    for the rows in the sealed run. It is empty where that does not matter.
+    A negative `bucket` stands for a group of rows whose buckets the reduce side decides (see `grouping`).
+    `consumed_rows` counts the accepted rows of this flush, including rows that were folded into others. `rank_end` is
+    one more than the highest arrival rank that the task had used in the bucket or group when it sealed the run. `blob`
+    holds the rows, in the form that the plan asks for. `group` is the bucket or group in which ranks are counted; it
+    does not change when the rows get a bucket. `feeds` is a `FeedSpans` as bytes: it says from which feed (topic
+    partition) the row of each rank came, at least for the rows in the sealed run. It is empty if feeds do not matter.
     """
 
     partition: bytes
@@ -77,13 +81,14 @@ class SealedRun:
 
 @dataclass(frozen=True, slots=True)
 class SealPlan:
-    """Says how rows are grouped and ordered. It has plain values only, so it can be sent to executors.
+    """Says how rows are grouped and ordered before they are sent to the tasks that write. All fields are plain values,
+    so it can be sent to executors.
 
-    `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`
-    rows are neither sorted nor folded. `other_totals` are the partitions whose files were written with another bucket
-    count, and that count: no row of theirs may be written. The buffer holds `budget_bytes` of rows, a run `run_bytes`
-    before compression. `form` is that of the runs. Up to `threads` groups of rows are sorted at the same time, if they
-    have at most `sorting_bytes` together.
+    `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`,
+    rows are neither sorted nor folded. `other_totals` holds the partitions whose files have another bucket count, with
+    this count; their rows are refused. The buffer holds `budget_bytes` of rows; a run holds `run_bytes` before
+    compression. `form` is the form of the runs. Up to `threads` groups of rows are sorted at the same time, if together
+    they have at most `sorting_bytes`.
 
     The attributes are together because a task gets everything about sealing as one value.
     """
@@ -109,8 +114,8 @@ Run = TypeVar("Run")
 class Sealer(ABC, Generic[Run]):
     """Buffers accepted rows up to a budget in bytes, and returns sealed runs when the budget is reached.
 
-    `mixed` is a key whose rows came from several feeds (topic partitions), found when rows were folded here; None if
-    there was none.
+    `mixed` is a key whose rows came from several feeds (topic partitions), found when rows were folded here; None if no
+    such key was found.
     """
 
     def __init__(self, plan: SealPlan, *, origin: int) -> None:
@@ -125,11 +130,11 @@ class Sealer(ABC, Generic[Run]):
 
     @property
     def pending_bytes(self) -> int:
-        """Returns the bytes of rows in the buffer."""
+        """Returns the size of the rows in the buffer, in bytes."""
         return self._pending_bytes
 
     def add(self, accepted_rows: AcceptedRows) -> Iterator[Run]:
-        """Adds rows; yields sealed runs when the buffer has reached its budget."""
+        """Adds rows to the buffer. If the buffer has reached its budget, yields its rows as sealed runs."""
         if accepted_rows.rows.num_rows == 0:
             return
         self._pending.append(accepted_rows)
@@ -138,7 +143,7 @@ class Sealer(ABC, Generic[Run]):
             yield from self.finish()
 
     def finish(self) -> Iterator[Run]:
-        """Yields the remaining rows of the buffer, sealed."""
+        """Yields the remaining rows of the buffer as sealed runs."""
         if not self._pending:
             return
         rows = pa.concat_tables([i.rows for i in self._pending]).combine_chunks()
@@ -154,12 +159,12 @@ class Sealer(ABC, Generic[Run]):
 
     @abstractmethod
     def _seal(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None) -> Iterator[Run]:
-        """Yields the sealed runs of the rows that were in the buffer."""
+        """Yields sealed runs with the rows that were in the buffer."""
         ...
 
     def _grouped(self, rows: pa.Table) -> "Groups":
-        """Returns the groups of rows of a flush. Raises OptionError for rows of a partition with another bucket
-        count.
+        """Divides the rows of a flush into groups, and returns the groups. Raises OptionError for rows of a partition
+        whose files have another bucket count.
         """
         partitions, row_partitions = self._partitions(rows)
         _check_totals(partitions, self._plan)
@@ -187,10 +192,11 @@ class Sealer(ABC, Generic[Run]):
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The g groups into which the n rows of a flush are divided.
+    """The groups into which the rows of a flush are divided.
 
-    `by_group` are the rows of group after group, each in the order of arrival; those of the i-th group are
-    `by_group[borders[i]:borders[i + 1]]`. `starts` are the arrival ranks of the first row of each.
+    `by_group` holds the positions of the rows, group after group, in order of arrival inside a group; the rows of group
+    i are `by_group[borders[i]:borders[i + 1]]`. `ids` are the partition and bucket (or share) of each group. `starts`
+    is the arrival rank of the first row of each group.
     """
 
     by_group: np.ndarray
@@ -200,7 +206,7 @@ class Groups:
 
 
 class RunSealer(Sealer[SealedRun]):
-    """Makes runs with the rows of one group each."""
+    """Seals rows into runs that hold the rows of one group each."""
 
     def _seal(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None) -> Iterator[SealedRun]:
         grouped = self._grouped(rows)
@@ -216,9 +222,7 @@ class RunSealer(Sealer[SealedRun]):
                 yield from self._sealed_group(group, sorted_rows)
 
     def _together(self, groups: Sequence["_Group"], rows: pa.Table) -> Iterator[Sequence["_Group"]]:
-        """Yields the groups, in order, in lists: all groups of a list are sorted before the first of them is
-        returned.
-        """
+        """Yields the groups, in order, in lists. All groups of a list are sorted at the same time."""
         if self._plan.threads < 2 or rows.nbytes < SMALL_BYTES:
             yield from ([group] for group in groups)
             return
@@ -234,7 +238,7 @@ class RunSealer(Sealer[SealedRun]):
         yield together
 
     def _sorted(self, rows: pa.Table, kinds: pa.Array, group: "_Group") -> Iterator[pa.Table]:
-        """Yields one table: the rows of a group in the form of its sealed runs."""
+        """Yields one table: the rows of a group in the form of its sealed run, with arrival ranks and row kinds."""
         plan, members = self._plan, group.members
         ranks = np.arange(group.start, group.end, dtype=np.int64)
         keys = plan.schema.trimmed_primary_key
@@ -243,7 +247,7 @@ class RunSealer(Sealer[SealedRun]):
             direction: Literal["ascending", "descending"] = "descending" if plan.sequence_descending else "ascending"
             order = np.asarray(sort_indices(sort_columns, keys, then=[(c, direction) for c in plan.sequence_fields]))
             chosen = order
-            # If rows lack values, nothing is folded away: they get the values from earlier rows of their key.
+            # If rows lack values, no row is folded away, because they get the values from earlier rows of their key.
             if isinstance(plan.fold, Selection) and has_all_values(rows, plan):
                 starts = key_changes(sort_columns.select(list(keys)).take(order), keys)
                 self._look(rows, group, order, starts)
@@ -253,7 +257,9 @@ class RunSealer(Sealer[SealedRun]):
         yield sorted_rows.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
 
     def _look(self, rows: pa.Table, group: "_Group", order: np.ndarray, starts: np.ndarray) -> None:
-        """Notes a key whose rows came from several feeds, before the rows are folded; one such key is enough."""
+        """Records a key whose rows came from several feeds (topic partitions), before the rows are folded. Only the
+        first such key is recorded.
+        """
         if group.feeds is None or self.mixed is not None:
             return
         feeds = group.feeds[order]
@@ -267,7 +273,7 @@ class RunSealer(Sealer[SealedRun]):
         rows_each = max(1, rows.num_rows * plan.run_bytes // max(1, rows.nbytes))
         form = plan.form
         if form is RunForm.ROWS and rows_each < rows.num_rows:
-            # A slice would keep all of the rows in memory as long as it exists.
+            # A slice would keep all of the rows in memory as long as the slice exists.
             form = RunForm.PLAIN
         for first in range(0, rows.num_rows, rows_each):
             piece = rows.slice(first, rows_each)
@@ -288,8 +294,8 @@ class RunSealer(Sealer[SealedRun]):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The positions of a bucket's rows among those of a flush, the arrival rank of the first row, and the feed of each
-    row, where feeds matter.
+    """The rows of one bucket or share in a flush: their positions among the rows of the flush, the arrival rank of the
+    first of them, and the feed (topic partition) of each row if feeds matter.
     """
 
     partition: bytes
@@ -308,13 +314,13 @@ class _Group:
 
 
 def columns_of_runs(rows: pa.Table, plan: SealPlan) -> pa.Table:
-    """Returns the rows without the columns that runs do not hold."""
+    """Returns the rows with the columns that a sealed run holds."""
     names = [f.name for f in plan.schema.fields]
     return rows.select([*names, UNAVAILABLE] if _leaves_out(rows, plan) else names)
 
 
 def has_all_values(rows: pa.Table, plan: SealPlan) -> bool:
-    """Whether the source left out no value of any of the rows."""
+    """Returns True if the source left out no value in any of the rows."""
     return not _leaves_out(rows, plan) or rows[UNAVAILABLE].null_count == len(rows)
 
 
@@ -329,8 +335,8 @@ def _sealed(rows: pa.Table, form: RunForm) -> bytes | pa.Buffer | pa.Table:
 
 
 def seal(rows: pa.Table) -> bytes:
-    """Returns the rows as a compressed Arrow IPC stream of record batches of at most BLOB_ROWS rows and about
-    BLOB_BYTES.
+    """Returns the rows as a compressed Arrow IPC stream. Its record batches have at most BLOB_ROWS rows and about
+    BLOB_BYTES bytes.
     """
     sink = pa.BufferOutputStream()
     _write_stream(rows, sink, "lz4")
@@ -339,7 +345,7 @@ def seal(rows: pa.Table) -> bytes:
 
 
 def seal_here(rows: pa.Table) -> pa.Buffer:
-    """Returns the rows as an Arrow IPC stream that is not compressed, in memory of exactly its size."""
+    """Returns the rows as an Arrow IPC stream that is not compressed, in a buffer of exactly its size."""
     measured = pa.MockOutputStream()
     _write_stream(rows, measured, None)
     sealed = pa.allocate_buffer(measured.size())
@@ -354,22 +360,22 @@ def _write_stream(rows: pa.Table, sink: pa.NativeFile, compression: str | None) 
 
 
 def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
-    """Returns how many rows like these make a record batch of a sealed run."""
+    """Returns how many rows, if they are as large as these rows on average, make a record batch of a sealed run."""
     fitting: int = BLOB_BYTES * rows.num_rows // max(1, rows.nbytes)
     return max(1, min(BLOB_ROWS, fitting))
 
 
 class CutRows(ABC):
-    """A part of the rows of a larger sealed run, which can be read like a sealed run."""
+    """Some of the rows of a larger sealed run, which can be read like a sealed run."""
 
     @abstractmethod
     def reader(self) -> pa.RecordBatchReader:
-        """Returns a reader of the record batches of the rows; it can be called several times."""
+        """Returns a reader of the record batches of the rows. This method can be called several times."""
         ...
 
 
 def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase | CutRows) -> pa.RecordBatchReader:
-    """Returns the record batches of a sealed run, decompressed one at a time."""
+    """Returns a reader of the record batches of a sealed run, which decompresses one batch at a time."""
     if isinstance(blob, CutRows):
         return blob.reader()
     if isinstance(blob, pa.Table):
@@ -378,8 +384,8 @@ def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase | CutRows) -> pa.Recor
 
 
 def sequence_offsets(runs: Iterable[SealedRun]) -> dict[tuple[int, int], int]:
-    """Returns for each origin and group the number that is added to its arrival ranks, so that they come after the
-    ranks of all lower origins and groups of the bucket.
+    """Returns, for each origin and group of a bucket, the number to add to its arrival ranks, so that its ranks come
+    after the ranks of all lower origins and groups.
     """
     ends: dict[tuple[int, int], int] = {}
     for run in runs:
@@ -393,7 +399,9 @@ def sequence_offsets(runs: Iterable[SealedRun]) -> dict[tuple[int, int], int]:
 
 
 def partition_codes(rows: pa.Table, schema: TableSchema) -> tuple[list[bytes], np.ndarray]:
-    """Returns the distinct partitions as serialized rows, and for each row which one it belongs to."""
+    """Returns the distinct partitions as serialized rows, and for each row the position of its partition in
+    this list.
+    """
     fields = schema.select(schema.partition_keys)
     if not fields:
         return [EMPTY_ROW], np.zeros(rows.num_rows, np.int32)
@@ -403,7 +411,9 @@ def partition_codes(rows: pa.Table, schema: TableSchema) -> tuple[list[bytes], n
 
 
 def _check_totals(partitions: list[bytes], plan: SealPlan) -> None:
-    """Refuses every row of a partition with another bucket count. Source: Paimon 2.0 AbstractFileStoreWrite."""
+    """Raises OptionError if one of the partitions has files with another bucket count. Source: Paimon 2.0
+    AbstractFileStoreWrite.
+    """
     for partition in partitions:
         previous = plan.other_totals.get(partition)
         if previous is not None:
@@ -422,14 +432,14 @@ def _remedy(plan: SealPlan, previous: int) -> str:
     if not plan.schema.primary_keys:
         return f"Overwrite the partition, or set '{BUCKET.key}' back to {previous}."
     return (
-        f"If a rescale to {previous} was cut short, finish it by the same `rescale({previous})`; if '{BUCKET.key}' was "
+        f"If a rescale to {previous} was interrupted, run the same `rescale({previous})` again; if '{BUCKET.key}' was "
         f"changed, move the rows by `rescale({total})`."
     )
 
 
 def _narrow(groups: np.ndarray) -> np.ndarray:
-    """Returns numbers that sort in the same order, none below 0, in 16 bits if they fit: numpy sorts these by radix,
-    several times faster.
+    """Returns numbers that sort in the same order as the given numbers (all >= 0), as 16-bit integers if they fit.
+    numpy sorts these with radix sort, several times faster.
     """
     if int(groups.max()) >= 1 << 16:
         names, groups = np.unique(groups, return_inverse=True)

@@ -1,6 +1,6 @@
 """The steps by which rows get into a table, as one frozen value: read → seal → place → write.
 
-A plan makes the stages and an engine runs them: the same stages in this process, or in tasks on other machines.
+A plan makes the stages, and an engine runs them: in this process, or in tasks on other machines.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,17 @@ Source = TypeVar("Source", covariant=True)
 
 
 class BucketResult(Enum):
-    """The form in which a task returns the message of a bucket."""
+    """The form in which a task returns the commit message of a bucket."""
 
-    AS_WRITTEN = "new files, and the compaction that follows them in a snapshot of its own"
-    ONE_CHANGE = "both as one compaction"
-    NEW_FILES = "what the bucket holds in the end, all of it new"
+    AS_WRITTEN = "new files, and separately their compaction, which is committed in a second snapshot"
+    ONE_CHANGE = "the new files and their compaction together, as one compaction"
+    NEW_FILES = "all files that the bucket holds in the end, as new files"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteStage:
-    """Says how tasks make files out of runs. `states` are the existing buckets of the table. `groups` finds the buckets
-    of runs that have none yet.
+    """Says how tasks make files out of sealed runs. `states` are the existing buckets of the table. `groups` finds the
+    buckets of runs that have no bucket yet. `result` is the form of the commit messages.
     """
 
     write: BucketWrite
@@ -42,7 +42,8 @@ class WriteStage:
 class TaskCounts:
     """The numbers of tasks that share the work.
 
-    Rows are sent to `place` and `write` tasks; if `write` is None, the tasks that read rows also write them.
+    Rows are sent to `place` tasks, which find their buckets, and to `write` tasks, which write them. If `write` is
+    None, the tasks that read rows also write them.
     """
 
     write: int | None = 1
@@ -53,11 +54,11 @@ class TaskCounts:
 class Stages(Generic[Source]):
     """Everything that an engine needs to write rows once.
 
-    `source` supplies the rows, `seal` says how they are grouped and sorted. `place` is a stage of its own between
-    reading and writing; without it, the tasks that write find the buckets themselves (`WriteStage.groups`). `idle` are
-    buckets that are compacted even if no rows come to them. `retired` are messages that are committed with those of the
-    run: they remove the files that the source has used up. `key_shares` is the number of shares of the keys that a
-    later run has to keep.
+    `source` supplies the rows. `seal` says how they are grouped and sorted. `place` is a separate stage between reading
+    and writing, which finds the buckets of rows; if it is None, the tasks that write find the buckets themselves
+    (`WriteStage.groups`). `idle` are buckets that are compacted even if they get no rows. `retired` are messages that
+    are committed together with the messages of the run; they remove files of the source whose rows the run has moved.
+    `key_shares` is the number of shares of the keys that a later run has to keep.
     """
 
     source: Source

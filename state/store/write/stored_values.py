@@ -1,6 +1,6 @@
 """Fills in values that the source left out, from the rows that the bucket has stored.
 
-The stored rows are those of the snapshot on which the write was planned: the commit fails if another writer has written
+The stored rows are read at the snapshot on which the write was planned. The commit fails if another writer has written
 the same keys since (`AppendCheck.ROWS_READ`).
 """
 
@@ -34,12 +34,14 @@ WITHOUT_VALUES = (
 )
 
 Refuse = Callable[[pa.Table], None]
-"""A function that is called with rows, in the table's columns, that are refused because of WITHOUT_VALUES."""
+"""A function that is called with rows (in the table's columns) that are refused because they lack values: the reason is
+WITHOUT_VALUES.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """The rows of one bucket before a write; `vector_files` have its deletion vectors."""
+    """The rows of one bucket before a write. `vector_files` are the index files with the bucket's deletion vectors."""
 
     access: BucketAccess
     bucket_id: BucketId
@@ -47,8 +49,9 @@ class StoredRows:
     vector_files: VectorFiles
 
     def of_keys(self, keys: pa.Table, columns: tuple[str, ...]) -> pa.Table:
-        """Returns the current rows that may have one of the keys, with these columns: at least all rows that do have
-        one. Each key is given once. Memory: the returned rows.
+        """Returns the stored rows that may have one of the keys, with the given columns. The result includes every row
+        that has one of the keys, and may include a few others. The keys must be distinct. Only the returned rows are
+        held in memory.
         """
         access = self.access
         schema, files = access.schema, replace(access.files, age=access.age())
@@ -65,9 +68,9 @@ class StoredRows:
 def with_stored_values(batch: pa.RecordBatch, stored: StoredRows, refuse: Refuse) -> pa.RecordBatch:
     """Returns the rows with all values, and without the column UNAVAILABLE.
 
-    Values that the source left out are taken from the stored row with the same key. A row is refused if no stored row
-    has its key, or if an earlier row of the batch has deleted the key; in the second case a delete takes the place of
-    the row.
+    A value that the source left out is taken from the stored row with the same key. A row is refused if no stored row
+    has its key, or if an earlier row of the batch has deleted the key. In the second case, a delete of the key is
+    written instead of the row.
     """
     rows = batch.drop_columns([UNAVAILABLE])
     column = batch.column(UNAVAILABLE)
@@ -104,5 +107,5 @@ def with_stored_values(batch: pa.RecordBatch, stored: StoredRows, refuse: Refuse
 
 
 def _encoded(rows: pa.Table, fields: Sequence[DataField]) -> pa.Array:
-    """Returns the keys as bytes; equal keys have equal bytes."""
+    """Returns each key as bytes; equal keys have equal bytes."""
     return encode_rows([one_array(rows[f.name]) for f in fields], [f.type for f in fields], with_arity=True)

@@ -1,7 +1,7 @@
-"""A table at one snapshot, as one job writes it: newest schema, plan, live files, index lists. It never changes.
+"""A table at one snapshot, as one job writes it: newest schema, plan, live files, index files. The value never changes.
 
-A stream keeps the `TableAt` of its last batch, so that the next batch reads only the changes since; a single write
-makes its own and drops it.
+A stream keeps the `TableAt` of its last batch, so that the next batch reads only what has changed since. A single write
+makes its own `TableAt` and drops it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -36,8 +36,8 @@ from bucketline.state.store.write.write_plan import WritePlan
 
 @dataclass(frozen=True, eq=False)
 class IndexLists:
-    """The index files of one snapshot. `name` is the name of the index manifest that lists them; it is read when it is
-    first needed.
+    """The index files of one snapshot. `name` is the name of the index manifest that lists them. The manifest is read
+    when it is first needed.
     """
 
     manifests: Manifests
@@ -49,7 +49,7 @@ class IndexLists:
 
     @cached_property
     def hashes(self) -> HashEntries:
-        """Returns the HASH files of each partition."""
+        """Returns the HASH index files of each partition."""
         return hash_entries(self._entries)
 
     @cached_property
@@ -60,11 +60,10 @@ class IndexLists:
 
 @dataclass(frozen=True, eq=False)
 class TableAt:
-    """A table at the snapshot of `view`, and how a job with these options writes it.
+    """A table at the snapshot of `view`, and the plan by which a job with these options writes the table.
 
-    `planned_ms` is the time at which the snapshot was read. Work that is planned on the snapshot counts as begun at
-    this time, so the files of the work are younger. `claimed` are external folders that are marked as belonging to this
-    table.
+    `planned_ms` is the time at which the snapshot was read. All files of work that is planned on the snapshot are
+    created after this time. `claimed` are the external folders that are marked as belonging to this table.
     """
 
     table: TableHandle
@@ -77,7 +76,7 @@ class TableAt:
 
     @property
     def snapshot_id(self) -> int:
-        """Returns the id of the snapshot, 0 for the empty table."""
+        """Returns the id of the snapshot; 0 for the empty table."""
         return 0 if self.view.snapshot is None else self.view.snapshot.id
 
     def refreshed(self) -> "TableAt":
@@ -89,8 +88,9 @@ class TableAt:
         newest, live = all_at_once(self.table.io, asked)
         assert isinstance(newest, TableHandle) and isinstance(live, LiveFiles)
         if live.snapshot is not None and live.snapshot.schema_id > newest.table_schema.id:
-            # The schema was read before another process changed it and wrote, or the next schema is missing. With it, a
-            # compaction would drop new columns of rows.
+            # The snapshot has a newer schema than the schema that was read: another process changed the schema and
+            # wrote in between, or the next schema file is missing. With the older schema, a compaction would drop the
+            # new columns of rows.
             newest = self.table.refreshed(lists=True)
         claimed = self._claimed_folders(newest)
         at = replace(self._with_live(live), planned_ms=planned_ms, claimed=claimed)
@@ -99,7 +99,7 @@ class TableAt:
         return replace(at, table=newest, plan=_plan(newest, self.job_options, is_stream=self.plan.is_stream))
 
     def followed(self) -> "TableAt":
-        """Returns the table at its newest snapshot; the schema stays as it is."""
+        """Returns the table at its newest snapshot, with the same schema as before."""
         return self._with_live(self._newest_live())
 
     def after(self, committed: Committed) -> "TableAt":
@@ -115,7 +115,9 @@ class TableAt:
         return replace(self, view=live, lists=lists)
 
     def _claimed_folders(self, table: TableHandle) -> tuple[str, ...]:
-        """Marks the external folders as this table's, before the first file is written there."""
+        """Marks the table's external folders as belonging to this table, before the first file is written there.
+        Returns these folders.
+        """
         wanted = replace(table.table_schema, options={**table.table_schema.options, **self.plan.schema.options})
         roots = wanted.settings.paths.external_roots
         if roots != self.claimed:
@@ -123,8 +125,8 @@ class TableAt:
         return roots
 
     def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
-        """Returns the facts about each bucket that write tasks must know. The live files of a bucket are among them
-        only if the bucket may be compacted.
+        """Returns what write tasks must know about each bucket. The live files of a bucket are included only if the
+        bucket may be compacted.
         """
         compacting = trigger is not CompactTrigger.NONE
         vectors = self.deletion_entries()
@@ -142,8 +144,8 @@ class TableAt:
         return states
 
     def with_stored(self, states: Mapping[BucketId, BucketState]) -> dict[BucketId, BucketState]:
-        """Returns the states with the live files of each bucket, also of buckets that will not be compacted, because
-        rows may need values of stored rows.
+        """Returns the states with the live files of every bucket, also of buckets that will not be compacted, because
+        new rows may need values of stored rows.
         """
         vectors = self.deletion_entries()
         return {
@@ -161,24 +163,29 @@ class TableAt:
         return may_join(files, trigger, append_options(self.plan.schema.settings))
 
     def hash_entries(self) -> HashEntries:
-        """Returns the HASH files of each partition."""
+        """Returns the HASH index files of each partition."""
         return self.lists.hashes
 
     def deletion_entries(self) -> Mapping[BucketId, VectorFiles]:
-        """Returns the deletion-vector files of each bucket."""
+        """Returns the deletion-vector files of each bucket; empty for a table without deletion vectors."""
         return self.lists.vectors if self.plan.compact_options.deletion_vectors else {}
 
     def due(self, trigger: CompactTrigger, among: Collection[BucketId] | None = None) -> list[BucketId]:
-        """Returns the buckets in which the trigger would compact something now; if buckets are named, only of these."""
+        """Returns the buckets in which the trigger would compact something now; if `among` is not None, only buckets of
+        `among`.
+        """
         return due_buckets(self.view, self.plan, trigger, self.deletion_entries(), among=among)
 
     def discard(self, messages: Iterable[CommitMessage]) -> None:
-        """Removes the files of messages that are in no snapshot and will not be; if a removal fails, the file stays."""
+        """Removes the files of messages that are in no snapshot and never will be. A file that cannot be
+        removed stays.
+        """
         discard_made(self.table.io, self.table.path, self.plan.schema, messages)
 
 
 def table_at(table: TableHandle, job_options: Mapping[str, str], *, is_stream: bool = False) -> TableAt:
-    """Returns the table as a job with these options writes it, at no snapshot yet: `refreshed` goes to the newest.
+    """Returns the table as a job with these options writes it, without reading a snapshot yet; `refreshed` reads the
+    newest snapshot.
 
     `is_stream` means the same as in `WritePlan`. Raises the errors of `plan_write`. Nothing is written.
     """
@@ -201,8 +208,8 @@ def _plan(table: TableHandle, job_options: Mapping[str, str], *, is_stream: bool
 
 
 def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: CompactOptions) -> bool:
-    """Whether a bucket may be compacted after this batch has added a sorted run; False only if it is certain that it
-    will not.
+    """Returns False if it is certain that a bucket with these files will not be compacted, even after this batch has
+    added a sorted run to it; otherwise True.
     """
     if trigger is CompactTrigger.FULL or not options.waits_for_runs:
         return True
@@ -210,7 +217,9 @@ def may_compact(files: Sequence[DataFileMeta], trigger: CompactTrigger, options:
 
 
 def may_join(files: Sequence[DataFileMeta], trigger: CompactTrigger, options: AppendCompactOptions) -> bool:
-    """Whether a compaction may be due in an append bucket once a new file has come to these files."""
+    """Returns True if a compaction may be due in a bucket of an append table after one more file is added to these
+    files.
+    """
     small = [f for f in files if f.file_size < options.small_bytes]
     enough = len(small) + 1 >= options.min_files or sum(f.file_size for f in small) >= options.small_bytes
     return trigger is CompactTrigger.FULL or enough
@@ -225,7 +234,7 @@ def due_buckets(
     among: Collection[BucketId] | None = None,
 ) -> list[BucketId]:
     """Returns the buckets, in order, in which the trigger finds something to compact in the present files. `vectors`
-    are the deletion-vector files by bucket; `among` restricts the buckets that are checked.
+    are the deletion-vector files by bucket. If `among` is not None, only these buckets are checked.
     """
     if trigger is CompactTrigger.NONE:
         return []

@@ -6,14 +6,16 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Unaware(Mode):
-    """The mode in which the tasks that read rows also write them. No task owns the only bucket, and tasks need no facts
-    about it.
+    """The mode for append tables without buckets: the tasks that read rows also write them. No task owns the only
+    bucket, and tasks need to know nothing about it.
     """
 
-    why_not_compacting = "an append table with no buckets has nobody who owns its files while others write"
+    why_not_compacting = (
+        "in an append table without buckets, several writers add files at the same time and none of them owns the files"
+    )
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows are sealed in the order in which they come, and written by the same task."""
+        """Returns stages in which each task seals rows in the order in which they come, and writes them itself."""
         del table
         write = plan.bucket_write(scope.trigger)
         return Stages(source, plan.seal_plan(OneBucket()), WriteStage(write), tasks=TaskCounts(None))

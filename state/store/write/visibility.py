@@ -1,10 +1,11 @@
 """Finds the files of a commit that still wait on level 0 for a compaction.
 
-A commit publishes its rows first and its compaction second, and the second may conflict with another writer. In tables
-whose batch readers skip level 0 (deletion vectors without merge-on-read, first-row) the rows cannot be read until a
-compaction moves them to a higher level; with `changelog-producer` = `lookup` their changes are not logged until then.
-The files are in the table, so any later writer finds them on level 0.
-Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0 and needLookup; after such a conflict Paimon's writers fail, or leave
+A commit publishes its rows first and its compaction second, and the compaction may conflict with another writer. In
+some tables batch readers skip level 0 (tables with deletion vectors but without merge-on-read, and first-row tables):
+there the rows cannot be read until a compaction moves them to a higher level. With `changelog-producer` = `lookup`
+their changes are not logged until then. The files are in the table, so any later writer finds them on level 0.
+
+Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0 and needLookup. After such a conflict Paimon's writers fail, or leave
 the rows hidden.
 """
 
@@ -22,7 +23,7 @@ from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.store.read.prune import hides_level0
 
 FileNames = Mapping[BucketId, frozenset[str]]
-"""Names of files by bucket, without buckets that have no files."""
+"""Names of files, by bucket. Buckets without files are left out."""
 
 _SHORTEST_WAIT_MS = 20
 _LONGEST_WAIT_MS = 5_000
@@ -30,15 +31,15 @@ _MOST_DOUBLINGS = 10
 
 
 class Waits(Enum):
-    """What waits until a compaction has taken a commit's files up from level 0."""
+    """What is missing until a compaction has moved a commit's files from level 0 to a higher level."""
 
     NOTHING = "nothing"
-    CHANGELOG = "the changes are not logged"
-    ROWS = "the rows are not read"
+    CHANGELOG = "the changes are not logged yet"
+    ROWS = "readers do not see the rows yet"
 
 
 def what_waits(schema: TableSchema) -> Waits:
-    """Returns what waits on level 0 in tables with these options."""
+    """Returns what is missing, in a table with these options, until its new files are compacted."""
     if not schema.primary_keys:
         return Waits.NOTHING
     if hides_level0(schema):
@@ -47,7 +48,7 @@ def what_waits(schema: TableSchema) -> Waits:
 
 
 def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> FileNames:
-    """Returns the new level-0 files of real buckets that the commit of these messages has not compacted itself."""
+    """Returns the new level-0 files of real buckets that the commit of these messages has not compacted."""
     compacted = any(s.commit_kind is CommitKind.COMPACT for s in committed.snapshots)
     left: dict[BucketId, frozenset[str]] = {}
     for m in messages:
@@ -59,13 +60,13 @@ def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> F
 
 
 def all_on_level0(view: LiveFiles) -> FileNames:
-    """Returns all live level-0 files of real buckets, of any writer, since a file does not name its writer."""
+    """Returns all live level-0 files of real buckets, from any writer, because a file does not record its writer."""
     named = {b: frozenset(f.file_name for f in view.files(b) if f.level == 0) for b in view.buckets() if b[1] >= 0}
     return {b: names for b, names in named.items() if names}
 
 
 def still_on_level0(view: LiveFiles, files: FileNames) -> FileNames:
-    """Returns the files that are still live on level 0. The others were compacted or replaced by some process."""
+    """Returns the files that are still live on level 0. All other files were compacted or replaced by some process."""
     live = {b: frozenset(f.file_name for f in _level0(view, b, names)) for b, names in files.items()}
     return {b: names for b, names in live.items() if names}
 
@@ -78,7 +79,7 @@ def joined(one: FileNames, other: FileNames) -> FileNames:
 @dataclass(frozen=True, slots=True)
 class Hidden:
     """The number of rows, files and buckets that wait on level 0. `since_ms` is the local time at which the oldest of
-    these files was written.
+    these files was written; None if no files wait.
     """
 
     rows: int = 0
@@ -87,7 +88,7 @@ class Hidden:
     since_ms: int | None = None
 
     def age_seconds(self, local_ms: int) -> int:
-        """Returns how long the oldest hidden file has waited."""
+        """Returns for how many seconds the oldest hidden file has waited; 0 if no files wait."""
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 
 
@@ -107,7 +108,9 @@ def _level0(view: LiveFiles, bucket_id: BucketId, names: frozenset[str]) -> list
 
 
 class Budget:
-    """A time limit for repeated attempts, with pauses that double and are drawn at random."""
+    """A time limit for repeated attempts. The pauses between attempts double, up to a limit, and have a
+    random factor.
+    """
 
     def __init__(self, budget_ms: int, world: World) -> None:
         self._budget_ms, self._world = budget_ms, world
@@ -120,7 +123,7 @@ class Budget:
         return max(0, self._budget_ms - max(self._world.clock.now_ms() - self._started_ms, self._paused_ms))
 
     def wait(self) -> None:
-        """Pauses before the next try; not beyond the end."""
+        """Pauses before the next attempt, but not beyond the end of the time limit."""
         base = min(_SHORTEST_WAIT_MS << min(self._pauses, _MOST_DOUBLINGS), _LONGEST_WAIT_MS)
         wait_ms = min(max(1, int(base * (0.5 + self._world.random.fraction()))), self.left_ms)
         self._pauses += 1

@@ -1,5 +1,5 @@
-"""Turns all sealed runs of a buffer into commit messages: rows without a bucket get one first, then bucket after bucket
-is written.
+"""Turns all sealed runs of a buffer into commit messages: first finds buckets for rows without a bucket, then writes
+bucket after bucket.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,10 +22,12 @@ from bucketline.state.store.write.stages import BucketResult, WriteStage
 def write_buckets(
     stage: WriteStage, buffer: RunBuffer, news: Mapping[BucketId, bytes] | None = None, *, threads: int = 1
 ) -> Iterator[CommitMessage | SnapshotNote | MixedKey]:
-    """Yields the message of each bucket that has runs, in their order; the buffer is empty afterwards.
+    """Yields the commit message of each bucket that has runs, in the order of the buckets. The buffer is empty
+    afterwards. Also yields the tokens of notes, and keys whose rows came from several feeds, as `Placing.place` returns
+    them.
 
-    `news` are the news (`BucketNews`) of buckets that another task has found. Up to `threads` buckets are written at
-    the same time.
+    `news` are the payloads of the messages (`BucketNews`) that other tasks have sent for the buckets. Up to `threads`
+    buckets are written at the same time.
     """
     known = dict(news or {})
     for partition, group in buffer.buckets():
@@ -65,9 +67,11 @@ def as_result(message: CommitMessage, stage: WriteStage) -> CommitMessage:
 
 
 def _as_one_change(message: CommitMessage, delete: Callable[[Sequence[DataFileMeta], BucketId], None]) -> CommitMessage:
-    """Returns a message with the final files only; new files that its own compaction has used up are deleted.
+    """Returns a message that names only the final files of the bucket. New files that its own compaction has already
+    replaced are deleted.
 
-    New files that were merely moved up count as made at their new level; logged input is part of the change.
+    New files that the compaction only moved to a higher level count as made on that level. A changelog of the input
+    becomes part of the compaction's changelog.
     """
     new = {f.file_name for f in message.new_files}
     after = {f.file_name for f in message.compact_after}

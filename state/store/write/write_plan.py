@@ -1,6 +1,6 @@
-"""Decides from a table and a job's options how the table is written: one frozen value, made on the driver.
+"""Decides from a table and a job's options how the table is written. The plan is one frozen value, made on the driver.
 
-Differences between bucket modes are in the plan's `mode`.
+The plan's `mode` holds everything that differs between bucket modes.
 """
 
 from collections.abc import Mapping
@@ -38,8 +38,8 @@ class Workers:
     most_tasks: int = 1
 
     def tasks(self, wanted: int | None) -> int:
-        """Returns how many tasks the work is divided among: `wanted`, or the parallelism if that is None, but at most
-        `most_tasks`.
+        """Returns how many tasks the work is divided among: `wanted`, or `parallelism` if `wanted` is None; in both
+        cases at most `most_tasks`.
         """
         return max(1, min(self.parallelism if wanted is None else wanted, self.most_tasks))
 
@@ -49,13 +49,14 @@ ONE_WORKER = Workers()
 
 @dataclass(frozen=True, slots=True)
 class WriteScope:
-    """Facts about a write before its rows are read.
+    """What is known about a write before its rows are read.
 
-    `user` commits it. `expected_rows` is a guess at what it brings to each partition it touches, `touched` are the
-    partitions of the last write; None where nothing is known. `key_shares` is the number of shares of the keys that the
-    last write asked to keep. `checkpoint` is a folder that outlives the machine, and `batch_id` counts the writes of a
-    stream. `by_share` allows that the task that places a share of the keys writes it as well. If that ends with
-    SharedBucket, the caller must plan other stages, without `by_share`, and run them.
+    `user` is the commit user. `expected_rows` is a guess at the number of rows for each partition that the write
+    touches. `touched` are the partitions of the last write; None if they are not known. `key_shares` is the number of
+    shares of the keys that the last write asked to keep. `checkpoint` is a folder on storage that outlives the machine,
+    and `batch_id` counts the writes of a stream. `by_share` allows that the task that places a share of the keys also
+    writes it. If that task fails with SharedBucket, the caller must plan other stages, without `by_share`, and run
+    them.
     """
 
     trigger: CompactTrigger
@@ -81,7 +82,7 @@ class TableState(Protocol):
 
 
 class ReplacedPartitions(Protocol):
-    """The partitions that are replaced, known once all rows were read; a value that can be sent to tasks."""
+    """The partitions that are replaced; they are known once all rows were read. The value can be sent to tasks."""
 
     def is_replaced(self, partition: bytes) -> bool: ...
 
@@ -95,27 +96,27 @@ class ReplacedState(TableState, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The rules of writing in one bucket mode; each bucket mode has one object of a subclass."""
+    """The rules of writing in one bucket mode. Each bucket mode has a subclass."""
 
     append_check: ClassVar[AppendCheck] = AppendCheck.BUCKET_COUNT
-    """The changes of the table by other writers with which the commit of rows conflicts."""
+    """Which changes by other writers conflict with a commit of rows."""
 
     why_not_compacting: ClassVar[str | None] = None
-    """Why writers of buckets do not compact them; None if they do."""
+    """Why writers of buckets do not compact them; None if they do compact."""
 
     postpones: ClassVar[bool] = False
-    """Whether rows wait until a compaction moves them to their buckets."""
+    """Whether rows wait in the postpone bucket until a compaction moves them to their buckets."""
 
     counts_buckets: ClassVar[bool] = False
-    """Whether a partition has a number of buckets, which a rescale changes."""
+    """Whether a partition has a fixed number of buckets, which a rescale changes."""
 
     def stages(self, plan: "WritePlan", table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """Returns the stages by which the rows of a source are written."""
         raise NotImplementedError
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """Returns stages, which were planned for one worker, in a form in which the tasks that read send rows directly
-        to the tasks that write. The tasks that read do not know what the table holds.
+        """Returns stages in which the tasks that read send rows directly to the tasks that write. The tasks that read
+        do not know what the table holds. `stages` were planned for one worker.
         """
         return stages
 
@@ -130,16 +131,19 @@ class Mode:
         return self
 
     def advice(self, plan: "WritePlan", stages: Stages[Any], workers: Workers) -> str | None:
-        """Returns advice how to set up the job better, judged by its stages; None if there is none."""
+        """Returns a sentence that advises how to set up the job better, judging by its stages; None if there is no
+        advice.
+        """
         del plan, stages, workers
         return None
 
 
 @dataclass(frozen=True)
 class WritePlan:
-    """How one job writes one table. `schema` carries the options in force: the table's, then the job's.
+    """How one job writes one table. `schema` carries all options that apply: the options of the table, overridden by
+    the options of the job.
 
-    `is_stream` says that the job goes on after its commit, so that it can compact beside its batches.
+    `is_stream` is True if the job goes on after its commit, so that it can compact in parallel with its next batches.
     """
 
     uri: str
@@ -152,12 +156,12 @@ class WritePlan:
 
     @property
     def access(self) -> BucketAccess:
-        """Returns the access that tasks need to the table."""
+        """Returns the object through which tasks access the table."""
         return BucketAccess(self.uri, self.schema, self.world)
 
     @property
     def _why_not_compacting(self) -> str | None:
-        """Returns why this job does not compact the buckets that it writes; None if it does."""
+        """Returns the reason why this job does not compact the buckets that it writes; None if it compacts them."""
         if self.mode.why_not_compacting is not None:
             return self.mode.why_not_compacting
         if self.schema.settings.compaction.write_only:
@@ -165,14 +169,14 @@ class WritePlan:
         if self.sink.compaction is Compaction.ASYNC and not self.is_stream:
             return None
         if self.sink.compaction is Compaction.ASYNC:
-            return f"'{COMPACTION.key}' = 'async' compacts after it"
+            return f"'{COMPACTION.key}' = 'async' compacts after the commit"
         if self.sink.compaction is not Compaction.INLINE:
             return f"'{COMPACTION.key}' = '{self.sink.compaction.value}' leaves compaction to others"
         return None
 
     @property
     def compacts(self) -> bool:
-        """Whether this job compacts the buckets it writes."""
+        """Whether this job compacts the buckets that it writes."""
         return self._why_not_compacting is None
 
     @cached_property
@@ -180,12 +184,12 @@ class WritePlan:
         return CompactOptions.of(self.schema.settings)
 
     def trigger(self, commit_number: int) -> CompactTrigger:
-        """Returns what is compacted with commit number n. Commits are numbered from 0; the source keeps the number, so
+        """Returns what is compacted with commit number n. Commits are numbered from 0. The source stores the number, so
         a restart does not change it.
 
         Source: Paimon 2.0 DataWrite: full compaction when (n + 1) is a multiple of `full-compaction.delta-commits`;
         FlinkSink: full compaction with each commit if the changelog comes from full compactions and this option is not
-        set. Raises OptionError if commits are asked to wait for compactions that this job does not do.
+        set. Raises OptionError if the options ask commits to wait for compactions that this job does not do.
         """
         why = self._why_not_compacting
         if why is not None and self.schema.settings.compaction.force_compact:
@@ -199,7 +203,7 @@ class WritePlan:
         return CompactTrigger.FULL if self.is_full_due(commit_number) else CompactTrigger.MINOR
 
     def is_full_due(self, commit_number: int) -> bool:
-        """Whether the table asks for a full compaction with commit number n, counted as in `trigger`."""
+        """Whether the table asks for a full compaction with commit number n, which is counted as in `trigger`."""
         every = self.schema.settings.compaction.full_every_commits
         if every is None and self.schema.settings.changelog.producer.logs_full_compactions:
             every = 1
@@ -209,7 +213,7 @@ class WritePlan:
 
     @property
     def compacts_async(self) -> bool:
-        """Whether this job compacts in a thread of its own, during its batches."""
+        """Whether this job compacts in a separate thread while it runs its batches."""
         is_async = self.is_stream and self.sink.compaction is Compaction.ASYNC
         return is_async and not self.schema.settings.compaction.write_only
 
@@ -220,11 +224,11 @@ class WritePlan:
         return AllocationRule(bucket.target_rows, bucket.limit)
 
     def counts(self, others: Mapping[bytes, int] | None = None) -> BucketCounts:
-        """Returns the bucket counts: that of new partitions, and those of the partitions in `others`."""
+        """Returns the bucket counts: the count of new partitions, and the counts of the partitions in `others`."""
         return BucketCounts(self.total_buckets, dict(others or {}))
 
     def bucket_write(self, trigger: CompactTrigger) -> BucketWrite:
-        """Returns how buckets are written when `trigger` decides about compaction."""
+        """Returns the settings for writing buckets, where `trigger` decides about compaction."""
         return BucketWrite(
             access=self.access,
             counts=self.counts(),
@@ -236,7 +240,9 @@ class WritePlan:
         )
 
     def seal_plan(self, grouping: Grouping) -> SealPlan:
-        """Returns how rows are sealed: grouped by `grouping`, and sorted and folded as the table asks for."""
+        """Returns how rows are sealed into runs: grouped by `grouping`, and sorted and folded as the table's options
+        say.
+        """
         merge, fold = self.schema.settings.merge, sealing_fold(self.schema)
         return SealPlan(
             schema=self.schema,
@@ -250,13 +256,13 @@ class WritePlan:
         )
 
     def moving_seal_plan(self, counts: Mapping[bytes, int]) -> SealPlan:
-        """Returns how rows of the table are grouped when they move to other buckets. `counts` are the new bucket counts
-        of the partitions whose rows move.
+        """Returns how rows of the table are sealed into runs when they move to other buckets. `counts` are the new
+        bucket counts of the partitions whose rows move.
         """
         return replace(self.seal_plan(self._fixed(counts)), fold=sealing_fold(self.schema))
 
     def counted_seal_plan(self) -> SealPlan:
-        """Returns how new rows are grouped when each partition has a bucket count of its own."""
+        """Returns how new rows are sealed into runs if each partition has its own bucket count."""
         return self.seal_plan(self._fixed({}))
 
     def _fixed(self, counts: Mapping[bytes, int]) -> FixedBuckets:

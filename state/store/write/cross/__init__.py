@@ -1,1 +1,1 @@
-"""Cross-partition upserts: rows whose keys are looked up in a key index over the whole table."""
+"""Writes tables whose keys can move between partitions: keys are looked up in a key index over the whole table."""

@@ -1,5 +1,6 @@
-"""Cross-partition tables: a key may move to another partition, so all keys are looked up in an index outside of the
-table. This is the only bucket mode that needs RocksDB; `modes` imports this module when it meets such a table.
+"""Cross-partition tables: a key may move to another partition, so all keys are looked up in an index outside the table.
+
+This is the only bucket mode that needs RocksDB. `modes` imports this module only for such a table.
 """
 
 import logging
@@ -38,26 +39,26 @@ from bucketline.state.types.logical import DataType
 _LOG = logging.getLogger(__name__)
 
 BACKUP_EVERY = 10
-"""How many batches lie between two copies of the key index in the checkpoint folder."""
+"""The key index is copied to the checkpoint folder once in this many batches."""
 
 
 class CrossPartition(Mode):
-    """The mode in which each task owns a share of all keys, with its own key index. Only one writer is possible: the
-    index would lack the rows of a second writer.
+    """The mode for cross-partition tables: each task owns a share of all keys, with its own key index. Only one writer
+    may write the table, because the index would lack the rows of a second writer.
     """
 
     append_check = AppendCheck.ONE_WRITER
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """Returns stages in which rows are sealed by share of the keys, in the order in which they come. The task of a
-        share finds where its rows go, and writes them if the scope allows it; otherwise a separate stage writes them,
-        since more tasks may be configured, or needed.
+        share finds the partition and bucket of its rows. If the scope allows it, the same task also writes the rows.
+        Otherwise a separate stage writes them, because more tasks may be configured or needed for writing.
 
-        The number of shares stays the same from batch to batch, because another number needs a new key index.
+        The number of shares stays the same from batch to batch, because another number of shares needs a new key index.
         """
         workers = scope.workers
         shares = workers.tasks(asked_assigners(plan) or scope.key_shares)
-        # Each share opens its own buckets, so there must be at least one bucket for each share.
+        # Each share opens its own buckets, so the table must allow at least one bucket for each share.
         shares = min(shares, plan.allocation_rule.bucket_limit)
         seal = plan.seal_plan(KeyShares(shares, plan.schema.primary_keys, across_partitions=True))
         write = plan.bucket_write(scope.trigger)
@@ -81,7 +82,9 @@ class CrossPartition(Mode):
         )
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """Returns stages in which all rows of the table go to one task, which has the key index, and writes them."""
+        """Returns stages in which all rows of the table go to one task, which has the key index and writes the rows.
+        `stages` must have one share of the keys.
+        """
         assert stages.key_shares == 1, "one worker has one share of the keys"
         if stages.place is None:
             return stages
@@ -99,23 +102,25 @@ class CrossPartition(Mode):
         return CrossOverwrite()
 
     def advice(self, plan: WritePlan, stages: Stages[Any], workers: Workers) -> str | None:
-        """Returns how to share the keys among more tasks, if more than half of Spark's tasks own no share."""
+        """Returns a sentence that advises how to divide the keys among more tasks, if more than half of Spark's tasks
+        own no share; otherwise None.
+        """
         shares, most = stages.key_shares or 1, min(workers.parallelism, plan.allocation_rule.bucket_limit)
         if asked_assigners(plan) is not None or most < 2 * shares:
             return None
         return (
-            f"the keys have {shares} shares, one a task, as in the batches before, though Spark runs "
+            f"the keys have {shares} shares, one for each task, as in earlier batches, though Spark runs "
             f"{workers.parallelism} tasks at a time; set 'assigner-parallelism' to {most} to share them anew, which "
             "builds the key index once more"
         )
 
 
 class CrossOverwrite(CrossPartition):
-    """The mode in which rows replace partitions; their keys are removed from other partitions."""
+    """The mode in which rows replace partitions, and the keys of these rows are removed from all other partitions."""
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns the same stages as for a write, but they use a key index of their own, which has only the keys of the
-        partitions that are not replaced. `table` must be a `ReplacedState`.
+        """Returns the same stages as for a write, except that they use a separate key index. This index has only the
+        keys of partitions that are not replaced. `table` must be a `ReplacedState`.
         """
         stages = super().stages(plan, table, scope, source)
         assert isinstance(stages.place, CrossWrite)
@@ -144,8 +149,8 @@ def _cross_write(plan: WritePlan, table: TableState, scope: WriteScope, shares: 
 
 
 def _is_within_reach(checkpoint: str, storage: Mapping[str, str] | None) -> bool:
-    """Whether this library can use the storage of the checkpoint folder. If not (Spark knows more kinds of storage), a
-    warning is logged once.
+    """Returns True if this library can use the storage of the checkpoint folder. If not, because only Spark knows this
+    kind of storage, logs a warning once and returns False.
     """
     try:
         file_io_for(checkpoint, storage)
@@ -157,7 +162,10 @@ def _is_within_reach(checkpoint: str, storage: Mapping[str, str] | None) -> bool
 
 @cache
 def _warn_once(why: str) -> None:
-    _LOG.warning("the key index gets no backup in the checkpoint, and is built anew where it is lost: %s", why)
+    _LOG.warning(
+        "the key index gets no backup in the checkpoint folder, and is built again from the table if it is lost: %s",
+        why,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,22 +177,23 @@ class CrossOverwriteKeys(CrossWrite):
     def place(
         self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
-        """Yields the rows as runs of the buckets that they go to. No note is written for the next write, which builds
-        its index again.
+        """Yields the rows as runs of the buckets that they go to. Writes no note for the next write, because the next
+        overwrite builds its own index.
         """
         with scratch_folder("bucketline-overwrite-") as scratch:
-            # @dataclass(slots=True) creates the class anew, and super() without arguments would mean the first class.
+            # @dataclass(slots=True) creates the class a second time, so super() without arguments would refer to the
+            # wrong class.
             for placed in CrossWrite.place(replace(self, local_directory=scratch, backup=None), share, runs):
                 if not isinstance(placed, SnapshotNote):
                     yield placed
 
     def manifests(self, io: FileIO, path: str, partition_types: Sequence[DataType]) -> Manifests:
-        """Returns the manifests of the table without the replaced partitions."""
+        """Returns the manifests of the table at a path, without the files of replaced partitions."""
         return _KeptManifests(io, path, partition_types, self.replaced)
 
 
 class _KeptManifests(Manifests):
-    """The manifests of a table as if the replaced partitions were empty."""
+    """The manifests of a table, as if the replaced partitions were empty."""
 
     def __init__(
         self, io: FileIO, path: str, partition_types: Sequence[DataType], replaced: ReplacedPartitions

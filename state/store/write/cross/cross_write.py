@@ -1,9 +1,9 @@
-"""Finds partition and bucket for the rows of one share of the keys of a cross-partition table: rows in arrival order →
-runs.
+"""Finds partition and bucket for the rows of a cross-partition table. One task does this for one share of the keys, in
+order of arrival.
 
-The share's key index says where each key lives. The index is brought to the snapshot on which the batch is written; the
-batch's own changes go into the index with the next batch, from the table. Changes by earlier rows of the same batch are
-kept in memory.
+The share's key index says where each key is stored. Before a batch, the index is brought to the snapshot on which the
+batch is written. The changes of the batch itself go into the index with the next batch, when they are read from the
+table. The changes that earlier rows of the same batch have made are held in memory.
 """
 
 import logging
@@ -61,18 +61,17 @@ _LOG = logging.getLogger(__name__)
 _FEED = "_FEED"
 
 CHUNK_BYTES = 192 << 20
-"""The size, in bytes of Arrow data, of the rows whose buckets are found at once. If the rows of a share take more, they
-are divided into chunks.
-"""
+"""How many bytes of rows are placed at once. The rows of a share are divided into chunks of about this size."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrossWrite(Placing):
-    """Gives keys their partition and bucket. It has plain values only, so it can be sent to tasks. Memory is in bytes.
+    """Finds the partition and bucket of keys. All fields are plain values, so it can be sent to tasks. Memory limits
+    are in bytes.
 
-    `snapshot` is the snapshot on which the batch is planned, None for the empty table. `backup` is a folder that
-    outlives the machine, and `back_up_now` asks for a copy of the index there. With `writes_alone` the task that has
-    placed a share also writes its buckets, in which no other share may have keys.
+    `snapshot` is the snapshot on which the batch is planned; None for the empty table. `backup` is a folder on storage
+    that outlives the machine, and `back_up_now` asks for a copy of the index in this folder. With `writes_alone`, the
+    task that has placed a share also writes the share's buckets, in which no other share may have keys.
 
     The attributes are together because a task gets everything about its share of the keys as one value.
     """
@@ -94,22 +93,24 @@ class CrossWrite(Placing):
     def place(
         self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
-        """Yields the rows of a share's runs, in arrival order, as runs of the buckets that they go to.
+        """Yields the rows of a share's runs, in order of arrival, as runs of the buckets that they go to.
 
-        A note of the changes of the keys may be written for the next batch; then the snapshot of this batch must carry
-        the note's token. If it matters from which feed (topic partition) a row came, a key with rows of several feeds
-        is yielded: the full key, because it may be in two partitions. Raises IndexStateError when another process holds
-        the index, or the batch is an old one; SharedBucket if the task of this share is to write its buckets alone
-        (`writes_alone`), but one of them also has keys of other shares.
+        May also write a note with the changes of the keys for the next batch, and yield its token; the snapshot of this
+        batch must carry this token. If it matters from which feed (topic partition) a row came, yields a key that has
+        rows of several feeds. This is the full key, because the key may be in two partitions.
+
+        Raises IndexStateError if another process holds the index, or if the batch is older than the index. Raises
+        SharedBucket if the task of this share is to write its buckets alone (`writes_alone`), but one of the buckets
+        also has keys of other shares.
         """
         plan = self.index_plan(share)
         index, report = ready_index(plan, self.source(), self.snapshot)
-        # The rows of this batch still find the keys that are forgotten at its end.
+        # Rows of this batch still find the keys that expire at its end, because keys are removed from the index last.
         alive_since, grown, note = plan.alive_since, 0, None
         with index:
             if plan.backup is not None and (self.back_up_now or report.origin is IndexOrigin.BUILT):
                 _back_up(index, plan.backup, plan.world)
-            # Runs are released as they are read, because the caller holds the placed rows at the same time.
+            # Runs are released as they are read, because the caller holds the placed rows in memory at the same time.
             chunks = _chunks(deque(runs))
             del runs
             first, second = next(chunks, None), next(chunks, None)
@@ -140,20 +141,20 @@ class CrossWrite(Placing):
                 forget_expired(index, alive_since=alive_since, grown_by=grown)
 
     def check_owned(self, share: int, buckets: Int32s) -> None:
-        """Raises SharedBucket for a bucket that the task of the share may not write: a key stays in the bucket of its
-        first write, even if the number of shares has changed since.
+        """Raises SharedBucket if one of the buckets also has keys of other shares. This can happen after the number of
+        shares has changed, because a key stays in the bucket of its first write.
         """
         if self.writes_alone and (buckets % self.shares != share).any():
             raise SharedBucket(f"share {share} of {self.shares} has keys in buckets of other shares")
 
     def in_one_task(self) -> "CrossWrite":
-        """Returns the same placing for a write in which one task writes all buckets: then a bucket may have keys of
+        """Returns the same placing for a write in which one task writes all buckets; a bucket may then have keys of
         several shares.
         """
         return replace(self, writes_alone=False)
 
     def index_plan(self, share: int) -> IndexPlan:
-        """Returns the plan of the share's index."""
+        """Returns the plan for the share's key index: where the index is stored, and how it is opened."""
         root = self.local_directory or f"{tempfile.gettempdir()}/bucketline"
         backup = None
         if self.backup is not None:
@@ -162,7 +163,7 @@ class CrossWrite(Placing):
         return IndexPlan(self.uri, keys, root, RocksSettings(self.memory_bytes), backup, self.world)
 
     def source(self) -> IndexSource:
-        """Returns the table from whose rows the key index is built and brought up to date."""
+        """Returns the table from which the key index is built and brought up to date."""
         access = BucketAccess(self.uri, self.schema, self.world).files
         io, path = access.io, access.table_path
         partition_types = [f.type for f in self.schema.select(self.schema.partition_keys)]
@@ -170,7 +171,7 @@ class CrossWrite(Placing):
         return IndexSource(access, self.manifests(io, path, partition_types), Snapshots(io, root))
 
     def manifests(self, io: FileIO, path: str, partition_types: Sequence[DataType]) -> Manifests:
-        """Returns the manifests of the table at a path, from which the index is built."""
+        """Returns the manifests of the table at a path; the key index is built from the files that they list."""
         return Manifests(io, path, partition_types, world=self.world)
 
     def seal_plan(self, form: RunForm) -> SealPlan:
@@ -190,8 +191,8 @@ class CrossWrite(Placing):
 def _place_whole(
     write: CrossWrite, index: KeyIndex, plan: IndexPlan, rows: pa.Table, token: str
 ) -> tuple[PlacedBatch, SnapshotNote | None]:
-    """Returns partition and bucket for all rows of a share at once. Also writes and returns a note for the next batch,
-    under the token `token`, that tells how the keys have changed.
+    """Returns partition and bucket for all rows of a share at once. Also writes a note for the next batch about the
+    changes of the keys, and returns it with its `token`; None if no note was written.
     """
     rows, kinds, feeds = _parted(rows)
     placed = place_batch(
@@ -210,11 +211,13 @@ def _place_whole(
 
 
 def _back_up(index: KeyIndex, folder: BackupFolder, world: World) -> None:
-    """Copies the index to the backup folder. If that fails, the batch goes on: the index is only a cache."""
+    """Copies the index to the backup folder. If the copy fails, a warning is logged and the batch goes on, because the
+    index is only a cache.
+    """
     try:
         back_up(index, folder, world)
     except StorageError as e:
-        _LOG.warning("key index %s could not be backed up, the next turn tries again: %s", index.directory, e.message)
+        _LOG.warning("key index %s could not be backed up; a later batch tries again: %s", index.directory, e.message)
 
 
 def _with_buckets(rows: pa.Table, buckets: Int32s) -> pa.Table:
@@ -237,7 +240,7 @@ class _Placer:
         self.mixed: MixedKey | None = None
 
     def place(self, chunk: pa.Table) -> AcceptedRows:
-        """Returns the rows to write for a chunk of rows. An additional column tells the bucket of each row."""
+        """Returns the rows to write for a chunk of rows. An additional column holds the bucket of each row."""
         write = self._write
         rows, kinds, feeds = _parted(chunk)
         named, codes_here = partition_codes(rows, write.schema)
@@ -264,7 +267,9 @@ class _Placer:
         return AcceptedRows(_with_buckets(placed, placement.buckets), kinds)
 
     def _look(self, rows: pa.Table, keys: pa.Array, numbers: np.ndarray, feeds: Feeds) -> None:
-        """Notes a key whose rows came from several feeds: rows of this chunk, or of this chunk and an earlier one."""
+        """Records a key whose rows came from several feeds (topic partitions), in this chunk or in this chunk and an
+        earlier one.
+        """
         primary_keys = self._write.schema.primary_keys
         self.mixed = mixed_key_of(rows, numbers, feeds, primary_keys)
         of_keys = first_feeds(numbers, feeds)
@@ -283,7 +288,9 @@ class _Placer:
         self._seen = pa.concat_arrays([seen, fresh]), np.concatenate([seen_feeds, of_keys[~known]])
 
     def _overlaid(self, keys: pa.Array, indexed: KeyPlaces) -> KeyPlaces:
-        """Returns the partitions and buckets from the index, replaced for keys that the batch has moved."""
+        """Returns the partitions and buckets of the keys: those that this batch has changed, and for all other keys
+        those of the index (`indexed`).
+        """
         if self._moved_keys is None or not len(self._moved_keys):
             return indexed
         at = pc.index_in(keys, value_set=self._moved_keys)
@@ -312,7 +319,7 @@ class _Placer:
 
     def _dense(self, placement: Placement) -> tuple[Placement, list[bytes]]:
         """Returns the placement with its partitions numbered 0, 1, ... instead of by the index's codes, and the list of
-        these partitions.
+        the partitions in this order.
         """
         used, dense = np.unique(placement.partitions, return_inverse=True)
         named = self._index.partitions(used.tolist())
@@ -321,8 +328,8 @@ class _Placer:
 
 
 def _parted(chunk: pa.Table) -> tuple[pa.Table, pa.Array, Feeds | None]:
-    """Returns the parts of a chunk of a sealed run: the table's columns, the row kinds, and the feeds of the rows (None
-    if they do not matter).
+    """Splits a chunk of a sealed run into the table's columns, the row kinds, and the feeds (topic partitions) of the
+    rows; the feeds are None if they do not matter.
     """
     feeds = chunk[_FEED].to_numpy() if _FEED in chunk.column_names else None
     own = [name for name in chunk.column_names if name not in (SEQUENCE, VALUE_KIND, _FEED)]
@@ -330,8 +337,8 @@ def _parted(chunk: pa.Table) -> tuple[pa.Table, pa.Array, Feeds | None]:
 
 
 def _chunks(runs: deque[tuple[SealedRun, Blob]]) -> Iterator[pa.Table]:
-    """Yields the rows of sealed runs in arrival order, in pieces of about CHUNK_BYTES; the runs are taken one by one.
-    If feeds matter, a column tells the feed of each row.
+    """Yields the rows of sealed runs in order of arrival, in pieces of about CHUNK_BYTES. Each run is removed from
+    `runs` when it is read. If feeds (topic partitions) matter, a column holds the feed of each row.
     """
     waiting: list[pa.RecordBatch] = []
     size = 0

@@ -1,5 +1,5 @@
-"""Turns rows of one share into rows that are ready to be written: looks up their keys in the index, places them, and
-makes the note.
+"""Prepares the rows of one share of the keys for writing: looks up their keys in the key index, and finds the partition
+and bucket of each row.
 """
 
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ from bucketline.state.types.hashes.distinct import distinct
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedBatch:
-    """The rows to write, in order. Row i has the kind `kinds[i]` (int8), the partition `partitions[codes[i]]` and the
-    bucket `buckets[i]`.
+    """The rows to write, in order. Row i has the row kind `kinds[i]` (int8), the partition `partitions[codes[i]]` and
+    the bucket `buckets[i]`.
 
-    `keys` are the batch's distinct keys and `effect` the change of each: both are arguments of `write_note`. `mixed` is
-    a key whose rows came from several feeds, None if there is none.
+    `keys` are the batch's distinct keys and `effect` is the change of each key; both are arguments of `write_note`.
+    `mixed` is a key whose rows came from several feeds (topic partitions); None if there is no such key.
     """
 
     rows: pa.Table
@@ -58,11 +58,12 @@ def place_batch(
     expires: bool = False,
     feeds: Feeds | None = None,
 ) -> PlacedBatch:
-    """Returns partition and bucket for all rows of a batch that belong to one share. The index does not change.
+    """Returns partition and bucket for all rows of a batch that belong to one share of the keys. The index is not
+    changed.
 
-    The rows have the table's columns and are in the order of arrival; `kinds` (int8) has the kind of each row. One call
+    The rows have the table's columns and are in order of arrival; `kinds` (int8) has the row kind of each row. One call
     must get all rows of the share in the batch, because a second call would not know the rows of the first call. `own`
-    are the buckets that may get new keys. `feeds` says which feed each row came from.
+    says which buckets may get new keys. `feeds` holds the feed (topic partition) of each row.
     """
     schema = share.schema
     flat = rows.combine_chunks()
@@ -93,7 +94,7 @@ def _row_and_old_codes(
     index: KeyIndex, rows: pa.Table, old: KeyPlaces, schema: TableSchema
 ) -> tuple[Int32s, KeyPlaces, Int32s]:
     """Returns the partition of each row, the old partition and bucket of each key, and the codes of these partitions in
-    the key index, ascending. The first two name a partition by its position among the codes.
+    the key index, in ascending order. The first two results name a partition by its position among the codes.
     """
     named, codes_here = partition_codes(rows, schema)
     own_codes = index.codes(named)

@@ -1,3 +1,3 @@
-"""Runs for tasks that own many buckets: rows of many buckets are sealed together, and separated and sorted by the
-owner.
+"""Sealed runs for tasks that write many buckets. The rows of many buckets are sent in one run; the receiving task
+separates and sorts them.
 """

@@ -1,9 +1,9 @@
-"""The sealed run that one task sends to another after a flush: the rows of all groups that the other task owns, and
-where each group is.
+"""The sealed run that one task sends to another after a flush. It holds the rows of all groups (buckets or shares) that
+the other task owns, and the position of each group.
 
-The rows are ordered by partition and group; inside of a group they have the order of a run of the group alone. They are
-an Arrow IPC file, so that a group can be cut out without reading what is before it. Small neighbours share a record
-batch, a large group has batches of its own.
+The rows are ordered by partition and group. Inside a group they are in the order in which a run of this group alone
+would have them. The run is an Arrow IPC file, so that a group can be read without reading what comes before it. Small
+neighbouring groups share a record batch; a large group has record batches of its own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,8 @@ import pyarrow as pa
 from bucketline.state.store.write.sealed_runs import RunForm, SealedRun
 
 SHARED_BYTES = 128 << 10
-"""The bytes of a record batch that several groups share. Code that cuts the groups out holds one batch for each sealed
-run.
+"""The size, in bytes, of a record batch that several groups share. The task that reads the groups holds one such batch
+in memory for each sealed run.
 """
 
 PIECES = pa.schema(
@@ -32,16 +32,17 @@ PIECES = pa.schema(
         ("feeds", pa.binary()),
     ]
 )
-"""The columns that describe the pieces of a sealed run, one row for each piece: the members of a `SealedRun`;
-`row_bytes`, the bytes of the piece's rows by the average; `batch` and `first_row`, the record batch in which the piece
-begins, and its first row there; `is_alone`, whether no other piece has rows in its record batches.
+"""The columns that describe the pieces of a sealed run, one row for each piece. They are the members of a `SealedRun`
+and four more: `row_bytes`, the size of the piece's rows, estimated by the average row; `batch` and `first_row`, the
+record batch in which the piece begins, and its first row in this batch; `is_alone`, whether no other piece has rows in
+the piece's record batches.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerRun:
-    """A sealed run of the rows that one flush of the task `origin` has for the task `owner`. `flush` counts the task's
-    runs. `table` is the number of the rows' table among the tables of a job.
+    """A sealed run with the rows that the task `origin` sends to the task `owner` after one flush. `flush` counts the
+    sending task's runs. `table` is the number of the rows' table among the tables of a job.
     """
 
     owner: int
@@ -53,7 +54,7 @@ class OwnerRun:
 
     @property
     def consumed_rows(self) -> int:
-        """Returns the number of accepted rows, including those that were folded away."""
+        """Returns the number of accepted rows, including the rows that were folded into others."""
         return sum(self.pieces["consumed_rows"].to_pylist())
 
     @property
@@ -73,9 +74,10 @@ class OwnerRun:
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """The position of the rows of a piece: from a row of a record batch on, and in the batches after it. `is_alone`
-    says that no other piece has rows in these batches. `row_bytes` are the bytes of the rows, by the average.
-    `rows_before` is the number of rows of the sealed run that come before the piece.
+    """The position of a piece's rows in a sealed run: they begin at the row `first_row` of the record batch `batch`,
+    and may go on in the next batches. `is_alone` is True if no other piece has rows in these batches. `row_bytes` is
+    the size of the rows, estimated by the average row. `rows_before` is the number of rows of the sealed run before the
+    piece.
     """
 
     batch: int
@@ -88,7 +90,7 @@ class RunPlace:
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """Rows of a group that go into a sealed run; `begins` says that they are the first rows of the group."""
+    """Rows of a group that go into one sealed run. `begins` is True if they are the first rows of the group."""
 
     group: int
     row_count: int
@@ -97,7 +99,7 @@ class RunPart:
 
 def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator[list[RunPart]]:
     """Divides the rows of groups into sealed runs of at most `rows_each` rows, and yields the parts of each run.
-    `groups` are the groups with their row counts, in order. A group without rows has no part.
+    `groups` holds the groups with their row counts, in order. A group without rows has no part.
     """
     parts: list[RunPart] = []
     room = rows_each
@@ -115,8 +117,11 @@ def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator
 
 
 def batches_of(row_counts: Sequence[int], shared_rows: int, batch_rows: int) -> tuple[list[int], list[RunPlace]]:
-    """Returns how many rows each record batch of a sealed run has, and where its pieces are, from the pieces' row
-    counts.
+    """Decides how the pieces of a sealed run are divided into record batches. Returns the number of rows of each record
+    batch, and the position of each piece.
+
+    `row_counts` are the row counts of the pieces. Pieces of fewer than `shared_rows` rows share record batches; a
+    larger piece gets batches of `batch_rows` rows.
     """
     batches: list[int] = []
     places: list[RunPlace] = []
@@ -137,8 +142,8 @@ def batches_of(row_counts: Sequence[int], shared_rows: int, batch_rows: int) -> 
 
 
 def sealed_batches(rows: pa.Table, batch_sizes: Sequence[int], form: RunForm) -> bytes | pa.Buffer:
-    """Returns the rows as an Arrow IPC file of record batches with these numbers of rows; compressed if the form says
-    so.
+    """Returns the rows as an Arrow IPC file with record batches of the given sizes (in rows); compressed if `form` is
+    PACKED.
     """
     if form is RunForm.PACKED:
         sink = pa.BufferOutputStream()
@@ -154,7 +159,7 @@ def sealed_batches(rows: pa.Table, batch_sizes: Sequence[int], form: RunForm) ->
 
 def _write_file(rows: pa.Table, batch_sizes: Sequence[int], sink: pa.NativeFile, compression: str | None) -> None:
     (whole,) = rows.combine_chunks().to_batches()
-    # Handing small buffers to other threads costs more than compressing them here.
+    # Compressing small buffers here costs less than passing them to other threads.
     options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     with pa.ipc.new_file(sink, rows.schema, options=options) as writer:
         first = 0
@@ -165,12 +170,12 @@ def _write_file(rows: pa.Table, batch_sizes: Sequence[int], sink: pa.NativeFile,
 
 
 def opened(blob: pa.Buffer | pa.NativeFile) -> pa.RecordBatchFileReader:
-    """Returns the record batches of a sealed run, decompressed as they are asked for."""
+    """Returns a reader of the record batches of a sealed run; each batch is decompressed when it is read."""
     return pa.ipc.open_file(blob, options=pa.ipc.IpcReadOptions(use_threads=False))
 
 
 def cut(reader: pa.RecordBatchFileReader, place: RunPlace) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a piece."""
+    """Yields the rows of one piece of a sealed run."""
     number, at, left = place.batch, place.first_row, place.row_count
     while left:
         piece = reader.get_batch(number).slice(at, left)
@@ -179,7 +184,9 @@ def cut(reader: pa.RecordBatchFileReader, place: RunPlace) -> Iterator[pa.Record
 
 
 def stretches(places: Sequence[RunPlace]) -> Iterator[RunPlace]:
-    """Yields positions in a sealed run, in order. Positions that follow each other directly are joined into one."""
+    """Yields the positions in a sealed run, in order, where positions that directly follow each other are joined into
+    one.
+    """
     stretch: RunPlace | None = None
     for place in places:
         if stretch is not None and stretch.rows_before + stretch.row_count == place.rows_before:
@@ -193,7 +200,7 @@ def stretches(places: Sequence[RunPlace]) -> Iterator[RunPlace]:
 
 
 def packed_again(blob: pa.Buffer) -> bytes:
-    """Returns the same record batches, compressed."""
+    """Returns the record batches of an uncompressed sealed run, compressed."""
     reader = opened(blob)
     batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
     packed = sealed_batches(pa.Table.from_batches(batches), [b.num_rows for b in batches], RunForm.PACKED)
@@ -202,18 +209,20 @@ def packed_again(blob: pa.Buffer) -> bytes:
 
 
 def pieces_bytes(pieces: pa.RecordBatch) -> bytes:
-    """Returns the pieces as bytes."""
+    """Returns the description of the pieces as bytes, for `read_pieces`."""
     data: bytes = pieces.serialize().to_pybytes()
     return data
 
 
 def read_pieces(data: bytes | pa.Buffer) -> pa.RecordBatch:
-    """Returns the pieces that `pieces_bytes` has made into bytes."""
+    """Returns the description of the pieces from bytes that `pieces_bytes` has made."""
     return pa.ipc.read_record_batch(pa.py_buffer(data), PIECES)
 
 
 def pieces_of(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
-    """Returns pieces with these members, which are given in the order of PIECES."""
+    """Returns a description of pieces as a record batch. Each tuple holds the values of one piece, in the order of the
+    columns of PIECES.
+    """
     columns = zip(*rows, strict=True)
     return pa.RecordBatch.from_arrays(
         [pa.array(c, f.type) for c, f in zip(columns, PIECES, strict=True)], schema=PIECES

@@ -1,8 +1,8 @@
-"""The map side of a write to many buckets: accepted rows → one sealed run for each task that owns some of the rows'
-groups.
+"""The map side of a write to many buckets: turns accepted rows into one sealed run for each task that owns some of the
+rows' groups (buckets or shares).
 
-Sorting, packing and sending cost something for each run, whatever its size. So all rows of a flush are sorted at once:
-by group, and inside of a group by key, as `sealed_runs` sorts the rows of one group.
+Sorting, packing and sending a run has a cost that does not depend on its size. So all rows of a flush are sorted at
+once: by group, and inside a group by key, as `sealed_runs` sorts the rows of one group.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,13 +36,15 @@ from bucketline.state.types.order import key_changes, sort_indices
 
 
 class Owners(Protocol):
-    """Decides which task gets a group."""
+    """Decides which task gets a group (a bucket, or a share of the keys) of a partition."""
 
     def task(self, partition: bytes, bucket: int) -> int: ...
 
 
 class OwnerSealer(Sealer[OwnerRun]):
-    """Seals rows as `RunSealer` does, but into one sealed run for all groups of an owner."""
+    """Seals rows as `RunSealer` does, but makes one sealed run for all groups of an owner (the task that
+    writes them).
+    """
 
     def __init__(self, plan: SealPlan, owners: Owners, *, origin: int) -> None:
         super().__init__(plan, origin=origin)
@@ -73,8 +75,8 @@ class OwnerSealer(Sealer[OwnerRun]):
                 yield self._run(owner, run_rows, parts, groups, spans)
 
     def _ordered(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None, places: np.ndarray) -> np.ndarray:
-        """Returns the positions of the rows that are sent, group after group: sorted by key inside of a group, or in
-        the order of arrival if the plan does not sort. `places` says for each row where its group comes.
+        """Returns the positions of the rows that are sent, group after group. Inside a group they are sorted by key, or
+        in order of arrival if the plan does not sort. `places` holds for each row the rank of its group in the run.
         """
         plan = self._plan
         keys = plan.schema.trimmed_primary_key
@@ -85,7 +87,7 @@ class OwnerSealer(Sealer[OwnerRun]):
         by_key = np.asarray(sort_indices(sort_columns, keys, then=[(c, direction) for c in plan.sequence_fields]))
         order = by_key[np.argsort(places[by_key], kind="stable")]
         if not isinstance(plan.fold, Selection) or not has_all_values(rows, plan):
-            # Rows that lack values get them from earlier rows of their key, so none is folded away.
+            # Rows that lack values get the values from earlier rows of their key, so no row is folded away before that.
             return order
         starts = key_changes(sort_columns.select(list(keys)).take(pa.array(order)), keys)
         of_rows = places[order]
@@ -118,8 +120,8 @@ class OwnerSealer(Sealer[OwnerRun]):
 
 
 def _places_and_ranks(groups: Groups, ordered: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns for each row the position of its group in `ordered` (in 16 bits if they are enough), and the arrival rank
-    of the row.
+    """Returns for each row the position of its group in `ordered` (as 16-bit integers if they are large enough), and
+    the arrival rank of the row.
     """
     count = len(groups.by_group)
     sizes = np.diff(groups.borders)
@@ -132,7 +134,9 @@ def _places_and_ranks(groups: Groups, ordered: Sequence[int]) -> tuple[np.ndarra
 
 
 def _spans(groups: Groups, feeds: Feeds) -> list[bytes]:
-    """Returns for each group the feeds that its arrival ranks came from, as the bytes of a `FeedSpans`."""
+    """Returns for each group the feeds (topic partitions) that its arrival ranks came from, as the bytes of a
+    `FeedSpans`.
+    """
     feeds = feeds[groups.by_group]
     found = list[bytes]()
     for i, start in enumerate(groups.starts):

@@ -1,8 +1,8 @@
-"""Sorts the rows of neighbouring buckets together, if each bucket has few rows: for single small buckets, the calls
-that cut, sort and move columns would cost more than the work on the rows.
+"""Sorts the rows of neighbouring buckets together if each bucket has few rows. For a single small bucket, the calls
+that slice, sort and copy columns would cost more than the work on its rows.
 
-A window is as many buckets as fit into a part of the memory for merging. Their rows are next to each other in each
-sealed run of an owner, so that one cut of each run has all of them.
+A window is a sequence of neighbouring buckets that fit together into a part of the memory for merging. In each sealed
+run of an owner the rows of these buckets are next to each other, so one slice of each run has all of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +25,9 @@ Runs = Sequence[tuple[SealedRun, Blob]]
 
 @dataclass(frozen=True, slots=True)
 class SortedRows:
-    """The rows of a bucket by key, rows of one key from old to new, with their sequence numbers; `starts` is true at
-    the first row of each key. The rows came in `runs`; rank 0 of each sealed run has the sequence number in
-    `first_numbers`.
+    """The rows of a bucket, sorted by key; rows of one key are ordered from old to new. They have sequence numbers.
+    `starts` is true at the first row of each key. The rows came from the sealed runs `runs`; `first_numbers` holds the
+    sequence number of each run's arrival rank 0.
     """
 
     rows: pa.Table
@@ -37,8 +37,8 @@ class SortedRows:
 
 
 class SortedWindows:
-    """Takes buckets out of a buffer, sorted if they are small. `next_number` is the next sequence number of a bucket; a
-    window has at most `window_bytes` of rows.
+    """Takes buckets out of a buffer, already sorted if they are small. `next_number` returns the next sequence number
+    of a bucket. A window holds at most `window_bytes` bytes of rows.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class SortedWindows:
         self._ready: dict[BucketId, SortedRows] = {}
 
     def take(self, bucket_id: BucketId) -> Runs | SortedRows:
-        """Takes the rows of a bucket out of the buffer and returns them, as `RunBuffer.take` does. Only one thread at a
-        time may call this method.
+        """Removes the rows of a bucket from the buffer, and returns them as `RunBuffer.take` does, or sorted if the
+        bucket is small. Only one thread at a time may call this method.
         """
         if bucket_id in self._ready:
             return self._ready.pop(bucket_id)
@@ -63,7 +63,9 @@ class SortedWindows:
         return self._ready.pop(bucket_id)
 
     def _window(self, first: BucketId) -> Iterator[BucketId]:
-        """Yields a bucket and the buckets after it, as long as they are small and fit into the window."""
+        """Yields a bucket and the buckets after it, as long as they are small and fit together into the window. Yields
+        nothing for a table without a primary key.
+        """
         left = self._window_bytes
         if not self._schema.primary_keys:
             return

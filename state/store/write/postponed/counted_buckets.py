@@ -1,4 +1,6 @@
-"""Writes rows of a postpone table to real buckets at once; how many buckets a partition gets depends on its rows."""
+"""Writes rows of a postpone table to real buckets at once. The number of buckets of a new partition depends on its
+rows.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +20,12 @@ from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
 @dataclass(frozen=True, slots=True)
 class CountedBuckets(Placing):
-    """Gives each partition a number of buckets that follows from its rows; all rows of a partition come as one group.
+    """Decides how many buckets a partition gets, and sends its rows to these buckets. All rows of a partition come as
+    one group.
 
-    A partition in `counts` keeps its number. A new partition gets the number that follows from
-    `postpone.target-row-num-per-bucket`, with the rows in `waiting` counted as well, else from
-    `postpone.target-size-per-bucket`. `seal` says how rows are sorted in their buckets.
+    A partition in `counts` keeps its number of buckets. For a new partition the number follows from
+    `postpone.target-row-num-per-bucket`, where the rows in `waiting` (rows in the postpone bucket) count too; if this
+    option is not set, from `postpone.target-size-per-bucket`. `seal` says how rows are sorted in their buckets.
     """
 
     seal: SealPlan
@@ -30,7 +33,9 @@ class CountedBuckets(Placing):
     waiting: Mapping[bytes, int]
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Yields the rows as sorted runs of buckets, and the bucket count for the writer of each."""
+        """Yields the rows as sorted runs of buckets, then for each bucket the bucket count of its partition, for the
+        task that writes the bucket.
+        """
         del share
         partition = runs[0][0].partition
         count = self.counts.get(partition)
@@ -45,7 +50,7 @@ class CountedBuckets(Placing):
             yield BucketNews(partition, bucket, str(count).encode())
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """Returns the message with the bucket count of the partition in its files."""
+        """Returns the message with the bucket count of its partition, which `payload` holds."""
         del world
         return replace(message, total_buckets=int(payload))
 
@@ -65,15 +70,16 @@ def _buckets_for(settings: PostponeSettings, runs: Sequence[tuple[SealedRun, Blo
     if rows_each is not None:
         wanted = -(-(waiting_rows + sum(run.row_count for run, _ in runs)) // rows_each)
     else:
-        # Some runs of a task may be packed while others are not, so only the rows show how large the runs are.
+        # Some runs of a task may be compressed while others are not, so the size of the rows is taken from the rows
+        # themselves.
         row_bytes = sum(rows.nbytes for _, blob in runs for rows in _rows(blob))
         wanted = -(-row_bytes // settings.bytes_per_bucket)
     return max(1, min(wanted, settings.most_buckets_of_batch))
 
 
 def _rows(blob: Blob) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a sealed run without the columns that are not the table's (sequence number and row kind). The
-    blob can still be read.
+    """Yields the rows of a sealed run with the table's columns only (without sequence number and row kind). The blob
+    can be read again afterwards.
     """
     for batch in unseal(again(blob)):
         yield batch.drop_columns([SEQUENCE, VALUE_KIND])

@@ -1,4 +1,4 @@
-"""Postponed buckets: rows wait in bucket -2 until a compaction moves them to real ones."""
+"""Postponed buckets: rows wait in bucket -2 until a compaction moves them to real buckets."""
 
 from dataclasses import replace
 
@@ -14,19 +14,22 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Postpone(Mode):
-    """The mode in which each task owns a share of the keys, and writes their rows unsorted to the postpone bucket."""
+    """The mode for postpone tables: each task owns a share of the keys, and writes their rows unsorted to the postpone
+    bucket.
+    """
 
-    # Two writers that are the first in a partition might choose different bucket counts.
+    # Two writers that both create a partition might choose different bucket counts for it.
     append_check = AppendCheck.ALL_RULES
     why_not_compacting = "rows of a postpone table are compacted when they leave the postpone bucket"
     postpones = True
     counts_buckets = True
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows are sealed by share of the keys, and written, in the order in which they come.
+        """Returns stages in which rows are sealed by share of the keys, and written to the postpone bucket in the order
+        in which they come.
 
-        The number of shares stays the same while rows wait: the rows of a key are in order only as long as the key
-        keeps its writer.
+        The number of shares stays the same while rows wait in the postpone bucket, because the rows of a key are in
+        order only as long as the same writer writes them.
         """
         waits = scope.key_shares is not None and any(b[1] == POSTPONE_BUCKET for b in table.view.buckets())
         shares = scope.workers.tasks((scope.key_shares if waits else None) or plan.sink.write_parallelism)
@@ -50,13 +53,13 @@ class Postpone(Mode):
 
 
 class PostponeInBuckets(Postpone):
-    """The mode in which rows of a postpone table are written to real buckets at once. The number of a new partition's
-    rows decides how many buckets it gets.
+    """The mode in which rows of a postpone table are written to real buckets at once. The number of buckets of a new
+    partition follows from the number of its rows.
     """
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows are sealed by partition. One task writes a partition: the number of its rows
-        decides how many buckets it gets.
+        """Returns stages in which rows are sealed by partition. One task writes all rows of a partition, because their
+        number decides how many buckets a new partition gets.
         """
         seal = plan.seal_plan(KeyShares(1, plan.schema.trimmed_primary_key))
         write = plan.bucket_write(scope.trigger)
@@ -72,16 +75,18 @@ class PostponeInBuckets(Postpone):
 
 
 def _newest_waiting(view: LiveFiles) -> dict[bytes, int]:
-    """Returns for each partition the creation time of its newest file in the postpone bucket."""
+    """Returns for each partition the creation time (in milliseconds) of its newest file in the postpone bucket."""
     waiting = [b for b in view.buckets() if b[1] == POSTPONE_BUCKET]
     return {b[0]: max(f.creation_time_ms or 0 for f in view.files(b)) for b in waiting}
 
 
 def _checked(user: str) -> str:
-    """Raises OptionError if the name of a user holds `-s-`, which precedes the writer number in names of files."""
+    """Returns the name of a commit user. Raises OptionError if the name contains `-s-`, because these characters
+    separate the user from the writer number in names of files.
+    """
     if "-s-" in user:
         raise OptionError(
-            f"the writer {user!r} cannot write a postpone table: its files are named after it, and '-s-' ends the "
+            f"the writer {user!r} cannot write a postpone table: its name is part of file names, and '-s-' ends the "
             "name there; choose another sink_id",
             user=user,
         )

@@ -1,8 +1,9 @@
-"""Writes postponed rows as they came, unsorted, to a bucket that batch reads do not see until a compaction moves the
-rows.
+"""Writes postponed rows in order of arrival, unsorted, to the postpone bucket. Batch reads do not see this bucket until
+a compaction moves its rows.
 
-All rows of a key have one writer number, made of the key's hash, and files of a writer follow each other in time, so
-that any compactor that keeps the order of a writer's files applies the newest change of a key last.
+All rows of a key have the same writer number, which is made of the key's hash, and the files of a writer are ordered by
+time. So any compactor that keeps the order of a writer's files applies the newest change of a key last.
+
 Source: Paimon 2.0 PostponeBucketFileStoreWrite, PostponeBucketWriter.
 """
 
@@ -27,18 +28,18 @@ from bucketline.state.types.arrow import SEQUENCE
 from bucketline.state.types.order import normalized_keys
 
 MOST_KEY_BYTES = 64 << 20
-"""The bytes of keys of a share that are compared to see whether rows of a key came from two feeds. All compared keys
-are in memory at the same time, because rows are not sorted here; further rows of the share are not checked.
+"""How many bytes of a share's keys are checked for rows of one key that came from two feeds (topic partitions). All
+checked keys are in memory at the same time, because rows are not sorted here. Later rows of the share are not checked.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PostponedRows(Placing):
-    """Writes rows to the postpone bucket under the name of `user`.
+    """Writes rows to the postpone bucket; the files are named after the commit user `user`.
 
-    Compactors put files in the order of their creation times, which are local time: local time goes back once a year,
-    and differs between machines. So the files of a partition get creation times after `since_ms`, that of the newest
-    waiting file.
+    Compactors order files by creation time, which is a local time: local time goes back once a year, and differs
+    between machines. So the new files of a partition get creation times after `since_ms`, which is the creation time of
+    the partition's newest file that waits.
     """
 
     access: BucketAccess
@@ -46,8 +47,9 @@ class PostponedRows(Placing):
     since_ms: Mapping[bytes, int]
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[CommitMessage | MixedKey]:
-        """Writes the rows of one share of a partition's keys, in arrival order, to files of writer number `share`. If
-        feeds matter, a key with rows of several feeds is yielded.
+        """Writes the rows of one share of a partition's keys, in order of arrival, to files of the writer number
+        `share`, and yields the commit message. If feeds (topic partitions) matter, first yields a key that has rows of
+        several feeds.
         """
         mixed = _mixed(self.access.schema, runs)
         if mixed is not None:
@@ -67,8 +69,8 @@ class PostponedRows(Placing):
 
 
 def _mixed(schema: TableSchema, runs: Sequence[tuple[SealedRun, Blob]]) -> MixedKey | None:
-    """Returns a key whose rows came from several feeds (topic partitions); None if there is none among the first rows
-    of the share. The runs can still be read.
+    """Returns a key whose rows came from several feeds (topic partitions); None if there is no such key among the first
+    rows of the share. The runs can be read again afterwards.
     """
     if len({feed for run, _ in runs if run.feeds for feed in FeedSpans.from_bytes(run.feeds).feeds.tolist()}) < 2:
         return None

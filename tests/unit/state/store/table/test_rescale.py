@@ -165,7 +165,7 @@ def test_a_rescale_that_was_cut_short_is_finished_by_the_same_rescale_and_writer
             table.write(rows("a", range(3), plus=1))
         except OptionError as e:
             told += 1
-            assert "If a rescale to 4 was cut short, finish it by the same `rescale(4)`" in e.message
+            assert "If a rescale to 4 was interrupted, run the same `rescale(4)` again" in e.message
             assert open_table(table.path).rescale(4) is None
         open_table(table.path).rescale(4)
         table = open_table(table.path)
