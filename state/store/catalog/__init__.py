@@ -1,1 +1,3 @@
-"""The metadata files of a table: schemas, snapshots, manifests, tags, branches, consumers; and its live files."""
+"""The metadata files of a table (schemas, snapshots, manifests, tags, branches, consumers), and the table's live data
+files.
+"""

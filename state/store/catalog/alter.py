@@ -1,7 +1,9 @@
-"""Commits changes of a table's schema: each is decided on the newest schema and published under the next id.
+"""Commits changes of a table's schema. Each change is decided on the newest schema, and published under the next schema
+id.
 
-A writer that loses the race for an id decides again, on the winner's schema. So concurrent changes of different columns
-all succeed, and if two writers add the same column the table has one column.
+A writer that loses the race for an id decides again, on the schema that the winner has published. So concurrent changes
+of different columns all succeed, and if two writers add the same column, the table has it once.
+
 Source: Paimon 2.0 SchemaManager.commitChanges.
 """
 
@@ -42,10 +44,11 @@ Handle = TypeVar("Handle", bound=TableHandle)
 
 
 def alter_table(table: Handle, changes: Sequence[SchemaChange]) -> Handle:
-    """Returns the table with its newest schema after the changes, which make one version together.
+    """Changes the schema, and returns the table with its newest schema. All changes together make one new version of
+    the schema.
 
-    Raises SchemaMismatchError and OptionError as `change_schema`, and the errors of `check_columns` where the changes
-    bring a problem; StorageError if it is not known whether the change was committed.
+    Raises SchemaMismatchError and OptionError as `change_schema` does, the errors of `check_columns` for a problem that
+    the changes cause, and StorageError if it is unknown whether the change was committed.
     """
     has_snapshots = table.snapshot_store.latest_id() is not None
 
@@ -57,10 +60,10 @@ def alter_table(table: Handle, changes: Sequence[SchemaChange]) -> Handle:
 
 
 def check_replaceable(table: TableHandle, planned: TableSchema) -> None:
-    """Checks that a table can get that schema in place of its own.
+    """Checks that a table can get the schema `planned` in place of its own schema.
 
     Raises OptionError for other partition columns, UnsupportedTableError for a table whose schemas a REST catalog
-    keeps.
+    stores.
     """
     newest = newest_schema(table.io, table.metadata_path, table=table.path)
     if newest.partition_keys != planned.partition_keys:
@@ -72,23 +75,25 @@ def check_replaceable(table: TableHandle, planned: TableSchema) -> None:
         )
     if owner_of(table.io, table.metadata_path) is not None:
         raise UnsupportedTableError(
-            "a table of a REST catalog is not replaced; DROP TABLE and CREATE TABLE instead", path=table.path
+            "a table of a REST catalog cannot be replaced; use DROP TABLE and CREATE TABLE instead", path=table.path
         )
     check_owned(newest, table.io, table.metadata_path)
 
 
 def replace_schema(table: Handle, planned: TableSchema) -> Handle:
-    """Gives the table another schema, whatever its newest schema is. Older snapshots keep theirs.
+    """Gives the table another schema, whatever its newest schema is, and returns the table with it. Older snapshots
+    keep their schemas.
 
-    Raises StorageError if it is not known whether the schema was committed.
+    Raises StorageError if it is unknown whether the schema was committed.
     """
     return _commit(table, lambda newest: replace(planned, id=newest.id + 1))
 
 
 def evolve_table(table: Handle, incoming: pa.Schema, policy: EvolutionPolicy) -> Handle:
-    """Returns the table with its newest schema, which includes the incoming columns if the policy allows it.
+    """Adds the incoming columns to the table as far as the policy allows, and returns the table with its newest schema.
 
-    Raises SchemaMismatchError as `evolve_schema`, and the errors of `check_columns` where the changes bring a problem.
+    Raises SchemaMismatchError as `evolve_schema` does, and the errors of `check_columns` for a problem that the new
+    columns cause.
     """
     return _commit(table, lambda newest: evolve_schema(newest, incoming, policy, now_ms=table.world.clock.now_ms()))
 
@@ -101,7 +106,9 @@ def column_changes(
     comment: str | None = None,
     position: str | None = None,
 ) -> list[SchemaChange]:
-    """Returns the changes for altering one column; None leaves a property unchanged, an empty comment removes it."""
+    """Returns the schema changes that alter one column. None leaves a property unchanged; an empty comment removes the
+    comment.
+    """
     changes: list[SchemaChange] = []
     if data_type is not None:
         changes.append(ChangeType(path, data_type))
@@ -116,7 +123,9 @@ def column_changes(
 
 
 def column_path(name: str | Sequence[str]) -> ColumnPath:
-    """Returns a column by its name, or a nested field by its path of names."""
+    """Returns the path of a column from its name, or the path of a nested field from the names that lead to it. Raises
+    OptionError for an empty path.
+    """
     path = (name,) if isinstance(name, str) else tuple(name)
     if not path:
         raise OptionError("a column needs a name", key="name")
@@ -124,7 +133,9 @@ def column_path(name: str | Sequence[str]) -> ColumnPath:
 
 
 def column_type(declared: str | pa.DataType | DataType) -> DataType:
-    """Returns the logical type of SQL text or an Arrow type. Raises OptionError or SchemaMismatchError."""
+    """Returns the logical type for SQL text or an Arrow type. Raises OptionError or SchemaMismatchError for a type that
+    does not exist here.
+    """
     if isinstance(declared, DataType):
         return declared
     if isinstance(declared, pa.DataType):
@@ -134,7 +145,9 @@ def column_type(declared: str | pa.DataType | DataType) -> DataType:
 
 
 def position_of(text: str | None) -> Position | None:
-    """Returns the position that the text `first` or `after <column>` names. Raises OptionError for any other text."""
+    """Returns the position that `first` or `after <column>` stands for; None for None. Raises OptionError for any other
+    string.
+    """
     if text is None:
         return None
     if text == "first":
@@ -164,9 +177,9 @@ def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) 
 
 
 def _check_columns(old: TableSchema, new: TableSchema) -> None:
-    """Raises the first of `column_problems` of the new schema, unless the old schema had the same problem.
+    """Raises the first error of `column_problems` for the new schema, unless the old schema had the same problem.
 
-    A problem with an option counts as new if the option's value has changed.
+    A problem with an option counts as new if the value of the option has changed.
     """
     before = {_subject(problem) for problem in column_problems(old)}
     for problem in column_problems(new):
@@ -177,7 +190,7 @@ def _check_columns(old: TableSchema, new: TableSchema) -> None:
 
 
 def _check_branches(table: TableHandle, old: TableSchema, new: TableSchema) -> None:
-    """Raises OptionError if the table would read a branch that does not exist."""
+    """Raises OptionError if the new schema makes the table read a branch that does not exist."""
     if not branches_read(new):
         return
     branches = (MAIN, *Branches(table.io, table.path).known())
@@ -192,7 +205,9 @@ def _subject(problem: OptionError | UnsupportedTableError) -> tuple[object, obje
 
 
 def _changed_by(owner: TableOwner, table: TableHandle, newest: TableSchema, wanted: TableSchema) -> bool:
-    """Whether the catalog made the change; False if it refused because the schema was changed meanwhile."""
+    """Asks the catalog to change the schema, and returns True if the catalog made the change. Returns False if the
+    catalog refused because the schema was changed meanwhile.
+    """
     try:
         owner.change_schema(newest, wanted)
         return True
@@ -201,7 +216,7 @@ def _changed_by(owner: TableOwner, table: TableHandle, newest: TableSchema, want
             raise
         return False
     except StorageError as e:
-        # The answer may be lost, and not every change can be repeated.
+        # The answer of the catalog may be lost, and not every change can be repeated.
         if e.published is False or not same_schema(
             newest_schema(table.io, table.metadata_path, table=table.path), wanted
         ):
@@ -210,7 +225,7 @@ def _changed_by(owner: TableOwner, table: TableHandle, newest: TableSchema, want
 
 
 def _publish(table: TableHandle, wanted: TableSchema) -> bool:
-    """Whether the schema was published; False when another schema has its id."""
+    """Publishes the schema under its id. Returns False if another schema has this id."""
     schemas = Schemas(table.io, table.metadata_path)
     try:
         return schemas.create(wanted)

@@ -1,4 +1,5 @@
-"""The branches of a table: each has its own metadata folder and shares data files, manifests and index files.
+"""The branches of a table. Each branch has its own metadata folder, and shares data files, manifests and index files
+with the table.
 
 Source: Paimon 2.0 FileSystemBranchManager.
 """
@@ -25,12 +26,13 @@ from bucketline.state.store.storage.rest_table_io import owner_of
 MAIN = "main"
 
 _LISTINGS = 5
-"""How often the folder of a deleted branch is listed for files of late writers, which give up once the schema is gone.
+"""How often the folder of a deleted branch is listed again, for files of writers that have not noticed the deletion
+yet. A writer gives up when it no longer finds the schema.
 """
 
 
 class Branches:
-    """The branches of the table at `path`, without `main`."""
+    """The branches of the table at `path`, except `main`."""
 
     def __init__(self, io: FileIO, path: str) -> None:
         self._io = io
@@ -41,15 +43,15 @@ class Branches:
     def names(self) -> list[str]:
         """Returns the names of the branches that have a folder, sorted.
 
-        Folders that late processes have left of a deleted branch do not count: they have no schema, and a note says
-        why.
+        A folder is left out if its branch was deleted and late processes have written files there again: such a folder
+        has no schema, and a note in the table says that the branch was deleted.
         """
         found = sorted(filter(None, map(parse_branch, self._io.list_names(self._directory))))
         deleted = Notebook(self._io, self._path).deleted() if found else set()
         return [n for n in found if self._history(n) not in deleted or self._has_schema(n)]
 
     def known(self) -> list[str]:
-        """Returns the names of the branches, sorted; from the catalog if a catalog keeps branches."""
+        """Returns the names of the branches, sorted. If a catalog manages the branches, the catalog is asked."""
         return self.names() if self._owner is None else self._owner.branches()
 
     def path(self, name: str) -> str:
@@ -66,9 +68,9 @@ class Branches:
     ) -> None:
         """Creates a branch: empty with the newest schema, or at a tag.
 
-        `check` raises if nothing keeps the tag's files any more. It is called before the branch is created, and after
-        it; if it raises then, the branch is removed again. Raises OptionError for an existing or invalid name,
-        RemovalUnderWayError while a branch of that name is being removed.
+        `check` raises an error if the tag's files may be removed by now. It is called before the branch is created and
+        again afterwards; if it fails afterwards, the branch is removed again. Raises OptionError for an existing or
+        invalid name, RemovalUnderWayError while a branch of that name is being removed.
         """
         check_branch_name(name)
         if self._owner is not None:
@@ -95,19 +97,21 @@ class Branches:
         branch_schemas = Schemas(self._io, root)
         ids = range(last + 1) if tag is not None else (last,)
         for schema_id in ids:
-            # If two processes create one branch at the same time, only one of them creates its first file.
+            # If two processes create the same branch at the same time, only one of them succeeds in creating its first
+            # file.
             if not branch_schemas.create(schemas.get(schema_id)) and schema_id == ids[0]:
                 raise _name_taken(name)
         if tag is not None:
-            # A tag does not keep a changelog: it was removed if the tag's snapshot has expired.
+            # A tag does not keep changelog files: they were removed if the tag's snapshot has expired.
             is_there = tag.snapshot.is_same_as(Snapshots(self._io, self._path).get(tag.snapshot.id))
-            # A tag whose snapshot is missing would look as if the branch had lost it.
+            # The snapshot comes first, because a tag without its snapshot would look as if the branch had lost the
+            # snapshot.
             Snapshots(self._io, root).publish(tag.snapshot if is_there else tag.snapshot.without_changelog())
             Tags(self._io, root).create(tag)
 
     def delete(self, name: str, *, world: World = SYSTEM_WORLD) -> bool:
-        """Removes the metadata of a branch. Returns False if there is no such branch. Afterwards, files that only this
-        branch used are orphan files.
+        """Removes the metadata of a branch. Returns False if there is no branch of that name. Afterwards, files that
+        only this branch used are orphan files.
         """
         if name not in self.known():
             return False
@@ -117,7 +121,7 @@ class Branches:
         notebook = Notebook(self._io, self.path(name))
         announced = notebook.announce(Removal(notebook.history, WHOLE_BRANCH), world)
         self._remove(name, world, lambda: notebook.is_there(announced))
-        # This includes files that an earlier, interrupted removal of the branch has left.
+        # This also removes files that an earlier, interrupted removal of the branch has left.
         for note, removal in notebook.look(announced).removals.items():
             if removal is not None and removal.history == notebook.history:
                 notebook.drop(note)
@@ -126,11 +130,14 @@ class Branches:
 
     def rename(self, name: str, to: str, *, world: World = SYSTEM_WORLD) -> None:
         """Gives a branch another name: its metadata is copied, and then removed under the old name. No writer may write
-        to it meanwhile. Raises VersionNotFoundError for a branch that does not exist, OptionError for a name that is
-        taken, and the errors of `create`.
+        to the branch meanwhile. Raises VersionNotFoundError for a branch that does not exist, OptionError for a name
+        that is taken, and the errors of `create`.
         """
         if self._owner is not None:
-            raise UnsupportedTableError("the catalog decides about branches, and cannot rename one", branch=name)
+            raise UnsupportedTableError(
+                "the catalog manages the branches of this table, and cannot rename a branch; create a branch with the new name",
+                branch=name,
+            )
         check_branch_name(to)
         if name not in self.names():
             raise no_branch(name, self.names())
@@ -141,7 +148,7 @@ class Branches:
         with pinned(self._io, self._path, Pin((Hold(self._history(to), 0),)), world) as pins:
             files = self._io.list_files(source)
             with undone(lambda: self._remove(to, world)):
-                # The schema is copied last: readers ignore an incomplete copy, and `delete` removes it.
+                # The schema is copied last, because readers ignore a copy without a schema, and `delete` removes it.
                 for file in sorted(files, key=lambda f: f.path.startswith(f"{source}/{SCHEMA_DIR}/")):
                     place = f"{target}{file.path.removeprefix(source)}"
                     self._io.overwrite(place, self._io.read(file.path))
@@ -149,8 +156,8 @@ class Branches:
         self.delete(name, world=world)
 
     def finish_removals(self, notes: Notes, world: World) -> None:
-        """Completes the removals of branches that a note announces, and removes these notes. Also removes the files
-        that late processes have written into the folders of deleted branches.
+        """Completes interrupted removals of branches, which their announcements show, and removes the announcements.
+        Also removes files that late processes have written into the folders of deleted branches.
         """
         notebook = Notebook(self._io, self._path)
         for note, removal in notes.removals.items():
@@ -164,7 +171,7 @@ class Branches:
     def _clear_for(self, name: str, world: World) -> None:
         """Prepares for a new branch with the name of a deleted branch.
 
-        Raises RemovalUnderWayError if another process uses files that are left of the old branch.
+        Raises RemovalUnderWayError if another process is removing files of the old branch.
         """
         notebook = Notebook(self._io, self.path(name))
         if not self._clear(name, world):
@@ -173,13 +180,13 @@ class Branches:
                 "nothing is done; try again",
                 path=self.path(name),
             )
-        # From now on a folder with that name and without a schema is a branch that has lost its schema.
+        # From now on, a folder with that name and without a schema means a branch that has lost its schema.
         for note, removal in notebook.look().deleted.items():
             if removal is not None and removal.history == notebook.history:
                 notebook.drop(note)
 
     def _clear(self, name: str, world: World) -> bool:
-        """Removes the folder of a branch without a schema. Returns False if another process is creating a branch with
+        """Removes the folder of a branch that has no schema. Returns False if another process is creating a branch with
         that name.
         """
         if self._has_schema(name) or not self._io.list_files(self.path(name)):
@@ -196,14 +203,16 @@ class Branches:
             notebook.drop(announced)
 
     def _remove(self, name: str, world: World, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Removes a branch, as long as `goes_on` says that no other process has finished the removal meanwhile."""
+        """Removes the files of a branch, until `goes_on` returns False because another process has finished the
+        removal.
+        """
         root = self.path(name)
         Notebook(self._io, root).note_deleted(world)
         for _ in range(_LISTINGS):
             files = self._io.list_files(root)
-            # A branch without a schema stops every orphan clean-up, so the schema is removed last. A writer looks for
-            # the schema after its commit; snapshots that were committed before the removal of the schema are listed by
-            # the next attempt.
+            # A branch without a schema stops every removal of orphan files, so the schema is removed last. A writer
+            # looks for the schema after its commit. Snapshots that were committed before the schema was removed are
+            # found by the next listing.
             for file in sorted(files, key=lambda f: f.path.startswith(f"{root}/{SCHEMA_DIR}/")):
                 if not goes_on():
                     return
@@ -213,7 +222,9 @@ class Branches:
         self._io.delete_folder(root)
 
     def _of_whole(self, removal: Removal | None) -> str | None:
-        """Returns the name of the branch if the removal is the removal of a whole branch; None for other removals."""
+        """Returns the name of the branch if the removal is the removal of a whole branch; None for any other
+        removal.
+        """
         if removal is None or removal.end < WHOLE_BRANCH:
             return None
         return branch_at(self._path, f"{self._path}/{removal.history}")
@@ -225,8 +236,8 @@ class Branches:
         return Schemas(self._io, self.path(name)).latest_id() is not None
 
     def states(self) -> list[tuple[str, Snapshot]]:
-        """Returns the states of all branches, each as `states_of` does. Raises MissingSnapshotError for a branch that
-        has lost snapshots.
+        """Returns the states of all branches, as `states_of` returns them for one branch. Raises MissingSnapshotError
+        for a branch that has lost snapshots.
         """
         for name in self.names():
             self.check_complete(name)
@@ -235,8 +246,8 @@ class Branches:
     def check_complete(self, name: str) -> None:
         """Raises MissingSnapshotError for a branch that has lost snapshots.
 
-        A branch that is being deleted, or whose deletion was interrupted, raises no error: its snapshots are removed
-        before its schema.
+        A branch that is being deleted, or whose deletion was interrupted, raises no error, because its snapshots are
+        removed before its schema.
         """
         with suppress(BranchNotFoundError):
             Snapshots(self._io, self.path(name)).check_complete()
@@ -246,11 +257,11 @@ class Branches:
         return self._history(name) in Notebook(self._io, self._path).deleted()
 
     def states_of_others(self, root: str) -> list[tuple[str, Snapshot]]:
-        """Returns snapshots, each with a name for messages. Together they have all files that other histories share
-        with the history at `root`.
+        """Returns snapshots, each with a description for messages. Together they have all files that other histories
+        share with the history at `root`.
 
-        `root` is the metadata folder of the table or of a branch; other histories are the other branches and the table
-        itself. Raises the errors of `states`.
+        A history is the sequence of snapshots of the table or of a branch. `root` is the metadata folder of the table
+        or of a branch. Raises the errors of `states`.
         """
         if root == self._path:
             return self.states()
@@ -269,29 +280,31 @@ class Branches:
         return [other for other in (self._path, *map(self.path, self.names())) if other != root]
 
     def snapshots_of_others(self, root: str, first: int, last: int) -> list[Snapshot]:
-        """Returns the snapshots with the ids from `first` to `last` of the histories other than the one at `root`."""
+        """Returns the snapshots with ids from `first` to `last` of the table and its branches, except those of the
+        history at `root`.
+        """
         histories = [Snapshots(self._io, other) for other in self.roots_of_others(root)]
         found = [(s, i) for s in histories for i in s.ids() if first <= i <= last]
         return [snapshot for s, i in found if (snapshot := s.get(i)) is not None]
 
     def states_of(self, name: str) -> list[tuple[str, Snapshot]]:
-        """Returns snapshots, each with a name for messages. Together they have all files that a branch shares with the
-        table.
+        """Returns snapshots, each with a description for messages. Together they have all files that a branch shares
+        with the table.
 
-        These are the oldest snapshot of the branch, which has all files from before the branch was made that later
-        snapshots still have; the tags of the branch, which may be older; and, if the table was fast-forwarded to the
-        branch, later snapshots too.
+        These snapshots are the oldest snapshot of the branch, the tags of the branch (which may be older), and, if the
+        table was fast-forwarded to the branch, some later snapshots. The oldest snapshot has all files from before the
+        branch was made that later snapshots still have.
         """
         tags = Tags(self._io, self.path(name)).list()
         return self.snapshots_of(name) + [(f"tag {t.name} of branch {name}", t.snapshot) for t in tags]
 
     def snapshots_of(self, name: str) -> list[tuple[str, Snapshot]]:
-        """Returns the snapshots among the states of `states_of`, without the tags."""
+        """Returns the snapshots that `states_of` returns, without the tags."""
         return [(f"{subject} of branch {name}", state) for subject, state in self._shared(self.path(name), self._path)]
 
     def _shared(self, other: str, root: str) -> list[tuple[str, Snapshot]]:
-        """Returns the snapshots of the history at `other` that together have all files that both histories share; the
-        second history is at `root`.
+        """Returns snapshots of the history at `other` that together have all files that this history shares with the
+        history at `root`.
         """
         snapshots = Snapshots(self._io, other)
         ids = snapshots.ids()
@@ -304,11 +317,11 @@ class Branches:
         return states if known is None else [*states, (f"snapshot {known.id}", known)]
 
     def _forwarded(self, branch: Snapshots, ids: list[int], root: str) -> list[int]:
-        """Returns the snapshots of a branch, ascending, that the history at `root` has or had too.
+        """Returns the ids of the snapshots of a branch, in ascending order, that the history at `root` also has or had.
 
         The shared snapshots are the first snapshots of the branch, so bisection finds the last of them. Snapshots of
-        the branch that are older than every snapshot at `root` may have expired at `root`. The last of these snapshots
-        counts as shared, so that its files are kept.
+        the branch that are older than every snapshot at `root` may have expired at `root`. The newest of these counts
+        as shared, so that its files are kept.
         """
         main = Snapshots(self._io, root)
         # An interrupted fast-forward to a branch with older snapshots leaves a hint EARLIEST that is too high.
@@ -323,7 +336,7 @@ class Branches:
                 low = middle + 1
             else:
                 high = middle
-        # Common snapshots may have expired on one side; the table itself has a longer past than its branches.
+        # Common snapshots may have expired on one side. The table itself has a longer history than its branches.
         return [*(expired if branch.root == self._path else expired[-1:]), *known[:low]]
 
 
@@ -332,7 +345,7 @@ def _name_taken(name: str) -> OptionError:
 
 
 def check_branch_name(name: str) -> None:
-    """Checks that a branch can have that name. Raises OptionError if not."""
+    """Checks that a branch can have this name. Raises OptionError if it cannot."""
     if not name.strip():
         raise OptionError("Branch name shouldn't be blank.", key="branch", value=name)
     if name in (".", ".."):

@@ -1,4 +1,4 @@
-"""The consumers of a table: how far each has read, and which snapshots they still need.
+"""The consumers of a table: for each consumer, which snapshot it reads next, and so which snapshots it still needs.
 
 Source: Paimon 2.0 ConsumerManager, Consumer.
 """
@@ -18,7 +18,9 @@ _LONG = range(-(2**63), 2**63)
 
 
 def next_of_consumers(io: FileIO, path: str) -> dict[str, int]:
-    """Returns the next snapshot that each consumer of the table at `path` will read. Raises CorruptFileError."""
+    """Returns, for each consumer of the table at `path`, the id of the snapshot that it will read next. Raises
+    CorruptFileError.
+    """
     next_ids = {}
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
         data = io.read_optional(f"{path}/{CONSUMER_DIR}/{name}") if name.startswith(_PREFIX) else None
@@ -28,7 +30,7 @@ def next_of_consumers(io: FileIO, path: str) -> dict[str, int]:
 
 
 def broken_consumers(io: FileIO, path: str) -> list[tuple[str, str]]:
-    """Returns each consumer file that cannot be read: its path, and the reason."""
+    """Returns the path of each consumer file that cannot be read, with the reason."""
     broken = []
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
         file = f"{path}/{CONSUMER_DIR}/{name}"
@@ -42,26 +44,28 @@ def broken_consumers(io: FileIO, path: str) -> list[tuple[str, str]]:
 
 
 def set_next_of_consumer(io: FileIO, path: str, name: str, next_snapshot: int) -> None:
-    """Stores the next snapshot that a consumer will read: expiry keeps it and the later ones."""
+    """Stores the id of the snapshot that a consumer will read next. Expiry keeps this snapshot and all later
+    snapshots.
+    """
     io.overwrite(f"{path}/{CONSUMER_DIR}/{_PREFIX}{name}", json.dumps({"nextSnapshot": next_snapshot}).encode())
 
 
 def drop_consumer(io: FileIO, path: str, name: str) -> None:
-    """Removes a consumer; no error if it does not exist."""
+    """Removes a consumer. A consumer that does not exist is no error."""
     io.delete(f"{path}/{CONSUMER_DIR}/{_PREFIX}{name}")
 
 
 def begin_consumer(snapshots: Snapshots, io: FileIO, path: str, name: str, next_snapshot: int, world: World) -> None:
-    """Stores the next snapshot of a consumer as `set_next_of_consumer` does, for a reader that has just begun and may
-    need snapshots that no consumer has kept.
+    """Stores the next snapshot of a consumer as `set_next_of_consumer` does. It is for a reader that has just begun,
+    and whose snapshots are not protected by a consumer yet.
 
-    Raises RemovalUnderWayError if they are being removed; then nothing is stored.
+    Raises RemovalUnderWayError if these snapshots are being removed; nothing is stored then.
     """
     held = next_of_consumers(io, path).get(name)
     is_held = held is not None and held <= next_snapshot
     snapshot = None if is_held else snapshots.get(next_snapshot)
     if snapshot is None:
-        # Nothing is stored for a snapshot that no longer exists; the reader gets an error when it reads the snapshot.
+        # Nothing is stored for a snapshot that no longer exists. The reader gets an error when it reads the snapshot.
         if is_held or next_snapshot > (snapshots.latest_id() or 0):
             set_next_of_consumer(io, path, name, next_snapshot)
         return
@@ -74,7 +78,7 @@ def begin_consumer(snapshots: Snapshots, io: FileIO, path: str, name: str, next_
 def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, world: World) -> list[str]:
     """Removes the consumers whose files have not changed for `idle_ms`, and returns their names.
 
-    The storage's clock decides; it is asked only if a consumer seems to be idle by the clock of `world`.
+    The storage's clock decides. It is asked only if a consumer seems to be idle by the clock of `world`.
     """
     modified, now_ms = {}, world.clock.now_ms()
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
@@ -104,7 +108,7 @@ def _next_snapshot(file: str, data: bytes) -> int:
     try:
         next_id = json.loads(data)["nextSnapshot"]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
-        raise CorruptFileError(f"{file}: not a consumer file: {e!r}", path=file) from e
+        raise CorruptFileError(f"{file} is not a consumer file: {e!r}", path=file) from e
     if isinstance(next_id, bool) or not isinstance(next_id, int) or next_id not in _LONG:
         raise CorruptFileError(f"{file}: nextSnapshot is {next_id!r}", path=file)
     return next_id

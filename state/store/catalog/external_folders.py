@@ -1,7 +1,7 @@
-"""Marks which table an external folder belongs to, with a small file that is written before the first data file.
+"""Marks to which table an external folder belongs, with a small file that is written before the first data file.
 
-Data files in an external folder have the path of their bucket, without the table's name. Two tables in one folder could
-not be distinguished, and the removal of orphan files of one table would remove files of the other.
+Data files in an external folder have the path of their bucket, without the table's name. If two tables shared a folder,
+their files could not be told apart, and the removal of orphan files of one table would remove files of the other.
 """
 
 from bucketline.conf.table.external_options import EXTERNAL_PATHS
@@ -14,10 +14,10 @@ _NAME = ".bucketline-table"
 
 
 def claim_folders(io: FileIO, path: str, schema: TableSchema) -> None:
-    """Writes the name of the table into each external folder for new files; a folder that has the name already costs
-    one small read.
+    """Writes the identity of the table into each external folder for new files. If the folder already has the identity,
+    this costs one small read.
 
-    Raises UnsupportedTableError for a folder of another table, or of a storage on which nothing can be published.
+    Raises UnsupportedTableError for a folder of another table, and for storage that cannot publish.
     """
     for folder in schema.settings.paths.external_roots:
         place, root = file_io_for(folder, schema.storage)
@@ -38,7 +38,7 @@ def claim_folders(io: FileIO, path: str, schema: TableSchema) -> None:
 
 
 def own_folders(io: FileIO, path: str, schema: TableSchema) -> list[str]:
-    """Returns the external folders that belong to the table at `path` and to no other."""
+    """Returns the external folders that belong to the table at `path` and to no other table."""
     folders = []
     for folder in schema.settings.paths.external_paths:
         try:
@@ -51,8 +51,8 @@ def own_folders(io: FileIO, path: str, schema: TableSchema) -> list[str]:
 
 
 def _identity(io: FileIO, path: str) -> bytes:
-    """Returns the identity of a table: its path, and when its first schema was created. Copies and tables created again
-    differ.
+    """Returns the identity of a table: its path, and the time at which its first schema was created. A copy of the
+    table, or a table that was created again, has another identity.
     """
     first = Schemas(io, path).get(min(Schemas(io, path).ids(), default=0))
     return f"{path}\n{first.time_ms}\n".encode()

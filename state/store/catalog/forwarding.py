@@ -1,10 +1,11 @@
 """Makes a branch the newest history of its table: `main` gets the branch's schemas, snapshots and tags.
 
-The snapshots of `main` after the last one that it shares with the branch are replaced. The forward begins with a
-rollback to that snapshot, and then adds one snapshot after the other, so an interrupted run leaves `main` at a state of
-the branch, and can be repeated. If they share no snapshot, because the beginning of the branch has expired, `main` gets
-the history of the branch in place of its own. No writer of `main` should commit at the same time. The branch stays as
-it is.
+The snapshots of `main` after the last snapshot that it shares with the branch are replaced. A fast-forward first rolls
+`main` back to this shared snapshot, and then adds the branch's snapshots one after the other. So an interrupted
+fast-forward leaves `main` at a state of the branch, and can be repeated. If `main` and the branch share no snapshot,
+because the beginning of the branch has expired, the history of the branch replaces the history of `main`. No writer of
+`main` should commit at the same time. The branch stays unchanged.
+
 Source: Paimon 2.0 FileSystemBranchManager.fastForward; unlike there, tags of shared snapshots stay.
 """
 
@@ -42,14 +43,17 @@ _USER = "bucketline-fast-forward"
 """The commit user of a snapshot without changes that a fast-forward adds."""
 
 _TRIES = 5
-"""How often the snapshot of a writer that commits meanwhile is removed before giving up."""
+"""How often a snapshot is removed that a writer has committed during the fast-forward, before the fast-forward gives
+up.
+"""
 
 
 def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WORLD) -> Snapshot:
     """Makes the branch the newest history of the table at `path`, and returns the newest snapshot of the branch. If the
-    table loses schemas, a snapshot without changes follows (`_take_next_id`). Raises VersionNotFoundError for a branch
-    that does not exist, OptionError for one that has no snapshot, RemovalUnderWayError while snapshots of the table or
-    the branch are being removed.
+    table loses schemas, a snapshot without changes follows (see `_take_next_id`).
+
+    Raises VersionNotFoundError for a branch that does not exist, OptionError for a branch that has no snapshot,
+    RemovalUnderWayError while snapshots of the table or the branch are being removed.
     """
     branches = Branches(io, path)
     names = branches.known()
@@ -77,7 +81,7 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
         takes_schemas=_takes_schemas(io, path, copied.schemas),
     )
     with pinned(io, path, pin, world) as pins:
-        # The whole branch is in memory, and it was complete while the pin existed.
+        # The whole branch is in memory now, and it was complete while the pin existed.
         if _Copied.of(io, root) != copied or _last_shared(copied.snapshots, target) != shared:
             raise RemovalUnderWayError(
                 f"{path}: branch '{branch}' or the table changed meanwhile; try again", path=path, branch=branch
@@ -89,30 +93,35 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
 
 
 def _newest_of(name: str, source: Snapshots, world: World) -> Snapshot | None:
-    """Returns the newest snapshot of a branch. Raises RemovalUnderWayError if a deletion has removed it."""
+    """Returns the newest snapshot of a branch. Raises RemovalUnderWayError if a deletion of the branch has removed the
+    snapshot.
+    """
     try:
         return newest_to_write(source, world)
     except BranchNotFoundError as e:
         raise RemovalUnderWayError(
             f"{source.root}: branch '{name}' is being deleted, or its deletion was interrupted; the table is not "
-            f"changed. Finish that by `delete_branch('{name}')`; fast-forward to another branch",
+            f"changed. Finish the deletion with `delete_branch('{name}')`, or fast-forward to another branch",
             path=source.root,
             branch=name,
         ) from e
 
 
 def _was_begun(own: HeldPin, branch: str) -> bool:
-    """Whether another process has begun to fast-forward the table to the branch, and may have died."""
+    """Returns True if another process has begun to fast-forward the table to the branch. That process may have died.
+    `own` is the pin of this process.
+    """
     pins = own.notebook.look(own.name).pins.values()
     return any(pin is None or pin.forwards == branch for pin in pins)
 
 
 def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:
-    """Returns the branches to which the table at `path` is being fast-forwarded, or was when the process died, by its
-    pins.
+    """Returns the branches to which a fast-forward of the table at `path` has begun but not ended, whether it still
+    runs or its process has died. `pins` are the pins of the table.
 
-    A fast-forward that died at its very end, right before it removed its pin, can be among them. To repeat it removes
-    no commit, since there is none after the newest snapshot of the branch.
+    If a process died at the very end, right before it removed its pin, its branch is included although the fast-forward
+    is complete. Repeating the fast-forward then removes no commit, because there is no commit after the newest snapshot
+    of the branch.
     """
     branches = Branches(io, path)
     known = set(branches.names())
@@ -121,10 +130,11 @@ def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:
 
 
 def _is_done(io: FileIO, path: str, root: str, pin: Pin) -> bool:
-    """Whether the table at `path` has all that it gets from the branch at `root`.
+    """Returns True if the table at `path` has everything that it gets from the branch at `root`.
 
-    The table has the newest snapshot of the branch then, and a later one. If the fast-forward takes schemas away, the
-    later one is its own last step. Any other snapshot can be of a writer that began under such a schema.
+    The table then has the newest snapshot of the branch, and a snapshot after it. If the fast-forward takes schemas
+    away, the snapshot after it must be the one that the fast-forward adds as its last step. Any other snapshot there
+    can come from a writer that began under a schema that was taken away.
     """
     try:
         newest, target = Snapshots(io, root).latest(), Snapshots(io, path)
@@ -149,8 +159,8 @@ class _Copied:
 
     @classmethod
     def of(cls, io: FileIO, root: str) -> "_Copied":
-        """Reads a branch, and returns what the table gets from it. Raises StorageError; OptionError if the branch was
-        removed meanwhile.
+        """Reads a branch, and returns what the table gets from it. Raises OptionError if the branch was removed
+        meanwhile, and StorageError.
         """
         snapshots, schemas = Snapshots(io, root), Schemas(io, root)
         read = {i: s for i in snapshots.ids() if (s := snapshots.get(i)) is not None}
@@ -190,24 +200,25 @@ def _forward(
     for schema_id in reversed(later):
         io.delete(schemas.path(schema_id))
     if target.exists(ids[-1] + 1):
-        # A writer has committed this snapshot meanwhile. Its schema may just have been removed.
+        # A writer has committed this snapshot meanwhile. Its schema may be one that has just been removed.
         rollback_to(io, path, ids[-1], world=world)
     # The branch may have older snapshots than the table had.
     target.write_earliest_hint(min(target.ids(), default=ids[0]))
     for tag in copied.tags:
         Tags(io, path).replace(tag)
     if takes_schemas or later or was_begun:
-        # The last step: `_is_done` looks for it.
+        # This must be the last step, because `_is_done` looks for its result.
         _take_next_id(target, copied.snapshots[ids[-1]], manifests, world)
 
 
 def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, world: World) -> None:
-    """Publishes a snapshot without changes after the newest one.
+    """Publishes a snapshot without changes after the newest snapshot.
 
     A writer may have begun under a schema that has been removed or replaced, and may still be about to publish its
-    snapshot. If the writer published the snapshot and then died, the table could not be read. The snapshot without
-    changes prevents this: it takes the id that the writer needs, so the writer loses the race, and then sees that its
-    schema no longer exists. Nothing is published if a rollback has removed the newest snapshot meanwhile.
+    snapshot. If the writer published this snapshot and then died, the table could not be read. The snapshot without
+    changes prevents this: it takes the id that the writer needs. So the writer loses the race for the id, and then sees
+    that its schema no longer exists. Nothing is published if a rollback has removed
+    the newest snapshot meanwhile.
     """
     if not newest.is_same_as(target.get(newest.id)):
         return
@@ -247,8 +258,8 @@ def _manifests(io: FileIO, path: str, schema: TableSchema, world: World) -> Mani
 
 
 def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | None:
-    """Returns the id of the newest snapshot that both histories have; None if they share no snapshot. The shared
-    snapshots are the first snapshots of the branch.
+    """Returns the id of the newest snapshot that the branch and the table have in common; None if they share no
+    snapshot. The shared snapshots are the first snapshots of the branch.
     """
     last = None
     for snapshot_id, snapshot in source.items():
@@ -259,7 +270,9 @@ def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | Non
 
 
 def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
-    """Publishes a snapshot of the branch; the snapshot of a writer that has taken its id meanwhile is removed."""
+    """Publishes a snapshot of the branch. If a writer has taken its id meanwhile, the snapshot of the writer is removed
+    first.
+    """
     for _ in range(_TRIES):
         if target.get(snapshot.id) == snapshot or target.publish(snapshot):
             return
@@ -268,15 +281,15 @@ def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
         else:
             target.io.overwrite(target.path(snapshot.id), encode_snapshot(snapshot))
     raise CommitConflictError(
-        f"{target.root}: writers commit while it is taken to a branch; stop them, and fast-forward again",
+        f"{target.root}: writers commit while the table is fast-forwarded to a branch; stop them, and fast-forward again",
         path=target.root,
     )
 
 
 def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newest: int | None, world: World) -> None:
-    """Puts the branch's snapshots in the place of the table's snapshots with the same ids, and removes the table's
-    other snapshots. If all snapshots of the table are older than the branch's, the newest of them stays for now, so
-    that the table always has one.
+    """Replaces the table's snapshots by the branch's snapshots with the same ids, and removes the table's other
+    snapshots. If all snapshots of the table are older than the snapshots of the branch, the newest of them stays for
+    now, so that the table always has a snapshot.
     """
     first = min(source)
     older = [i for i in target.ids() if i < first]
@@ -292,9 +305,10 @@ def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newe
 
 
 def _drop_unrelated(target: Snapshots, first: Snapshot, manifests: Manifests, *, is_all: bool) -> None:
-    """Removes the table's snapshots that are older than `first`, the first one of the branch, and do not belong to its
-    history: all of them if `is_all`, else only those that an interrupted run has left. There is a gap between these and
-    `first`, or `first` was not made from the last one of them.
+    """Removes snapshots of the table that are older than the branch's first snapshot (`first`) and do not belong to its
+    history. With `is_all`, all older snapshots are removed. Without it, only snapshots that an interrupted fast-forward
+    has left are removed: there is a gap between their ids and the id of `first`, or `first` was not made from the last
+    of them.
     """
     older = [i for i in target.ids() if i < first.id]
     if older and (is_all or not _follows(target.get(older[-1]), first, manifests)):
@@ -302,9 +316,9 @@ def _drop_unrelated(target: Snapshots, first: Snapshot, manifests: Manifests, *,
 
 
 def _follows(before: Snapshot | None, after: Snapshot, manifests: Manifests) -> bool:
-    """Whether the snapshot `after` was made from the snapshot `before`. Reads all manifests of both if the commit of
-    `after` has merged manifests. Also True if an expiry has removed files of `before`: the expiry removes the snapshot
-    too, or the next one does so.
+    """Returns True if the snapshot `after` was made from the snapshot `before`. Reads all manifests of both snapshots
+    if the commit of `after` has merged manifests. Also returns True if an expiry has removed files of `before`: the expiry will remove
+    the snapshot as well.
     """
     if before is None or before.id != after.id - 1:
         return False
@@ -321,8 +335,8 @@ def _follows(before: Snapshot | None, after: Snapshot, manifests: Manifests) -> 
 
 
 def _drop_oldest(target: Snapshots, ids: Sequence[int]) -> None:
-    """Removes the table's oldest snapshots, oldest first. Their files stay, since tags may need them; the removal of
-    orphan files takes those that nothing needs.
+    """Removes the table's oldest snapshots, oldest first. Their files stay, because tags may need them. The removal of
+    orphan files later removes the files that nothing needs.
     """
     for snapshot_id in ids:
         target.delete(snapshot_id)
@@ -331,13 +345,13 @@ def _drop_oldest(target: Snapshots, ids: Sequence[int]) -> None:
 
 
 def _takes_schemas(io: FileIO, path: str, schemas: Mapping[int, bytes]) -> bool:
-    """Whether the table loses schemas if it gets the schemas of a branch."""
+    """Returns True if the table loses schemas when it gets the schemas of a branch."""
     target, last = Schemas(io, path), max(schemas)
     return any(i > last or (i in schemas and io.read_optional(target.path(i)) != schemas[i]) for i in target.ids())
 
 
 def _copy_schemas(io: FileIO, schemas: Mapping[int, bytes], path: str) -> bool:
-    """Gives the table the schemas of the branch. Returns whether schemas of the table were replaced."""
+    """Gives the table the schemas of the branch. Returns True if schemas of the table were replaced."""
     target, has_replaced = Schemas(io, path), False
     for schema_id, wanted in schemas.items():
         known = io.read_optional(target.path(schema_id))

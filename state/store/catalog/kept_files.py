@@ -1,5 +1,7 @@
-"""The files that a snapshot needs: expiry keeps them, orphan removal counts them as used, doctor checks them. Source:
-Paimon 2.0 FileDeletionBase, SnapshotDeletion, OrphanFilesClean.
+"""Lists the files that a snapshot needs. Expiry keeps these files, orphan removal counts them as used, and doctor
+checks that they exist.
+
+Source: Paimon 2.0 FileDeletionBase, SnapshotDeletion, OrphanFilesClean.
 """
 
 import re
@@ -19,7 +21,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def data_paths(root: str, schema: TableSchema, entry: ManifestEntry) -> list[str]:
-    """Returns the full paths of a data file and of the files that belong to it."""
+    """Returns the full paths of a data file and of its extra files (such as file indexes)."""
     names = (entry.file.file_name, *entry.file.extra_files)
     if entry.file.external_path is not None:
         folder = entry.file.external_path.rpartition("/")[0]
@@ -29,47 +31,49 @@ def data_paths(root: str, schema: TableSchema, entry: ManifestEntry) -> list[str
 
 
 def index_path(schema: TableSchema, entry: IndexManifestEntry) -> str:
-    """Returns the path of an index file below the table; or its full path, if it lies outside of the table."""
+    """Returns the path of an index file relative to the table's folder; for an index file outside the table, its full
+    path.
+    """
     if entry.external_path is not None:
         return entry.external_path
     return f"{index_folder(schema, entry.partition, entry.bucket)}/{entry.file_name}"
 
 
 def located(root: str, path: str) -> str:
-    """Returns the full path of a result of `index_path`."""
+    """Returns the full path for a result of `index_path`. `root` is the table's folder."""
     return path if path.startswith("/") or _URI.match(path) else f"{root}/{path}"
 
 
 def reach(io: FileIO, schema: TableSchema, path: str) -> tuple[FileIO, str]:
-    """Returns the storage of a file of the table that is given by its full path: the table's own storage, or the
-    storage that the path names.
+    """Returns the storage of a file of the table, and the path on this storage. The file is given by its full path; if
+    the path is a URI, it decides about the storage, otherwise the file is on the table's own storage.
     """
     return file_io_for(path, schema.storage) if _URI.match(path) else (io, path)
 
 
 def remove_file(io: FileIO, schema: TableSchema, path: str) -> None:
-    """Removes a file of the table, on the table's storage or at its full path; a missing one is no error."""
+    """Removes a file of the table, given by its full path. A missing file is no error."""
     io, path = reach(io, schema, path)
     io.delete(path)
 
 
 def exists_file(io: FileIO, schema: TableSchema, path: str) -> bool:
-    """Whether there is a file of the table, on the table's storage or at its full path."""
+    """Returns True if there is a file of the table at this full path."""
     io, path = reach(io, schema, path)
     return io.exists(path)
 
 
 def remove_in_steps(io: FileIO, schema: TableSchema, *steps: Sequence[str]) -> None:
-    """Removes files of the table as `remove_file`, step after step; files of one step in parallel if storage is
-    slow.
+    """Removes files of the table as `remove_file` does, step after step. The files of one step are removed in parallel
+    if the storage is slow.
     """
     for paths in steps:
         all_at_once(io, [partial(remove_file, io, schema, path) for path in paths])
 
 
 def metadata_steps(root: str, footprint: Footprint) -> tuple[Sequence[str], ...]:
-    """Returns the full paths of a footprint's files, files that name other files in later steps, so that an
-    interrupted removal can be repeated.
+    """Returns the full paths of the metadata files in a footprint, in steps for `remove_in_steps`. A file that names
+    other files is in a later step than these files, so that an interrupted removal can be repeated.
     """
     return (
         [
@@ -82,8 +86,11 @@ def metadata_steps(root: str, footprint: Footprint) -> tuple[Sequence[str], ...]
 
 
 def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
-    """Returns the files that a snapshot needs in addition to data files. Raises StorageError if a file that names
-    other files is missing. The changelog is not included: it is removed with its snapshot, also if there are tags.
+    """Returns the files that a snapshot needs in addition to data files. Raises StorageError if a file that names other
+    files is missing.
+
+    Changelog files are not included, because a changelog is removed with its snapshot, even if tags keep other files of
+    the snapshot.
     """
     metas = manifests.base_and_delta(snapshot)
     index = manifests.read_index(snapshot.index_manifest)
@@ -91,8 +98,8 @@ def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) 
 
 
 def remains_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
-    """Returns the files of a snapshot as `footprint_of` does, and its changelog files. Some of the snapshot's files may
-    be removed already.
+    """Returns the files of a snapshot as `footprint_of` does, and its changelog files. Some of the files may have been
+    removed already.
     """
     lists = [
         (snapshot.base_manifest_list, snapshot.base_manifest_list_size),
@@ -115,15 +122,16 @@ def remains_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) ->
 
 
 def index_only(snapshot: Snapshot) -> frozenset[str]:
-    """Returns the name of the snapshot's index manifest, in a set; an empty set if it has none."""
+    """Returns a set with the name of the snapshot's index manifest; an empty set if the snapshot has none."""
     return frozenset() if snapshot.index_manifest is None else frozenset({snapshot.index_manifest})
 
 
 def delta_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestEntry]:
-    """Returns the changes of the snapshot; no entry at all if a part of them no longer exists.
+    """Returns the changes of the snapshot. Returns no entry at all if some of the manifests with the changes no longer
+    exist.
 
-    A part of the changes would be worse than none: without its ADD, the DELETE of an upgraded file looks as if the file
-    were removed.
+    A part of the changes would be misleading: if a file was moved to a higher level, its DELETE without its ADD would
+    look as if the file had been removed.
     """
     try:
         return manifests.delta_entries(snapshot)
@@ -133,7 +141,9 @@ def delta_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestE
 
 
 def changelog_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestEntry]:
-    """Returns the entries of the snapshot's changelog that can still be read."""
+    """Returns the entries of the snapshot's changelog that can still be read. Manifests that no longer exist are
+    skipped.
+    """
     if snapshot.changelog_manifest_list is None:
         return []
     entries: list[ManifestEntry] = []
@@ -149,8 +159,8 @@ def changelog_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[Manif
 
 
 def live_keys(manifests: Manifests, snapshot: Snapshot, among: Sequence[ManifestEntry]) -> set[FileKey]:
-    """Returns which data files are live in a snapshot, in the buckets of `among`; manifests of other buckets are not
-    read.
+    """Returns which data files are live in a snapshot, in the buckets of the entries `among`. Manifests of other
+    buckets are not read.
     """
     if not among:
         return set()
@@ -159,7 +169,7 @@ def live_keys(manifests: Manifests, snapshot: Snapshot, among: Sequence[Manifest
 
 
 def reraise_unless_missing(error: StorageError) -> None:
-    """Raises the error again, unless it means that a file does not exist."""
+    """Raises the error again, unless the error says that a file does not exist."""
     if not error.missing:
         raise error
 

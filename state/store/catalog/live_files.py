@@ -1,7 +1,8 @@
-"""Updates the live files of a table to its newest snapshot.
+"""Brings the list of a table's live files to its newest snapshot.
 
-A batch then costs what changed since the last one, not the size of the table: the changes of all snapshots in between
-are applied, from all writers. If one of these snapshots has expired, the table is read again.
+The changes of all snapshots since the last known snapshot are applied, from all writers. So the cost of a batch depends
+on what has changed, and not on the size of the table. If one of these snapshots has expired, the whole list is read
+again.
 """
 
 from bucketline.state.commit.live_files import LiveFiles
@@ -14,9 +15,10 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 
 
 def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests, world: World) -> LiveFiles:
-    """Returns the live files at the newest snapshot, from those that are known.
+    """Returns the live files at the newest snapshot. `live` holds the live files at an earlier snapshot.
 
-    An interrupted rollback is finished. Raises MissingSnapshotError if snapshots are missing that had been committed.
+    An interrupted rollback is finished first. Raises MissingSnapshotError if the files of committed snapshots are
+    missing.
     """
     while True:
         latest, seen = newest_to_write(snapshots, world), live.snapshot
@@ -30,7 +32,7 @@ def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests, wor
             )
             return LiveFiles().after(latest, manifests.live_entries(latest)) if advanced is None else advanced
         except StorageError as e:
-            # A process that is paused while it reads may find that the snapshot has expired meanwhile.
+            # If this process was paused while it read the snapshot, the snapshot may have expired meanwhile.
             if not snapshots.is_gone(latest, e):
                 raise
 
@@ -38,10 +40,10 @@ def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests, wor
 def _advanced(
     live: LiveFiles, seen: Snapshot, latest: Snapshot, snapshots: Snapshots, manifests: Manifests
 ) -> LiveFiles | None:
-    """Returns the live files after the changes up to `latest`; None if a snapshot has expired or was replaced, so that
-    all must be read again.
+    """Returns the live files after the changes up to the snapshot `latest`; None if a snapshot in between has expired
+    or was replaced, so that the whole list must be read again.
     """
-    # A rollback may have replaced the snapshots with the ids that were seen.
+    # A rollback may have replaced the snapshots whose ids were seen.
     current = latest if latest.id == seen.id else snapshots.get(seen.id)
     if not seen.is_same_as(current):
         return None

@@ -1,5 +1,7 @@
-"""The manifests, manifest lists and index manifests of a table: they are read by their recorded sizes, and written
-under new names. Source: Paimon 2.0 ManifestFile, ManifestList, IndexManifestFile, AbstractFileStoreScan.
+"""The manifests, manifest lists and index manifests of a table. When a file is read, its size is compared with the
+recorded size. Files are written under new names.
+
+Source: Paimon 2.0 ManifestFile, ManifestList, IndexManifestFile, AbstractFileStoreScan.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -48,7 +50,8 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """A filter for entries: it passes entries of any of the partitions, or of any of the buckets; None passes all.
+    """A filter for manifest entries. An entry passes if its partition is in `partitions` and its bucket is in
+    `buckets`; None lets all entries pass.
 
     `buckets` are (partition, bucket) pairs. Partitions are serialized rows, compared byte by byte.
     """
@@ -70,7 +73,9 @@ class EntryFilter:
 
     @property
     def bucket_numbers(self) -> tuple[int, int] | None:
-        """Returns the smallest and the largest wanted bucket; None if all buckets are wanted."""
+        """Returns the smallest and the largest bucket number that the filter lets pass; None if it does not restrict
+        buckets.
+        """
         numbers = [bucket for _, bucket in self.buckets or ()]
         return (min(numbers), max(numbers)) if numbers else None
 
@@ -80,7 +85,7 @@ _DEFAULT_MERGING = ManifestMergeOptions()
 
 
 class Manifests:
-    """The manifest folder of the table at `path`. New files are synced before their names are returned."""
+    """The manifest folder of the table at `path`. New files are durable on storage before their names are returned."""
 
     def __init__(
         self,
@@ -101,9 +106,9 @@ class Manifests:
         self._journal: list[str] = []
 
     def recording(self, journal: list[str], io: FileIO | None = None) -> "Manifests":
-        """Returns this folder in a form that puts the name of each new file into `journal` before the file is made.
+        """Returns this folder in a form that adds the name of each new file to `journal` before the file is created.
 
-        `io` writes and reads; if it is None, the storage of the folder does.
+        Files are read and written through `io`; if it is None, through the storage of this folder.
         """
         other = Manifests(
             io or self._io, "", self._partition_types, world=self._world, merging=self._merging, encoding=self._encoding
@@ -112,16 +117,16 @@ class Manifests:
         return other
 
     def delete(self, names: Iterable[str]) -> None:
-        """Removes files of the folder; missing ones are no error."""
+        """Removes files of the folder. A missing file is no error."""
         all_at_once(self._io, [partial(self._io.delete, self.path(name)) for name in names])
 
     def exists(self, name: str) -> bool:
-        """Whether the folder has a file of that name."""
+        """Returns True if the folder has a file of that name."""
         return self._io.exists(self.path(name))
 
     def read_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
-        """Returns the manifests that a list names, oldest first. `size` is the size that the snapshot records for
-        it.
+        """Returns the manifests that a manifest list names, oldest first. `size` is the size of the list that the
+        snapshot records; None if it records none.
         """
         data = self._read(name, size)
         with naming_file(self.path(name)):
@@ -138,7 +143,9 @@ class Manifests:
             return entries
 
     def read_index(self, name: str | None) -> list[IndexManifestEntry]:
-        """Returns the index files that an index manifest names; none for a snapshot without one."""
+        """Returns the index files that an index manifest names; an empty list if `name` is None, that is for a snapshot
+        without an index manifest.
+        """
         if name is None:
             return []
         data = self._read(name, None)
@@ -146,7 +153,7 @@ class Manifests:
             return decode_index_manifest(data)
 
     def base_and_delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """Returns all manifests of a snapshot, oldest first. They are the base of the next snapshot."""
+        """Returns all manifests of a snapshot, oldest first. They become the base of the next snapshot."""
         base = partial(self.read_list, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
         return [m for metas in all_at_once(self._io, [base, partial(self.delta, snapshot)]) for m in metas]
 
@@ -155,36 +162,36 @@ class Manifests:
         return self.read_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def delta_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """Returns the changes of a snapshot, in the order written."""
+        """Returns the manifest entries that a snapshot has added, in the order in which they were written."""
         return [e for meta in self.delta(snapshot) for e in self.read(meta)]
 
     def changelog_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """Returns the changelog files of a snapshot."""
+        """Returns the manifest entries of the changelog files of a snapshot."""
         if snapshot.changelog_manifest_list is None:
             return []
         metas = self.read_list(snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size)
         return [e for meta in metas for e in self.read(meta)]
 
     def live_entries(self, snapshot: Snapshot, wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
-        """Returns the live files of a snapshot that a filter wants, as ADD entries in manifest order.
+        """Returns the live files of a snapshot that pass the filter, as ADD entries in manifest order.
 
-        Manifests whose bounds rule out everything wanted are not read.
+        Manifests whose bounds show that no entry can pass are not read.
         """
         return self.live_in(self.base_and_delta(snapshot), wanted)
 
     def live_in(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
-        """Returns the live files that a filter wants, as `live_entries` does. The manifests are given: all of one
+        """Returns the live files that pass the filter, as `live_entries` does. `metas` are all manifests of one
         snapshot, oldest first.
         """
         reads = [partial(self._some, meta, wanted) for meta in self.prune(metas, wanted)]
         return live_entries([e for entries in all_at_once(self._io, reads) for e in entries])
 
     def totals_in(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> dict[bytes, int]:
-        """Returns the bucket count of each partition that has live files, if the count is positive; other partitions
+        """Returns the bucket count of each of the partitions that has live files and a positive count. Other partitions
         are left out.
 
-        Reads from the newest manifest backwards, and stops when every partition is known: a DELETE never comes before
-        the ADD that it removes.
+        Reads the manifests from the newest backwards, and stops when every partition is known. This works because a
+        DELETE never comes before the ADD that it removes.
         """
         missing, totals = set(partitions), dict[bytes, int]()
         deleted: set[EntryIdentity] = set()
@@ -201,7 +208,7 @@ class Manifests:
         return totals
 
     def prune(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter) -> Iterator[ManifestFileMeta]:
-        """Yields the manifests that may hold an entry the filter wants, in order."""
+        """Yields the manifests that may hold an entry that passes the filter, in order."""
         partitions, numbers = wanted.wanted_partitions, wanted.bucket_numbers
         rows = None
         if partitions is not None:
@@ -215,8 +222,8 @@ class Manifests:
                 yield meta
 
     def write(self, entries: Sequence[ManifestEntry], schema_id: int) -> list[ManifestFileMeta]:
-        """Writes entries in order into as few manifests of about the target size as possible, and returns these
-        manifests; none if there are no entries.
+        """Writes entries, in order, into as few manifests of about the target size as possible, and returns these
+        manifests; an empty list if there are no entries.
         """
         if not entries:
             return []
@@ -229,22 +236,22 @@ class Manifests:
         return [self._write_one(encode_manifest(c, self._encoding), c, schema_id) for c in chunks]
 
     def write_list(self, metas: Sequence[ManifestFileMeta]) -> tuple[str, int]:
-        """Writes a manifest list; returns its name and its size in bytes."""
+        """Writes a manifest list, and returns its name and its size in bytes."""
         name, data = manifest_list_name(self._world.ids.new_uuid(), 0), encode_manifest_list(metas, self._encoding)
         self._write_new(name, data)
         return name, len(data)
 
     def write_index(self, entries: Sequence[IndexManifestEntry]) -> str:
-        """Writes an index manifest; returns its name."""
+        """Writes an index manifest, and returns its name."""
         name = index_manifest_name(self._world.ids.new_uuid(), 0)
         self._write_new(name, encode_index_manifest(entries, self._encoding))
         return name
 
     def merge(self, metas: Sequence[ManifestFileMeta], schema_id: int) -> list[ManifestFileMeta]:
-        """Returns the same live files in fewer manifests, if a merge is due; new manifests are written, old ones stay
-        in storage.
+        """Merges manifests, if a merge is due, and returns the manifests that now list the same live files. New
+        manifests are written; old manifests stay in storage.
 
-        Entries that do not merge cleanly, as after a repeated append by another writer, are left unchanged.
+        Entries that contradict each other, for example after another writer has added a file twice, are left unchanged.
         """
         plan = plan_manifest_merge(metas, self._merging)
         if plan.changes_nothing:
@@ -279,7 +286,7 @@ class Manifests:
         return [m for m in metas if m.file_name not in replaced] + self.write(rewritten, schema_id)
 
     def _merge_group(self, group: MergeGroup) -> list[ManifestEntry] | None:
-        """Returns the entries to write in place of the group; None if the group stays."""
+        """Returns the entries to write in place of the group's manifests; None if the group stays unchanged."""
         return None if group.is_kept else merge_entries(e for m in group.manifests for e in self.read(m))
 
     def _write_new(self, name: str, data: bytes) -> None:
@@ -295,8 +302,9 @@ class Manifests:
         return [e for e in self.read(meta) if wanted.wants(e)]
 
     def _read(self, name: str, size: int | None) -> bytes:
-        """Returns the bytes of the file, which must have the size that the table records. Paimon reads that many bytes,
-        and would miss entries if the size is too small.
+        """Returns the bytes of the file. Raises CorruptFileError if its size differs from the size that the table
+        records. Paimon reads only as many bytes as recorded, and would miss entries if the recorded size were too
+        small.
         """
         path = self.path(name)
         data = self._io.read_unchanging(path)
@@ -313,7 +321,7 @@ class Manifests:
 
 
 def _check_counts(meta: ManifestFileMeta, entries: Sequence[ManifestEntry]) -> None:
-    """Checks that a manifest has as many entries of each kind as its list says."""
+    """Raises CorruptFileError if a manifest does not have as many ADD and DELETE entries as its manifest list says."""
     deleted = sum(e.kind is FileKind.DELETE for e in entries)
     if (len(entries) - deleted, deleted) != (meta.num_added_files, meta.num_deleted_files):
         added = counted(len(entries) - deleted, "file")

@@ -1,4 +1,4 @@
-"""The first schema of a new table: columns, keys and options, checked before anything is written.
+"""Makes the first schema of a new table. Columns, keys and options are checked before anything is written.
 
 Source: Paimon 2.0 SchemaManager.createTable.
 """
@@ -40,7 +40,9 @@ def plan_schema(
     storage_options: Mapping[str, str] | None = None,
     time_ms: int,
 ) -> TableSchema:
-    """Returns the schema that `create_table` would write. Arguments and errors are those of `create_table`."""
+    """Returns the schema that `create_table` would write for these arguments. Arguments and errors are those of
+    `create_table`.
+    """
     storage = check_storage_options(storage_options)
     refuse_storage_keys(options or {}, "the table's options")
     check_texts(options or {}, "the table's options")
@@ -76,22 +78,23 @@ def plan_schema(
 
 
 def check_columns(schema: TableSchema) -> None:
-    """Checks that the columns suit the options that name them, the merge engine and the file formats.
+    """Checks that the columns suit the merge engine, the file formats, and the options that name columns.
 
-    Raises the first of `column_problems`.
+    Raises the first error that `column_problems` yields.
     """
     for problem in column_problems(schema):
         raise problem
 
 
 def column_problems(schema: TableSchema) -> Iterator[OptionError | UnsupportedTableError]:
-    """Yields what is wrong with the columns: OptionError naming option and column, UnsupportedTableError for columns
-    that a file format cannot store, errors of `fold_for`, and `rule_problems`.
+    """Yields an error for each problem with the columns: an OptionError that names the option and the column, an
+    UnsupportedTableError for columns that a file format cannot store, the errors of `fold_for`, and the errors of
+    `rule_problems`.
     """
     try:
         yield from ColumnSettings(schema.options).problems([f.name for f in schema.fields])
     except OptionError as e:
-        # After an option that cannot be read, the checks that need it are skipped.
+        # If an option cannot be read, the checks that need this option are skipped.
         yield e
     checks: tuple[Callable[[TableSchema], object], ...] = (_check_names, check_storable, fold_for, check_defaults)
     for check in checks:
@@ -104,16 +107,16 @@ def column_problems(schema: TableSchema) -> Iterator[OptionError | UnsupportedTa
 
 def _check_names(schema: TableSchema) -> None:
     if not schema.fields:
-        raise OptionError("a table needs a column", key="schema")
+        raise OptionError("a table needs at least one column", key="schema")
     if any(not field.name.strip() for field in all_fields(schema.fields)):
-        raise OptionError("a column or field needs a name, not blank text", key="schema")
+        raise OptionError("a column or field needs a name, but one of the names is blank", key="schema")
 
 
 def publish_first_schema(io: FileIO, root: str, new: TableSchema) -> bool:
-    """Creates the table at `root`; returns False if there is one.
+    """Creates the table at `root`; returns False if there is a table already.
 
-    Raises CorruptFileError for snapshots without a schema, UnsupportedTableError on storage that cannot publish, and
-    OptionError as `check_partitions_kept`.
+    Raises CorruptFileError if there are snapshots but no schema, UnsupportedTableError on storage that cannot publish,
+    and OptionError as `check_partitions_kept` does.
     """
     io.require_publish()
     check_partitions_kept(new, io, root)
@@ -130,14 +133,16 @@ def publish_first_schema(io: FileIO, root: str, new: TableSchema) -> bool:
 
 
 def check_table_path(path: str) -> None:
-    """Checks that the path ends in valid names. Raises OptionError for `.`, `..` and empty names."""
+    """Checks that the path ends in valid names of a database and a table. Raises OptionError for `.`, `..` and empty
+    names.
+    """
     parts = path.partition("://")[2] if "://" in path else path
     names = parts.rstrip("/").split("/")
     database = names[-2].removesuffix(".db") if len(names) > 1 and names[-2].endswith(".db") else "default"
     for kind, name in (("table", names[-1]), ("database", database)):
         if name.strip() in ("", ".", ".."):
             raise OptionError(
-                f"{path!r}: {name!r} is not a valid {kind} name; a path names the table's own directory, "
+                f"{path!r}: {name!r} is not a valid {kind} name; a path ends with the table's own directory, "
                 "<warehouse>/<database>.db/<table>",
                 key="path",
                 path=path,

@@ -1,8 +1,8 @@
-"""Finds the newest snapshot if the hint LATEST does not name the newest snapshot: from listings, tags, changelogs and
-hints.
+"""Finds the newest snapshot of a table if the hint LATEST is missing or wrong: from listings, tags, changelogs and
+other hints.
 
-Other writers may be active, so no table is refused after one check: a hint may be read before it is written, and a
-listing may be older than a tag.
+Other writers may be active: a hint may be read before it is written, and a listing may be older than a tag. So
+everything is read again before a table is refused.
 """
 
 import logging
@@ -41,15 +41,17 @@ LEFTOVERS_TEXT = (
 )
 
 ROLLED_BACK_TO = "bucketline.rolled-back-to"
-"""The property that a rollback adds to the snapshot in its tag: the id of the snapshot that it rolls back to."""
+"""The property that a rollback adds to the snapshot in its tag. Its value is the id of the snapshot to which the
+rollback goes.
+"""
 
 _LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest snapshot, and the interrupted rollback to this snapshot, if there is one. The snapshot is None for a
-    table without snapshots.
+    """The newest snapshot (None for a table without snapshots). `cut_short` is the interrupted rollback to this
+    snapshot, if there is one.
     """
 
     snapshot: Snapshot | None
@@ -59,8 +61,8 @@ class Newest:
 def find_newest(io: FileIO, root: str) -> Newest:
     """Returns the newest snapshot of the metadata folder `root`, whatever its hints say.
 
-    Raises MissingSnapshotError if snapshots were published whose files are missing, BranchNotFoundError if they are
-    missing because the branch is being deleted; CorruptFileError, StorageError.
+    Raises MissingSnapshotError if files of published snapshots are missing, BranchNotFoundError if they are missing
+    because the branch is being deleted, CorruptFileError, StorageError.
     """
     before: CutShort | Vanished | None = None
     for _ in range(_LOOKS):
@@ -94,23 +96,23 @@ def find_newest(io: FileIO, root: str) -> Newest:
 
 
 def _check_not_going(io: FileIO, root: str) -> None:
-    """Raises BranchNotFoundError if `root` is the folder of a branch that is being deleted. Called for a history whose
-    snapshots are missing. Costs a listing for a branch, and no request for the table itself.
+    """Raises BranchNotFoundError if `root` is the folder of a branch that is being deleted. It is called for a history
+    whose snapshots are missing. It costs one listing for a branch, and no request for the table itself.
     """
     table, history = history_of(root)
     if table != root and history in Notebook(io, table).deleted():
         name = branch_at(table, root)
         raise BranchNotFoundError(
             f"{table}: branch '{name}' is being deleted, or its deletion was interrupted, and its snapshots are gone. "
-            f"Finish the deletion by `delete_branch('{name}')`; use another branch",
+            f"Finish the deletion with `delete_branch('{name}')`, or use another branch",
             path=table,
             branch=name,
         )
 
 
 def read_history(io: FileIO, root: str, *, all_references: bool = False) -> History:
-    """Returns the snapshots of the folder `root`. Tags and changelogs are read only if LATEST does not name the newest
-    file, or if `all_references` is true. Unreadable tags are skipped.
+    """Reads what the folder `root` says about its snapshots, and returns it. Tags and changelogs are read only if
+    LATEST does not name the newest file, or if `all_references` is True. Unreadable tags are skipped.
     """
     directory = f"{root}/{SNAPSHOT_DIR}"
     latest, earliest = read_hint(io, directory, LATEST), read_hint(io, directory, EARLIEST)
@@ -122,7 +124,7 @@ def read_history(io: FileIO, root: str, *, all_references: bool = False) -> Hist
     references = (*_tags(io, root), *_changelogs(io, root, newest))
     late: set[int | None] = {r.snapshot_id for r in references if r.snapshot_id > newest}
     late |= {h.snapshot_id for h in (latest, earliest) if h is not None and (h.snapshot_id or 0) > newest}
-    # A listing may be older than a tag or changelog.
+    # A listing may be older than a tag or a changelog, so this snapshot is looked up once more.
     unlisted = {i for i in late if i is not None and io.exists(f"{directory}/{snapshot_name(i)}")}
     if unlisted:
         time_ms = _time_ms(io, root, max(unlisted))
@@ -130,7 +132,9 @@ def read_history(io: FileIO, root: str, *, all_references: bool = False) -> Hist
 
 
 def missing_snapshot(root: str, vanished: Vanished, references: Sequence[Reference] = ()) -> MissingSnapshotError:
-    """Returns the error for reads and writes of a table whose newest snapshots are missing, with the remedies."""
+    """Returns the error for reads and writes of a table whose newest snapshots are missing. Its message names the
+    remedies.
+    """
     return MissingSnapshotError(
         f"{root}: {missing_text(root, vanished, references)}",
         path=f"{root}/{SNAPSHOT_DIR}",
@@ -141,7 +145,7 @@ def missing_snapshot(root: str, vanished: Vanished, references: Sequence[Referen
 
 
 def missing_text(root: str, vanished: Vanished, references: Sequence[Reference] = ()) -> str:
-    """Returns a text that says which snapshots are missing, what proves that they existed, and what to do."""
+    """Returns a message that says which snapshots are missing, what proves that they existed, and what to do."""
     named = "shows that snapshots" if vanished.snapshot_id is None else f"names snapshot {vanished.snapshot_id}, which"
     verb = "were" if vanished.snapshot_id is None else "was"
     left = f"the newest file is that of snapshot {vanished.newest}" if vanished.newest else "there is no snapshot file"
@@ -174,7 +178,7 @@ def _target(io: FileIO, root: str, cut_short: CutShort) -> Snapshot | None:
 
 
 def _time_ms(io: FileIO, root: str, snapshot_id: int) -> int | None:
-    """Returns when a snapshot was committed; None if that cannot be read."""
+    """Returns the time at which a snapshot was committed; None if the snapshot cannot be read."""
     try:
         snapshot = read_snapshot(io, root, snapshot_id) if snapshot_id else None
     except CorruptFileError:
@@ -190,7 +194,7 @@ def _tags(io: FileIO, root: str) -> Iterator[Reference]:
 
 
 def _changelogs(io: FileIO, root: str, newest: int) -> Iterator[Reference]:
-    """Yields the changelogs of snapshots after the newest."""
+    """Yields references to the changelogs of snapshots after the snapshot `newest`."""
     folder = f"{root}/{CHANGELOG_DIR}"
     names = io.list_names(folder)
     for snapshot_id in sorted(i for name in names if (i := parse_changelog_id(name)) and i > newest):
@@ -213,8 +217,8 @@ def _reference(io: FileIO, path: str, subject: str, tag: str | None) -> Iterator
 
 
 def rolled_back_to(marked: Snapshot) -> int | None:
-    """Returns the id of the snapshot to which a rollback goes that has tagged this snapshot; None if the tag is not the
-    mark of a rollback, or was left by an earlier release, which did not note the target.
+    """Returns the id of the snapshot to which a rollback goes, from the snapshot in the tag that the rollback has made.
+    Returns None if no rollback made the tag, or if an earlier release made it, which did not record the target.
     """
     target = marked.properties.get(ROLLED_BACK_TO, "")
     return int(target) if target.isascii() and target.isdigit() else None

@@ -1,4 +1,4 @@
-"""Recognizes tables that belong to a REST catalog, as far as their files show it."""
+"""Finds out from the files of a table whether the table belongs to a REST catalog."""
 
 from bucketline.conf.table.expiry_options import refuse_unregistered
 from bucketline.conf.table.other_options import CATALOG_OF_TABLE
@@ -11,8 +11,8 @@ from bucketline.state.store.storage.rest_table_io import owned_io
 def check_owned(schema: TableSchema, io: FileIO, root: str) -> None:
     """Checks that the table or branch whose metadata is at `root` may be changed here.
 
-    Raises UnsupportedTableError for a path to a table of a catalog, which would not learn of the change. Only tables
-    that bucketline created in a catalog have the option that shows it.
+    Raises UnsupportedTableError if a table of a catalog was opened by its path, because the catalog would not learn of
+    the change. Only tables that bucketline created in a catalog have the option by which this is known.
     """
     if owned_io(io) is None and CATALOG_OF_TABLE in schema.options:
         raise UnsupportedTableError(
@@ -23,6 +23,8 @@ def check_owned(schema: TableSchema, io: FileIO, root: str) -> None:
 
 
 def check_partitions_kept(schema: TableSchema, io: FileIO, root: str) -> None:
-    """Checks that a catalog that keeps the table's partitions will learn of new ones. Raises OptionError if not."""
+    """Checks that a catalog that stores the table's partitions will learn of new partitions. Raises OptionError if it
+    will not.
+    """
     if owned_io(io) is None:
         refuse_unregistered(schema.options, root)

@@ -1,9 +1,10 @@
-"""Pins, announcements of removals, and notes of deleted branches, in the folder `bucketline/` of a table, which its
-branches share.
+"""Pins, announcements of removals, and notes of deleted branches. They are files in the folder `bucketline/` of a
+table, which its branches share.
 
-A pin keeps a snapshot for a process that is about to refer to it. Each pin, announcement or note is a file with a new
-name: created if absent, never changed. Pins and announcements are removed by the process that wrote them; old ones are
-removed by the next process that removes files (`maintenance/left_pins`).
+A pin keeps a snapshot for a process that is about to refer to it. An announcement says that a process is about to
+remove snapshots or a branch. Each of these files has a new name, and is never changed. The process that wrote a pin or
+an announcement removes it. Files that a dead process has left are removed by the next process that removes files
+(`maintenance/left_pins`).
 """
 
 import logging
@@ -34,14 +35,15 @@ T = TypeVar("T")
 
 _PIN, _REMOVAL, _DELETED = "pin-", "removal-", "deleted-"
 _WAITS_MS = (10, 20, 50, 100, 200, 400, 800)
-"""Pauses between looks at announcements. A process that refers to a snapshot waits a second and a half for a removal to
-end."""
+"""The pauses between two looks at announcements, in milliseconds. In all, a process that wants to refer to a snapshot
+waits a second and a half for a removal to end.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The pins, announcements and notes of deleted branches that one listing has found, each by the name of its file.
-    None stands for a file that cannot be read: it must be assumed to forbid everything.
+    """The pins, the announcements of removals and the notes of deleted branches that one listing has found, by the
+    names of their files. None stands for a file that cannot be read: such a file must be taken to forbid everything.
     """
 
     pins: Mapping[str, Pin | None] = field(default_factory=dict)
@@ -51,7 +53,7 @@ class Notes:
 
 
 class Notebook:
-    """The pins and announcements of a table, found from the metadata folder of the table or of a branch of it."""
+    """The pins and announcements of a table. `root` is the metadata folder of the table, or of one of its branches."""
 
     def __init__(self, io: FileIO, root: str) -> None:
         self._io = io
@@ -59,7 +61,7 @@ class Notebook:
         self._folder = f"{self.table}/{OWN_DIR}"
 
     def look(self, own: str | None = None) -> Notes:
-        """Lists the folder once, and returns each pin, announcement of a removal and note except `own`. Raises
+        """Lists the folder once, and returns all pins, announcements and notes except the file `own`. Raises
         StorageError.
         """
         names = [name for name in self._io.list_names(self._folder) if name != own]
@@ -70,25 +72,27 @@ class Notebook:
         )
 
     def deleted(self) -> set[str]:
-        """Returns the histories of branches that were deleted lately. Costs one listing, and a read of the note of
-        each.
+        """Returns the histories of branches that were deleted and have a note; a history is a branch's metadata folder
+        relative to the table. It costs one listing, and one read for each note.
         """
         notes = self._read(self._io.list_names(self._folder), _DELETED, decode_removal)
         return {note.history for note in notes.values() if note is not None}
 
     def note_deleted(self, world: World) -> None:
-        """Writes a note that this branch was deleted. Without it a folder without a schema would look damaged."""
+        """Writes a note that this branch was deleted. Without the note, a folder without a schema would look
+        damaged.
+        """
         name = f"{_DELETED}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_removal(Removal(self.history, WHOLE_BRANCH)))
 
     def pin(self, pin: Pin, world: World) -> str:
-        """Writes a pin; returns its name. Raises StorageError."""
+        """Writes a pin, and returns the name of its file. Raises StorageError."""
         name = f"{_PIN}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_pin(pin))
         return name
 
     def announce(self, removal: Removal, world: World) -> str:
-        """Writes an announcement; returns its name. Raises StorageError."""
+        """Writes an announcement, and returns the name of its file. Raises StorageError."""
         name = f"{_REMOVAL}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_removal(removal))
         return name
@@ -97,14 +101,14 @@ class Notebook:
         return self._io.exists(self.path(name))
 
     def drop(self, name: str) -> None:
-        """Removes a pin or announcement; a missing one is no error."""
+        """Removes a pin or an announcement. A missing file is no error."""
         self._io.delete(self.path(name))
 
     def path(self, name: str) -> str:
         return f"{self._folder}/{name}"
 
     def _read(self, names: Iterable[str], kind: str, decode: Callable[[str, bytes], T]) -> dict[str, T | None]:
-        """Returns the files of one kind, by name."""
+        """Returns the decoded files of one kind, by name; None for a file that cannot be read."""
         found: dict[str, T | None] = {}
         for name in names:
             path = self.path(name)
@@ -114,22 +118,24 @@ class Notebook:
             try:
                 found[name] = decode(path, data)
             except CorruptFileError as e:
-                _LOG.warning("%s; it counts against everything until it is an hour old", e)
+                _LOG.warning(
+                    "%s; until this file is an hour old, it blocks removals and new references to snapshots", e
+                )
                 found[name] = None
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class HeldPin:
-    """A pin that has been written, while no process is removing what the pin keeps."""
+    """A pin that has been written. When it was written, no process was removing what the pin keeps."""
 
     notebook: Notebook
     name: str
 
     def check(self) -> None:
-        """Checks that the pin still exists, so that removers respect it.
+        """Checks that the pin still exists, so that processes that remove files respect it.
 
-        Raises RemovalUnderWayError if this process was paused for so long that the pin was dropped.
+        Raises RemovalUnderWayError if this process was paused for so long that another process has removed the pin.
         """
         if not self.notebook.is_there(self.name):
             raise RemovalUnderWayError(
@@ -141,10 +147,11 @@ class HeldPin:
 
 @contextmanager
 def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[HeldPin]:
-    """Holds a pin while the block runs, so that the snapshots that the pin names are kept; `root` is the metadata
-    folder of the table, or of a branch. Code that publishes a reference inside of the block checks before and after it
-    that the source still exists. Raises RemovalUnderWayError if a removal has been announced and does not end within
-    some seconds.
+    """Holds a pin while a `with` block runs, so that the snapshots that the pin names are kept. `root` is the metadata
+    folder of the table or of a branch.
+
+    Code in the block that publishes a reference to a snapshot checks before and afterwards that the snapshot still
+    exists. Raises RemovalUnderWayError if a removal has been announced and does not end within some seconds.
     """
     notebook = Notebook(io, root)
     name = notebook.pin(pin, world)
@@ -152,7 +159,7 @@ def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[HeldPin]:
         _wait_for_removals(notebook, pin, world)
         yield HeldPin(notebook, name)
     except BaseException:
-        # A pin that is left behind only keeps files for longer.
+        # If the pin cannot be removed, it only keeps files for longer.
         with suppress(StorageError):
             notebook.drop(name)
         raise
@@ -160,8 +167,8 @@ def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[HeldPin]:
 
 
 def pin_of(root: str, snapshot: Snapshot, *, first: int | None = None) -> Pin:
-    """Returns a pin for a snapshot of the history at `root`, and for later ones; `first` is an earlier id from which on
-    snapshots are kept.
+    """Returns a pin for a snapshot of the history at `root` and for later snapshots. If `first` is an earlier id, the
+    snapshots from this id on are kept.
     """
     history = history_of(root)[1]
     return Pin((Hold(history, snapshot.id if first is None else min(first, snapshot.id)),), (snapshot,))

@@ -1,11 +1,14 @@
-"""Makes an older snapshot, or a tag, the newest state of a table again.
+"""Makes an older snapshot, or the snapshot of a tag, the newest state of a table again.
 
-It removes only snapshot files, tags, and changelogs without their snapshots; tags of streams move back. The data of
-removed snapshots becomes orphan files. `remove_orphan_files` removes orphans that are a day old; these files may be
-that old already. No writer should commit at the same time; a writer of this library notices that its base was replaced,
-and plans again.
+A rollback removes only snapshot files, tags, and changelogs without their snapshots. The marker tags of streams, which
+keep a stream's last snapshot, move back. The data files of removed snapshots become orphan files. `remove_orphan_files`
+removes orphan files that are a day old, and these files may be that old already. No writer should commit at the same
+time. A writer of this library notices that the snapshot it builds on was replaced, and plans again.
+
 The next write finishes an interrupted rollback. Once the first snapshot is gone, the tag `ROLLBACK_TAG` proves that the
-low hint LATEST comes from a rollback, and names its target (`state.commit.newest`). Before that, nothing has changed.
+hint LATEST is low because of a rollback, and names the rollback's target (`state.commit.newest`). Before that, nothing
+has changed.
+
 Source: Paimon 2.0 RollbackHelper.
 """
 
@@ -36,8 +39,9 @@ from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.storage.file_io import FileIO
 
 ROLLBACK_TAG = "bucketline-rollback"
-"""The tag of the newest snapshot that a rollback removes, while it runs; the property `ROLLED_BACK_TO` names the target
-of the rollback."""
+"""The name of the tag that marks a running rollback. It is on the newest snapshot that the rollback removes. The
+property `ROLLED_BACK_TO` of this snapshot names the target of the rollback.
+"""
 
 _ROLLBACK_TAG_MS = 86_400_000
 
@@ -50,19 +54,20 @@ def rollback_to(
     world: World = SYSTEM_WORLD,
     check: Callable[[Snapshot], None] = lambda _: None,
 ) -> Snapshot:
-    """Makes the snapshot with that id, or of the tag with that name, the newest of the table at `path`, and returns it.
+    """Makes a snapshot (`target` is its id, or the name of its tag) the newest snapshot of the table at `path`, and
+    returns it.
 
-    Newer snapshots, tags on them and their changelogs are removed, by the catalog if the table belongs to one. `check`
-    raises an error if files of the snapshot are missing; nothing has been changed then.
-    Raises OptionError when there is no such snapshot or tag, RemovalUnderWayError when the snapshot or tag is being
-    removed.
+    Newer snapshots, the tags on them and their changelogs are removed; if the table belongs to a catalog, the catalog
+    does this. `check` raises an error if files of the snapshot are missing; nothing has been changed then. Raises
+    OptionError if there is no such snapshot or tag, RemovalUnderWayError if the snapshot or tag is being removed.
     """
     snapshots, tags = Snapshots(io, path), Tags(io, path)
     wanted = _wanted(snapshots, tags, target)
     restores = not snapshots.exists(wanted.id)
     check(wanted)
     with pinned(io, path, pin_of(path, wanted, first=_oldest_moved_to(snapshots, tags, wanted)), world) as pin:
-        # A process that removes the snapshot from now on sees the pin. If it was removed before, it is gone.
+        # A process that removes the snapshot from now on sees the pin. If the snapshot was removed before, it is found
+        # missing here.
         if _wanted(snapshots, tags, target).base_manifest_list != wanted.base_manifest_list:
             raise OptionError(f"{path}: {target!r} was replaced meanwhile", key="target", value=target)
         check(wanted)
@@ -81,7 +86,7 @@ def _roll_back(
                 f"{snapshots.root}: another rollback has removed snapshot {wanted.id} meanwhile; nothing is done",
                 path=snapshots.path(wanted.id),
             )
-        # The changelog was removed when the snapshot expired, with or without a tag.
+        # The changelog was removed when the snapshot expired, whether or not a tag kept the snapshot.
         wanted = replace(
             wanted.without_changelog(),
             properties={k: v for k, v in wanted.properties.items() if k != ROLLED_BACK_TO},
@@ -101,8 +106,9 @@ def _roll_back(
 
 @dataclass(slots=True)
 class _Later:
-    """The snapshots after the snapshot to roll back to. `found` has the bytes of their files, which need not be
-    readable as snapshots; for the snapshot right after the wanted one, the bytes at the beginning of the rollback.
+    """The snapshots after the snapshot to roll back to (`wanted`). `found` maps their ids to the bytes of their files,
+    which need not be readable as snapshots. For the snapshot right after `wanted`, these are the bytes at the beginning
+    of the rollback.
     """
 
     snapshots: Snapshots
@@ -117,22 +123,22 @@ class _Later:
         return self.wanted.id + 1
 
     def look(self) -> list[int]:
-        """Returns the ids of the snapshots that exist, ascending."""
+        """Lists the snapshots after the wanted snapshot, and returns their ids in ascending order."""
         ids = [i for i in self.snapshots.ids() if i > self.wanted.id]
         self.found |= {i: self._now(i) for i in ids if i not in self.found}
         return ids
 
     def is_untouched(self) -> bool:
-        """Whether no writer has gone on from the wanted snapshot: the next snapshot is the same as at the beginning, or
-        it is gone while the wanted one exists. The next one has not expired then, because the wanted one would have
-        expired first.
+        """Returns True if no writer has committed on top of the wanted snapshot. Then the next snapshot is the same as
+        at the beginning of the rollback, or it is gone while the wanted snapshot exists. In the second case it has not
+        expired, because the wanted snapshot would have expired first.
         """
         now = self._now(self._next)
         return self.snapshots.exists(self.wanted.id) if now is None else now == self.found[self._next]
 
     def remove(self, snapshot_id: int) -> None:
-        """Removes a snapshot if its file is still the one that was found. If another snapshot has taken its id, the
-        next look finds that snapshot.
+        """Removes a snapshot if its file is still the file that was found. If another snapshot has taken its id, the
+        next call of `look` finds that snapshot.
         """
         if self._now(snapshot_id) == self.found[snapshot_id]:
             self.snapshots.delete(snapshot_id)
@@ -144,16 +150,17 @@ class _Later:
 
 
 def _take_back(later: _Later, newer: list[int], tags: Tags, world: World) -> None:
-    """Removes the snapshots after the wanted one, from the newest on.
+    """Removes the snapshots after the wanted snapshot, from the newest on.
 
-    Another process may finish this rollback while this one is stopped, and writers go on from the wanted snapshot then.
-    So before each change it is checked whether that has happened; if so, the newer snapshots stay.
+    While this process is stopped, another process may finish this rollback, and writers may then commit on top of the
+    wanted snapshot. So each change is preceded by a check whether this has happened; if it has, the newer snapshots
+    stay.
     """
     mark = None if newer else _done_mark(later.snapshots, tags)
     while newer and later.is_untouched():
         mark = _mark(later, tags, newer[-1], world)
-        # Paimon trusts a LATEST that is too high, but searches upwards from one that is too low: so the hint is lowered
-        # before the files are removed.
+        # Paimon trusts a LATEST that is too high, but searches upwards from a LATEST that is too low. So the hint is
+        # lowered before the files are removed.
         _lower_hint(later)
         came = later.look()
         if came[-1:] == newer[-1:]:
@@ -166,35 +173,35 @@ def _take_back(later: _Later, newer: list[int], tags: Tags, world: World) -> Non
                 _lower_hint(later)
                 later.remove(newer[0])
                 came = later.look()
-        # A commit that was published meanwhile follows a snapshot that is being removed.
+        # A commit that was published meanwhile builds on a snapshot that is being removed.
         newer = came
     if mark is not None and tags.get(ROLLBACK_TAG) == mark:
         tags.delete(ROLLBACK_TAG)
-    # Once more: a process that published a tag or a hint before the last removal may have looked at its snapshot
-    # before.
+    # These steps are done once more, because a process that published a tag or a hint before the last removal may have
+    # read its snapshot before that.
     _settle_tags(later, tags)
     _drop_changelogs(later)
     _lower_hint(later)
 
 
 def _lower_hint(later: _Later) -> None:
-    """Makes LATEST name the wanted snapshot, unless writers have gone on from it. If they do so after this check, the
-    hint is too low until their next commit, which costs a listing.
+    """Makes LATEST name the wanted snapshot, unless writers have committed on top of it. If they commit after this
+    check, the hint is too low until their next commit, which costs one listing.
     """
     hint = read_hint(later.snapshots.io, f"{later.snapshots.root}/{SNAPSHOT_DIR}", LATEST)
     if (hint is None or hint.snapshot_id != later.wanted.id) and later.is_untouched():
         later.snapshots.write_latest_hint(later.wanted.id)
         if not later.snapshots.exists(later.wanted.id):
-            # Another rollback, to an older snapshot, has removed the wanted one: a hint that is too high would be
-            # trusted.
+            # Another rollback, to an older snapshot, has removed the wanted snapshot. A hint that is too high would be
+            # trusted, so it is lowered again.
             later.snapshots.write_latest_hint(max(later.snapshots.ids(), default=later.wanted.id))
 
 
 def _settle_tags(later: _Later, tags: Tags) -> None:
     """Removes the tags of later snapshots, which would otherwise seem to belong to new snapshots with the same ids.
 
-    The marker of a stream moves back to the stream's newest remaining snapshot instead: it tells how far the stream has
-    got, even when that snapshot has expired.
+    The marker tag of a stream is moved back to the stream's newest remaining snapshot instead. It records how far the
+    stream has got, even after that snapshot has expired.
     """
     wanted = later.wanted
     listed = [tag for tag in _readable(tags) if tag.name != ROLLBACK_TAG and tag.snapshot.id > wanted.id]
@@ -202,7 +209,8 @@ def _settle_tags(later: _Later, tags: Tags) -> None:
     writers = {name: writer_of(name.removeprefix(MARKER_TAG)) for name in streams}
     left = _newest_of_each(later.snapshots, wanted, set(writers.values()))
     for tag in listed:
-        # The tags were read before: if no writer has gone on by now, none of the tags belongs to such a writer.
+        # The tags were read before this check. If no writer has committed by now, none of the tags belongs to such a
+        # writer.
         if not later.is_untouched():
             return
         newest = left.get(writers.get(tag.name, ""))
@@ -213,18 +221,20 @@ def _settle_tags(later: _Later, tags: Tags) -> None:
 
 
 def _oldest_moved_to(snapshots: Snapshots, tags: Tags, wanted: Snapshot) -> int:
-    """Returns the oldest snapshot to which a marker of a stream moves back, or the wanted snapshot."""
+    """Returns the id of the oldest snapshot to which the marker tag of a stream moves back; if no marker tag moves, the
+    id of the wanted snapshot.
+    """
     moved = [t for t in _readable(tags) if t.snapshot.id > wanted.id and t.name.startswith(MARKER_TAG)]
     writers = {writer_of(tag.name.removeprefix(MARKER_TAG)) for tag in moved}
     return min([wanted.id, *(s.id for s in _newest_of_each(snapshots, wanted, writers).values())])
 
 
 def _newest_of_each(snapshots: Snapshots, wanted: Snapshot, writers: set[str]) -> dict[str, Snapshot]:
-    """Returns the newest snapshot of each writer, up to the snapshot to roll back to; a snapshot with rows is preferred
-    to a compaction.
+    """Returns the newest snapshot of each writer, among the snapshots up to the snapshot to roll back to. A snapshot
+    with rows is preferred to a compaction.
 
-    The search ends at a snapshot that is missing or damaged: it may have been the newest of a writer, and an older
-    snapshot would say too little about how far the writer has got.
+    The search ends at a snapshot that is missing or damaged: it may have been the newest snapshot of a writer, and an
+    older snapshot would record too little progress.
     """
     newest: dict[str, Snapshot] = {}
     sought = set(writers)
@@ -252,17 +262,17 @@ def newest_to_write(snapshots: Snapshots, world: World) -> Snapshot | None:
         return newest.snapshot
     tags = Tags(snapshots.io, snapshots.root)
     wanted = _wanted(snapshots, tags, newest.cut_short.target)
-    # Another process may have finished the rollback, and gone on, before this one looked at the snapshots. The wanted
-    # snapshot is the newest already, so no expiry removes it, and it needs no pin.
+    # Before this process looked at the snapshots, another process may have finished the rollback and committed. The
+    # wanted snapshot is the newest already, so no expiry removes it, and it needs no pin.
     restores = newest.cut_short.tag is not None
     _roll_back(snapshots, tags, wanted, world, lambda: snapshots.latest_id() == wanted.id, restores=restores)
     return snapshots.latest()
 
 
 def _bridge(snapshots: Snapshots, wanted: Snapshot) -> None:
-    """Makes a copy of the wanted snapshot under the next id. Readers do not look past a gap in the ids. Without the
-    copy LATEST would name the wanted snapshot, and writers would find the newer ones under the following ids. The copy
-    is removed last.
+    """Publishes a copy of the wanted snapshot under the next id, to close the gap in the ids. Readers do not look past
+    a gap. Without the copy, LATEST would name the wanted snapshot, and writers would find the newer snapshots under the
+    ids after the gap. The copy is removed last.
     """
     copy = replace(
         wanted,
@@ -276,7 +286,7 @@ def _bridge(snapshots: Snapshots, wanted: Snapshot) -> None:
 
 
 def _readable(tags: Tags) -> Iterator[Tag]:
-    """Yields all readable tags; `doctor` reports unreadable ones."""
+    """Yields all readable tags. `doctor` reports unreadable tags."""
     for name in tags.names():
         with suppress(CorruptFileError):
             tag = tags.get(name)
@@ -290,8 +300,9 @@ def _is_held(pin: HeldPin) -> bool:
 
 
 def _mark(later: _Later, tags: Tags, newest: int, world: World) -> Tag | None:
-    """Tags the newest snapshot to be removed as the mark of this rollback, and returns the tag. If an interrupted
-    rollback has left its mark on a later snapshot, the mark stays there, and names the target of this rollback.
+    """Tags the newest snapshot that this rollback removes, as a mark of the rollback, and returns the tag. If an
+    interrupted rollback has left its mark on a later snapshot, the mark stays there, and gets the target of this
+    rollback.
     """
     marked, snapshot = _mark_of(tags), later.snapshots.get(newest)
     if snapshot is None:
@@ -311,18 +322,18 @@ def _mark_of(tags: Tags) -> Tag | None:
 
 
 def _done_mark(snapshots: Snapshots, tags: Tags) -> Tag | None:
-    """Returns the mark of a rollback that has removed the marked snapshot."""
+    """Returns the mark of a rollback that has already removed the marked snapshot; None if there is no such mark."""
     mark = _mark_of(tags)
     return None if mark is None or mark.snapshot.is_same_as(snapshots.get(mark.snapshot.id)) else mark
 
 
 def _drop_changelogs(later: _Later) -> None:
-    """Removes the changelogs of removed snapshots, because later snapshots get their ids."""
+    """Removes the changelogs of removed snapshots, because new snapshots will get their ids."""
     io, newest = later.snapshots.io, later.wanted.id
     folder = f"{later.snapshots.root}/{CHANGELOG_DIR}"
     ids = sorted(i for name in io.list_names(folder) if (i := parse_changelog_id(name)) is not None)
     newer = [i for i in ids if i > newest]
-    # As with snapshots, Paimon trusts a hint that is too high.
+    # Paimon trusts a hint that is too high, so this hint is lowered too.
     hint = read_hint(io, folder, LATEST)
     if hint is not None and (newer or (hint.snapshot_id or 0) > newest) and later.is_untouched():
         kept = ids[: len(ids) - len(newer)]
@@ -340,7 +351,7 @@ def _wanted(snapshots: Snapshots, tags: Tags, target: int | str) -> Snapshot:
     if isinstance(target, int):
         snapshot = snapshots.get(target)
         if snapshot is None:
-            # As Paimon does: a tag may keep a snapshot that has expired.
+            # As in Paimon, a tag may keep a snapshot that has expired.
             snapshot = next((t.snapshot for t in _readable(tags) if t.snapshot.id == target), None)
         if snapshot is None:
             raise VersionNotFoundError(
@@ -364,7 +375,7 @@ def _wanted(snapshots: Snapshots, tags: Tags, target: int | str) -> Snapshot:
 
 
 def _there(snapshots: Snapshots, tags: Tags) -> str:
-    """Lists the snapshots and tags that a table can be rolled back to, as the end of a sentence."""
+    """Returns the snapshots and tags that a table can be rolled back to, as the end of a sentence."""
     ids, names = snapshots.ids(), [name for name in tags.names() if not name.startswith(MARKER_TAG)]
     listed = f"there are snapshots {ids[0]} to {ids[-1]}" if ids else "the table has no snapshot"
     return f"{listed} and {'no tag' if not names else 'the tags ' + shortened(', '.join(names))}"

@@ -1,4 +1,4 @@
-"""The schema files of a table: read once, never changed.
+"""The schema files of a table. A schema file never changes, so each file is read once.
 
 Source: Paimon 2.0 SchemaManager.
 """
@@ -20,7 +20,9 @@ from bucketline.state.store.storage.parallel import all_at_once
 
 
 class Schemas:
-    """The schemas of the table at `path`; schemas are kept once read, because a schema file never changes."""
+    """The schemas of the table at `path`. A schema that was read once is kept in memory, because a schema file never
+    changes.
+    """
 
     def __init__(self, io: FileIO, path: str) -> None:
         self._io = io
@@ -28,18 +30,19 @@ class Schemas:
         self._known: dict[int, TableSchema] = {}
 
     def ids(self) -> list[int]:
-        """Returns the ids of all schemas, ascending."""
+        """Returns the ids of all schemas, in ascending order."""
         ids = [parse_schema_id(name) for name in self._io.list_names(self._directory)]
         return sorted(i for i in ids if i is not None)
 
     def latest_id(self) -> int | None:
-        """Returns the newest schema's id; None when there is no table here."""
+        """Returns the newest schema's id; None if there is no table here."""
         return max(self.ids(), default=None)
 
     def latest(self, known: int | None = None) -> TableSchema | None:
-        """Returns the newest schema; None when there is no table here.
+        """Returns the newest schema; None if there is no table here.
 
-        `known` is the id of a schema that was the newest: while it still is, the folder is not listed.
+        `known` is the id of a schema that was the newest at some time. If no schema has the next id, the folder is not
+        listed.
         """
         if known is not None:
             asked: list[Callable[[], TableSchema | bool | None]] = [
@@ -53,8 +56,8 @@ class Schemas:
         return None if newest is None else self.get(newest)
 
     def get(self, schema_id: int) -> TableSchema:
-        """Returns the schema of that id. Raises StorageError when it is missing, CorruptFileError when it is no
-        schema.
+        """Returns the schema with this id. Raises StorageError if its file is missing, CorruptFileError if the file
+        does not hold this schema.
         """
         known = self._known.get(schema_id)
         if known is None:
@@ -66,11 +69,11 @@ class Schemas:
         return known
 
     def read_under(self, schema: TableSchema) -> Callable[[int], TableSchema]:
-        """Returns a function that returns schemas as `get` does, for files that are read under another schema of
-        the table. Fields of the two schemas are matched by id.
+        """Returns a function that returns schemas as `get` does, for data files that are read as rows of `schema`.
+        Fields of the two schemas are matched by id.
 
-        Also raises CorruptFileError, naming the schema file, if no change of schemas leads from one schema to the
-        other: columns would be read as nulls.
+        The function also raises CorruptFileError, with the name of the schema file, if no sequence of schema changes
+        leads from one schema to the other, because columns would then be read as nulls.
         """
         fitting = {schema.id}
 
@@ -95,17 +98,17 @@ class Schemas:
             )
 
     def create(self, schema: TableSchema) -> bool:
-        """Publishes a schema under its id; returns False if another writer took that id."""
+        """Publishes a schema under its id; returns False if another writer has taken this id."""
         return self._io.publish(self.path(schema.id), encode_schema(schema))
 
     def path(self, schema_id: int) -> str:
-        """Returns the path of a schema's file, existing or not."""
+        """Returns the path of a schema's file, which need not exist."""
         return f"{self._directory}/{schema_name(schema_id)}"
 
 
 @lru_cache(64)
 def _decoded(path: str, data: bytes) -> TableSchema:
-    """Returns the schema in a file. Decoded schemas are kept, because tables are opened again and again."""
+    """Decodes the bytes of a schema file. Decoded schemas are cached, because tables are opened again and again."""
     with naming_file(path):
         schema = decode_schema(data)
     options: dict[str, str] = {key: StoredText.of(text, path) for key, text in schema.options.items()}
@@ -113,7 +116,7 @@ def _decoded(path: str, data: bytes) -> TableSchema:
 
 
 def readable_schemas(io: FileIO, path: str) -> list[TableSchema]:
-    """Returns the schemas of the table at `path` that can be read, newest first."""
+    """Returns the schemas of the table at `path` that can be read, newest first. Damaged files are skipped."""
     store, schemas = Schemas(io, path), []
     ids = [parse_schema_id(name) for name in io.list_names(f"{path}/{SCHEMA_DIR}")]
     for schema_id in sorted((i for i in ids if i is not None), reverse=True):

@@ -1,4 +1,4 @@
-"""Reads the file of one snapshot, and the hints in the same folder."""
+"""Reads the file of one snapshot, and the hint files in the same folder."""
 
 from bucketline.state.commit.newest import Hint
 from bucketline.state.errors import CorruptFileError
@@ -10,7 +10,7 @@ from bucketline.state.store.storage.file_io import FileIO
 
 
 def read_hint(io: FileIO, directory: str, name: str) -> Hint | None:
-    """Returns the contents of a hint file; None if there is no such file."""
+    """Returns the content of a hint file; None if there is no such file."""
     data = io.read_optional(f"{directory}/{name}")
     if data is None:
         return None
@@ -18,14 +18,14 @@ def read_hint(io: FileIO, directory: str, name: str) -> Hint | None:
 
 
 def read_snapshot(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
-    """Returns the snapshot with that id; None if it has no file. Raises CorruptFileError."""
+    """Returns the snapshot with this id; None if it has no file. Raises CorruptFileError."""
     path = f"{root}/{SNAPSHOT_DIR}/{snapshot_name(snapshot_id)}"
     return decoded_snapshot(path, io.read_optional(path), snapshot_id)
 
 
 def decoded_snapshot(path: str, data: bytes | None, snapshot_id: int) -> Snapshot | None:
-    """Returns the snapshot with that id, decoded from the bytes of its file; None if there is no file. Raises
-    CorruptFileError.
+    """Decodes the bytes of a snapshot file; returns None if `data` is None, that is if there is no file. Raises
+    CorruptFileError if the file cannot be read, or holds a snapshot with another id.
     """
     if data is None:
         return None

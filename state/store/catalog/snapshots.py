@@ -1,7 +1,9 @@
-"""The snapshots of a table, and the hints to the newest and the oldest. A missing, damaged or stale hint costs a
-listing, and a search for tags and changelogs of later commits (`newest_snapshot`).
-Source: Paimon 2.0 SnapshotManager, HintFileUtils. Stricter in one thing: Paimon believes a LATEST whose snapshot does
-not exist, and reads a table without snapshot files as empty, even if something names a commit.
+"""The snapshots of a table, and the hints that name the newest and the oldest snapshot. If a hint is missing, damaged
+or stale, the folder is listed, and tags and changelogs of later commits are searched (`newest_snapshot`).
+
+Source: Paimon 2.0 SnapshotManager, HintFileUtils. This module is stricter in one point: Paimon believes a LATEST whose
+snapshot does not exist, and reads a table without snapshot files as empty, even if a tag or changelog shows that there
+was a commit.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,18 +24,20 @@ from bucketline.state.store.storage.parallel import all_at_once, answers_late
 from bucketline.state.store.storage.rest_table_io import owner_of
 
 _SETTLED_MS = 3_600_000
-"""How long a writer can be stopped between publishing a snapshot and checking its files again: an hour."""
+"""How long a writer may be stopped between publishing a snapshot and checking its files again: an hour, in
+milliseconds.
+"""
 
 
 class Snapshots:
-    """The snapshots of the table at `path`."""
+    """The snapshots of the table or branch whose metadata is at `path`."""
 
     def __init__(self, io: FileIO, path: str) -> None:
         self.io = io
         self.root = path
         self._directory = f"{path}/{SNAPSHOT_DIR}"
         self.owner = owner_of(io, path)
-        """The catalog that decides which snapshot is the newest; if it is None, the files decide."""
+        """The catalog that decides which snapshot is the newest. If it is None, the files decide."""
 
     def latest_id(self) -> int | None:
         """Returns the newest snapshot's id; None for a table without snapshots. Raises the errors of `latest`."""
@@ -49,12 +53,14 @@ class Snapshots:
     def latest(self) -> Snapshot | None:
         """Returns the newest snapshot; None for a table without snapshots.
 
-        Raises MissingSnapshotError if a snapshot was committed and its file is gone, CorruptFileError, StorageError.
+        Raises MissingSnapshotError if a snapshot was committed and its file is missing, CorruptFileError, StorageError.
         """
         return self.find_latest().snapshot
 
     def find_latest(self) -> Newest:
-        """Returns the newest snapshot, as `latest` does, with the interrupted rollback to this snapshot, if any."""
+        """Returns the newest snapshot as `latest` does, together with an interrupted rollback to this snapshot, if
+        there is one.
+        """
         if self.owner is not None:
             return Newest(self.owner.newest())
         hinted = self._hint(LATEST)
@@ -65,10 +71,10 @@ class Snapshots:
         return find_newest(self.io, self.root)
 
     def check_rolled_back(self, known_id: int | None, proof: str, newest: Snapshot | None) -> None:
-        """Raises MissingSnapshotError if `proof` names a later snapshot than the newest one, and the table was not
-        rolled back.
+        """Raises MissingSnapshotError if a later snapshot than `newest` is known (its id is `known_id`, and `proof`
+        says in the message what shows it) and the table was not rolled back.
 
-        A LATEST hint that names an existing snapshot shows a rollback.
+        The table was rolled back if the hint LATEST names an existing snapshot.
         """
         if self.owner is not None:
             return
@@ -77,13 +83,13 @@ class Snapshots:
             raise missing_snapshot(self.root, Vanished(0 if newest is None else newest.id, proof, known_id))
 
     def check_complete(self) -> None:
-        """Raises MissingSnapshotError if a snapshot is known to be committed and its file is gone."""
+        """Raises MissingSnapshotError if a snapshot is known to be committed and its file is missing."""
         if self.owner is None:
             self.latest_id()
 
     def without_file(self) -> Snapshot | None:
-        """Returns the newest snapshot if the catalog names this snapshot and there is no file for it; else None. In a
-        branch that begins at a snapshot of its table, the first snapshot has no file.
+        """Returns the newest snapshot, as the catalog knows it, if there is no file for it; otherwise None. This
+        happens in a branch that begins at a snapshot of its table: the first snapshot of the branch has no file.
         """
         try:
             newest = None if self.owner is None else self.owner.newest()
@@ -99,16 +105,17 @@ class Snapshots:
         return min(self._listed_ids(), default=None)
 
     def get(self, snapshot_id: int) -> Snapshot | None:
-        """Returns the snapshot with that id; None if its file does not exist. Raises CorruptFileError."""
+        """Returns the snapshot with this id; None if its file does not exist. Raises CorruptFileError."""
         return read_snapshot(self.io, self.root, snapshot_id)
 
     def ids(self) -> list[int]:
-        """Returns all existing snapshot ids, ascending, from a listing."""
+        """Lists the folder, and returns the ids of all existing snapshots in ascending order."""
         return sorted(self._listed_ids())
 
     def newest_first(self, start: int | Snapshot, stop: int = 0) -> Iterator[Snapshot]:
-        """Yields the snapshots from `start` down to id `stop` + 1. `start` is an id, or a snapshot that was read
-        already. Each snapshot is read when it is needed. The iteration ends early at a snapshot that is missing.
+        """Yields the snapshots from `start` down to the id `stop` + 1. `start` is an id, or a snapshot that has been
+        read already. Each snapshot is read when the caller asks for it. The iteration ends early at a snapshot that is
+        missing.
         """
         start_id = start.id if isinstance(start, Snapshot) else start
         for snapshot_id in range(start_id, stop, -1):
@@ -118,7 +125,7 @@ class Snapshots:
             yield snapshot
 
     def publish(self, snapshot: Snapshot) -> bool:
-        """Publishes the snapshot as the table's next one; returns False if its id is taken. Raises the errors of
+        """Publishes the snapshot as the table's next snapshot; returns False if its id is taken. Raises the errors of
         FileIO.publish.
         """
         assert self.owner is None, "a catalog publishes the snapshots of its tables"
@@ -127,7 +134,7 @@ class Snapshots:
     def holder(self, snapshot_id: int) -> Snapshot | None:
         """Returns the snapshot with this id in the table's history; None if there is none.
 
-        In a table of a catalog, files after the catalog's newest snapshot are not part of the history.
+        In a table of a catalog, snapshot files after the catalog's newest snapshot are not part of the history.
         """
         newest = None if self.owner is None else self.owner.newest()
         if self.owner is not None and (newest is None or newest.id <= snapshot_id):
@@ -135,31 +142,30 @@ class Snapshots:
         return self.get(snapshot_id)
 
     def write_latest_hint(self, snapshot_id: int) -> None:
-        """Writes the hint to the newest snapshot, after the snapshot was published. Does nothing for a table of a
-        catalog, because the catalog does this itself.
+        """Writes the hint that names the newest snapshot. It is called after the snapshot was published. Does nothing
+        for a table of a catalog, because the catalog writes the hint.
         """
         if self.owner is not None:
             return
         self.io.overwrite(f"{self._directory}/{LATEST}", str(snapshot_id).encode())
 
     def write_earliest_hint(self, snapshot_id: int) -> None:
-        """Writes the hint to the oldest snapshot, after the older snapshots were removed."""
+        """Writes the hint that names the oldest snapshot. It is called after older snapshots were removed."""
         self.io.overwrite(f"{self._directory}/{EARLIEST}", str(snapshot_id).encode())
 
     def exists(self, snapshot_id: int) -> bool:
         return self.io.exists(self.path(snapshot_id))
 
     def is_gone(self, snapshot: Snapshot, error: StorageError) -> bool:
-        """Whether an error is about files that were removed with their snapshot, because the snapshot has expired or
-        was taken back.
-        """
+        """Returns True if `error` says that a file is missing because its snapshot has expired or was taken back."""
         return error.missing and not snapshot.is_same_as(self.get(snapshot.id))
 
     def settled_id(self, now_ms: int) -> int | None:
-        """Returns the newest snapshot that its writer will not take back; None for a table without snapshots.
+        """Returns the id of the newest snapshot that its writer will not take back any more; None for a table without
+        snapshots.
 
-        LATEST is written once a writer has looked for its files again after the publication. A snapshot whose writer
-        did not get so far, or does not write the hint, counts as settled after `_SETTLED_MS`.
+        A writer writes LATEST after it has published a snapshot and has checked again that its files exist. If a writer
+        has died before that, or does not write the hint, its snapshot counts as settled after `_SETTLED_MS`.
         """
         newest, hinted = self.latest_id(), None if self.owner is not None else self._hint(LATEST)
         while newest is not None and hinted is not None and newest > hinted:
@@ -170,23 +176,24 @@ class Snapshots:
         return newest
 
     def delete(self, snapshot_id: int) -> None:
-        """Removes the file of the snapshot, and keeps the files that the snapshot names. A missing file is ignored."""
+        """Removes the file of the snapshot, but not the files that the snapshot names. A missing file is ignored."""
         self.io.delete(self.path(snapshot_id))
 
     def withdraw(self, snapshot: Snapshot) -> bool:
-        """Takes back a snapshot that this process has published. If another snapshot builds on the snapshot, it stays,
-        and False is returned.
+        """Takes back a snapshot that this process has published, and returns True. If another snapshot already builds
+        on it, it stays, and False is returned.
         """
         if self.exists(snapshot.id + 1):
             return False
         if self.exists(snapshot.id - 1):
-            # As before a rollback: other writers that have seen the snapshot ask the hint whether it may be gone.
+            # The hint is lowered first, as in a rollback, because writers that have seen the snapshot look at the hint
+            # to learn whether the snapshot may be gone.
             self.write_latest_hint(snapshot.id - 1)
         self.delete(snapshot.id)
         if not self.exists(snapshot.id + 1):
             return True
         # Another commit has just built on this snapshot. A commit that notices the removal takes itself back, but this
-        # one may not have noticed it. So the snapshot is put back.
+        # commit may not have noticed it. So the snapshot is published again.
         self.publish(snapshot)
         return False
 
@@ -194,7 +201,7 @@ class Snapshots:
         return f"{self._directory}/{snapshot_name(snapshot_id)}"
 
     def _unless_followed(self, snapshot_id: int) -> Snapshot | None:
-        """Returns the snapshot with that id; None if there is no snapshot with that id, or if there is a newer
+        """Returns the snapshot with this id if it is the newest; None if it does not exist, or if there is a newer
         snapshot.
         """
         if not answers_late(self.io):

@@ -1,7 +1,6 @@
-"""A table at a path: its newest schema, and the stores of its metadata.
+"""The handle of a table at a path: its newest schema, and access to its metadata.
 
-Operations on a table take this handle (`state/store/table`, `state/store/write`).
-Source: Paimon 2.0 FileStoreTable.
+Operations on a table take this handle (`state/store/table`, `state/store/write`). Source: Paimon 2.0 FileStoreTable.
 """
 
 from collections.abc import Mapping
@@ -30,10 +29,10 @@ from bucketline.state.types.arrow import arrow_schema
 
 @dataclass(frozen=True, slots=True)
 class TableHandle:
-    """The internals of a table: its storage, its newest schema when the handle was made (see `refreshed`), its
-    settings.
+    """The internals of a table: its storage, its settings, and its newest schema at the time when the handle was made
+    (see `refreshed`).
 
-    `Table` holds a handle without showing it; all operations on a table take the handle.
+    `Table` has such a handle as a private attribute. All operations on a table take the handle.
     """
 
     io: FileIO
@@ -41,11 +40,11 @@ class TableHandle:
     table_schema: TableSchema
     _: KW_ONLY
     read_options: Mapping[str, str] = field(default_factory=dict)
-    """The read options that the table was opened with; `table_schema.options` includes them."""
+    """The read options that the table was opened with. `table_schema.options` includes them."""
     location: str | None = None
-    """The URI that the table was opened by, if `path` alone does not name the file system."""
+    """The URI that the table was opened with, if `path` alone does not name the file system; otherwise None."""
     write_options: Mapping[str, str] = field(default_factory=dict)
-    """Options of the sink: how this handle writes and compacts."""
+    """Sink options, which say how writes and compactions through this handle are done."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The storage options that the table was opened with."""
     world: World = field(default=SYSTEM_WORLD, repr=False)
@@ -62,7 +61,7 @@ class TableHandle:
 
     @property
     def options(self) -> dict[str, str]:
-        """Returns the table's options, with those that it was opened with."""
+        """Returns the table's options, including the options that it was opened with."""
         return dict(self.table_schema.options)
 
     @property
@@ -82,8 +81,8 @@ class TableHandle:
 
     @property
     def metadata_path(self) -> str:
-        """Returns the folder of schemas, snapshots and tags. A branch has its own folder, and shares manifests and data
-        files with the table.
+        """Returns the folder that holds schemas, snapshots and tags. A branch has its own folder, and shares manifests
+        and data files with the table.
         """
         return branch_path(self.path, self.table_schema.settings.reading)
 
@@ -101,15 +100,15 @@ class TableHandle:
         return Manifests(self.io, self.path, [f.type for f in keys], world=self.world)
 
     def refreshed(self, *, lists: bool = False) -> Self:
-        """Returns the same table with its newest schema; with `lists` the newest schema is found even if schema ids
-        before it are missing.
+        """Returns the same table with its newest schema. With `lists`, the schema folder is listed, so that the newest
+        schema is found even if a schema id before it is missing.
         """
         known = None if lists else self.table_schema.id
         newest = newest_schema(self.io, self.metadata_path, table=self.path, known=known)
         return replace(self, table_schema=self.with_read_options(newest))
 
     def with_read_options(self, schema: TableSchema) -> TableSchema:
-        """Returns the schema with the read options among its options, and with the storage options."""
+        """Returns the schema with the read options added to its options, and with the storage options."""
         if not self.read_options and not self.storage:
             return schema
         return replace(schema, options={**schema.options, **self.read_options}, storage=self.storage)
@@ -122,9 +121,9 @@ def open_handle(
     writing: Mapping[str, str] | None = None,
     world: World = SYSTEM_WORLD,
 ) -> TableHandle:
-    """Opens the table at a path or URI. `reading` are read options, which may name a branch, `writing` options of the
-    sink, both checked. Raises OptionError for storage options and the name of a branch, and the errors of
-    `newest_schema`.
+    """Opens the table at a path or URI. `reading` are read options, which may name a branch; `writing` are sink
+    options. Both must have been checked. Raises OptionError for wrong storage options and for an invalid branch name,
+    and the errors of `newest_schema`.
     """
     options, reading = check_storage_options(storage), reading or {}
     io, root = file_io_for(path, options, world)
@@ -143,8 +142,8 @@ def open_handle(
 
 
 def create_handle(path: str, new: TableSchema, *, exist_ok: bool, world: World) -> TableHandle | None:
-    """Creates a table at a path or URI, with its first schema. Returns None if the table exists and `exist_ok` is set.
-    Raises OptionError if the table exists otherwise, and the errors of `publish_first_schema`.
+    """Creates a table at a path or URI, with its first schema. If the table exists, returns None with `exist_ok`, and
+    otherwise raises OptionError. Raises the errors of `publish_first_schema`.
     """
     io, root = file_io_for(path, new.storage, world)
     if publish_first_schema(io, root, new):
@@ -155,13 +154,15 @@ def create_handle(path: str, new: TableSchema, *, exist_ok: bool, world: World) 
 
 
 def remote_location(io: FileIO, path: str) -> str | None:
-    """Returns the path or URI given to open a table; None for a local table, whose absolute path is enough."""
+    """Returns the path or URI that a table was opened with; None for a local table, because its absolute path is enough
+    to open it.
+    """
     return None if isinstance(io, LocalIO) else path
 
 
 def branch_path(path: str, settings: ReadSettings) -> str:
-    """Returns the metadata folder of the branch that the settings name. Raises OptionError for an invalid branch
-    name.
+    """Returns the metadata folder of the branch that the settings name; for `main`, the table's folder. Raises
+    OptionError for an invalid branch name.
     """
     branch = settings.branch.strip()
     if branch == "main":
@@ -172,11 +173,12 @@ def branch_path(path: str, settings: ReadSettings) -> str:
 
 
 def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int | None = None) -> TableSchema:
-    """Returns the schema in force at a table's path, or at the path of a branch of the table at `table`. `known` is the
-    id of a schema that was the newest: while it still is, the folder is not listed.
+    """Returns the newest schema of the table at `root`, or of the branch at `root`; then `table` is the path of the
+    branch's table. `known` is the id of a schema that was the newest at some time: if no schema has the next id, the
+    folder is not listed.
 
-    Raises TableNotFoundError when there is no table, BranchNotFoundError when the table has no such branch,
-    UnsupportedTableError for a table of a newer format; CorruptFileError, StorageError.
+    Raises TableNotFoundError if there is no table, BranchNotFoundError if the table has no such branch,
+    UnsupportedTableError for a table of a newer format, CorruptFileError, StorageError.
     """
     try:
         schema = Schemas(io, root).latest(known)
@@ -189,7 +191,7 @@ def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int
     if table is not None and table != root and Schemas(io, table).latest_id() is not None:
         _refuse_branch(io, root, table)
     raise TableNotFoundError(
-        f"{table or root} is no Paimon table: there is no schema/schema-<n>; a path names the table's own directory, "
+        f"{table or root} is not a Paimon table: it has no file schema/schema-<n>; a path must name the table's own directory, "
         "<warehouse>/<db>.db/<table>",
         path=table or root,
     )

@@ -1,5 +1,6 @@
-"""The tags of a table: named snapshots, kept when the snapshots themselves expire. Deleting or replacing a tag here
-removes only its file; `expiry.delete_tag` also removes the files that only the tag needs.
+"""The tags of a table: named snapshots, which are kept when the snapshots themselves expire. Deleting or replacing a
+tag here changes only the tag's file; `expiry.delete_tag` also removes the files that only the tag needs.
+
 Source: Paimon 2.0 TagManager.
 """
 
@@ -35,7 +36,7 @@ class Tags:
         return sorted(name for name in names if name is not None)
 
     def get(self, name: str) -> Tag | None:
-        """Returns the tag of that name; None when there is none. Raises CorruptFileError."""
+        """Returns the tag of that name; None if there is no such tag. Raises CorruptFileError."""
         path = self.path(name)
         data = self._io.read_optional(path)
         if data is None:
@@ -44,27 +45,27 @@ class Tags:
             return decode_tag(name, data)
 
     def list(self) -> list[Tag]:
-        """Returns all tags, by snapshot id and name."""
+        """Returns all tags, ordered by snapshot id and name."""
         tags = [self.get(name) for name in self.names()]
         return sorted((t for t in tags if t is not None), key=lambda t: (t.snapshot.id, t.name))
 
     def create(self, tag: Tag) -> bool:
-        """Creates a tag; returns False if the name exists. Raises OptionError for an invalid name."""
+        """Creates a tag; returns False if a tag of that name exists. Raises OptionError for an invalid name."""
         check_tag_name(tag.name)
         if self._owner is not None:
             return self._owner.create_tag(tag)
         return self.create_by_file(tag)
 
     def create_by_file(self, tag: Tag) -> bool:
-        """Creates a tag as `create` does, but by the tag's file even if a catalog keeps tags: the markers of streams
-        are files in that case too.
+        """Creates a tag as `create` does, but writes the tag's file even if a catalog stores the tags. The marker tags
+        of streams are always files.
         """
         check_tag_name(tag.name)
         return self._io.publish(self.path(tag.name), encode_tag(tag))
 
     def replace(self, tag: Tag) -> None:
-        """Creates a tag, or replaces the tag with that name, in one step. It writes the tag's file, because a
-        catalog cannot replace a tag in one step.
+        """Creates a tag, or replaces the tag with that name, in one step. It writes the tag's file even if a catalog
+        stores the tags, because a catalog cannot replace a tag in one step.
         """
         check_tag_name(tag.name)
         self._io.overwrite(self.path(tag.name), encode_tag(tag))
@@ -72,12 +73,13 @@ class Tags:
     def delete(self, name: str) -> None:
         """Removes the tag's file; a missing file is ignored."""
         if self._owner is not None:
-            # The catalog need not know a tag that was moved by its file.
+            # The catalog may not know the tag, because a tag that was replaced through its file need not be in the
+            # catalog.
             self._owner.delete_tag(name)
         self._io.delete(self.path(name))
 
     def path(self, name: str) -> str:
-        """Returns the path of a tag's file, existing or not."""
+        """Returns the path of a tag's file, which need not exist."""
         return f"{self._directory}/{tag_name(name)}"
 
 
@@ -91,11 +93,12 @@ def tag_snapshot(
     world: World = SYSTEM_WORLD,
     check: Callable[[Snapshot], None] = lambda _: None,
 ) -> Tag:
-    """Creates a tag of a snapshot, by default the newest, that stays until it is deleted or expires.
+    """Creates a tag of a snapshot, by default of the newest snapshot, and returns it. The tag stays until it is
+    deleted, or for `retained_ms` milliseconds if this is not None.
 
-    `check` raises an error if files of the snapshot are missing. It is called once the tag exists; after an error the
-    tag is deleted again. Raises OptionError for an existing or invalid name, VersionNotFoundError for a snapshot that
-    does not exist, RemovalUnderWayError for a snapshot that is being expired.
+    `check` raises an error if files of the snapshot are missing. It is called when the tag exists; if it fails, the tag
+    is deleted again. Raises OptionError for an existing or invalid name, VersionNotFoundError for a snapshot that does
+    not exist, RemovalUnderWayError for a snapshot that is being expired.
     """
     check_tag_name(name)
     snapshots, tags = Snapshots(io, path), Tags(io, path)
@@ -121,12 +124,13 @@ def move_tag(
     world: World = SYSTEM_WORLD,
     check: Callable[[Snapshot], None] = lambda _: None,
 ) -> None:
-    """Moves an existing tag to a snapshot, by default the newest, in one step. Files that only the tag needed become
-    orphans.
+    """Moves an existing tag to a snapshot, by default to the newest snapshot, in one step. Files that only the tag
+    needed become orphan files.
 
-    `check` raises an error if files of the snapshot are missing. It is called once the tag is moved; after an error the
-    tag is moved back. Raises VersionNotFoundError for a tag or a snapshot that does not exist, OptionError for tags
-    that a catalog keeps, RemovalUnderWayError for a snapshot that is being expired.
+    `check` raises an error if files of the snapshot are missing. It is called when the tag has been moved; if it fails,
+    the tag is moved back. Raises VersionNotFoundError for a tag or a snapshot that does not exist, OptionError for tags
+    that a catalog stores, RemovalUnderWayError for a snapshot that is being expired.
+
     Source: Paimon 2.0 TagManager.replaceTag.
     """
     snapshots, tags = Snapshots(io, path), Tags(io, path)
@@ -141,7 +145,7 @@ def move_tag(
         )
     tag = _tag_of(snapshots, name, snapshot_id, retained_ms, world)
     pins = pin_of(path, tag.snapshot)
-    # The old snapshot is kept until it is certain that the tag does not move back to it.
+    # The old snapshot is pinned too, until it is certain that the tag does not move back to it.
     with pinned(io, path, replace(pins, states=(*pins.states, before.snapshot)), world) as pin:
         check_kept(snapshots, tag)
         if tags.get(name) is None:
@@ -154,7 +158,7 @@ def move_tag(
 
 
 def rename_tag(io: FileIO, path: str, name: str, to: str, *, world: World = SYSTEM_WORLD) -> None:
-    """Renames a tag; no file that the tag needs is removed. Raises VersionNotFoundError for a tag that does not exist,
+    """Renames a tag. No file that the tag needs is removed. Raises VersionNotFoundError for a tag that does not exist,
     OptionError for a name that is taken or invalid.
     """
     tags = Tags(io, path)
@@ -172,8 +176,8 @@ def rename_tag(io: FileIO, path: str, name: str, to: str, *, world: World = SYST
 
 
 def check_still_there(tags: Tags, tag: Tag) -> None:
-    """Raises OptionError if a tag has been deleted or moved since it was read. A process that deletes it from now on
-    sees the pin of the caller.
+    """Raises OptionError if a tag has been deleted or moved since it was read. A process that deletes the tag from now
+    on sees the caller's pin.
     """
     found = tags.get(tag.name)
     if found is None or found.snapshot.base_manifest_list != tag.snapshot.base_manifest_list:
@@ -183,7 +187,9 @@ def check_still_there(tags: Tags, tag: Tag) -> None:
 
 @contextmanager
 def undone(undo: Callable[[], None]) -> Iterator[None]:
-    """Calls `undo` if the block raises a BucketlineError; the block checks what was just published."""
+    """Runs a `with` block that checks something that was just published. If the block raises a BucketlineError, calls
+    `undo`, and raises the error again.
+    """
     try:
         yield
     except BucketlineError:
@@ -192,8 +198,8 @@ def undone(undo: Callable[[], None]) -> Iterator[None]:
 
 
 def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_ms: int | None, world: World) -> Tag:
-    """Returns a tag value for the snapshot, by default the newest, made now. Raises VersionNotFoundError for a snapshot
-    that does not exist.
+    """Returns a new tag for the snapshot, by default for the newest snapshot; the tag is not written. Raises
+    VersionNotFoundError for a snapshot that does not exist.
     """
     snapshot = snapshots.latest() if snapshot_id is None else snapshots.get(snapshot_id)
     if snapshot is None:
@@ -203,7 +209,7 @@ def _tag_of(snapshots: Snapshots, name: str, snapshot_id: int | None, retained_m
 
 
 def check_kept(snapshots: Snapshots, tag: Tag) -> None:
-    """Raises OptionError if the snapshot has expired or was rolled back."""
+    """Raises OptionError if the snapshot of the tag has expired or was rolled back."""
     found = snapshots.get(tag.snapshot.id)
     if found is None or found.base_manifest_list != tag.snapshot.base_manifest_list:
         wanted = tag.snapshot.id
@@ -211,7 +217,7 @@ def check_kept(snapshots: Snapshots, tag: Tag) -> None:
 
 
 def check_tag_name(name: str) -> None:
-    """Raises OptionError if a tag cannot have that name."""
+    """Raises OptionError if a tag cannot have this name."""
     if not name.strip():
         raise OptionError("Tag name shouldn't be blank.", key="tag", value=name)
     if name in (".", ".."):

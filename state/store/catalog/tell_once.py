@@ -1,4 +1,4 @@
-"""Logs sentences about a table once in this process, however often the table is opened."""
+"""Logs a sentence about a table once in this process, however often the table is opened."""
 
 import logging
 from collections.abc import Iterable
@@ -8,12 +8,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def tell_all(path: str, sentences: Iterable[str]) -> None:
-    """Logs sentences about the table at a path."""
+    """Logs each of the sentences about the table at a path, unless it was logged before."""
     for sentence in sentences:
         tell_once(path, sentence)
 
 
 @cache
 def tell_once(path: str, sentence: str) -> None:
-    """Logs a sentence about the table at a path."""
+    """Logs a sentence about the table at a path, unless it was logged before."""
     _LOG.warning("%s: %s", path, sentence)

@@ -1,4 +1,4 @@
-"""Finds the snapshot that a read asks for: by id, by tag, by time, or the newest."""
+"""Finds the snapshot that a read asks for: by id, by tag, by time, or the newest snapshot."""
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import whole_number
@@ -24,7 +24,7 @@ Version = int | str
 
 
 class Versions:
-    """The snapshots and tags below `path`, the folder of a table's or a branch's metadata."""
+    """The snapshots and tags below `path`, the metadata folder of a table or of a branch."""
 
     def __init__(self, io: FileIO, path: str) -> None:
         self._io = io
@@ -32,9 +32,10 @@ class Versions:
         self._snapshots = Snapshots(io, path)
 
     def find(self, version: Version | None, settings: ReadSettings) -> Snapshot | None:
-        """Returns the snapshot that `version` names, or else the settings, or else the newest; None in an empty table.
+        """Returns the snapshot `version`; if it is None, the snapshot that the read options name; otherwise the newest
+        snapshot. Returns None for an empty table.
 
-        Raises OptionError, naming what exists, for a version that does not exist.
+        Raises OptionError for a version that does not exist; its message lists the versions that exist.
         """
         if version is not None:
             return self.named(version, "snapshot")
@@ -50,7 +51,9 @@ class Versions:
         return self._snapshots.latest()
 
     def named(self, version: Version, key: str) -> Snapshot:
-        """Returns the snapshot of an id or a tag; `key` is the setting that an OptionError names."""
+        """Returns the snapshot with an id, or the snapshot of a tag. `key` is the option or argument that an
+        OptionError names.
+        """
         return self.by_tag(version, key) if isinstance(version, str) else self.by_id(version, key)
 
     def by_id(self, snapshot_id: int, key: str) -> Snapshot:
@@ -63,7 +66,9 @@ class Versions:
         return snapshot
 
     def by_tag(self, tag: str, key: str) -> Snapshot:
-        """Returns the snapshot of a tag; the snapshot itself may have expired."""
+        """Returns the snapshot of a tag. The snapshot itself may have expired. `key` is the option or argument that an
+        OptionError names.
+        """
         snapshot = self._tagged(tag)
         if snapshot is None:
             names = sorted(filter(None, map(parse_tag, self._io.list_names(f"{self._path}/{TAG_DIR}"))))
@@ -72,16 +77,17 @@ class Versions:
         return snapshot
 
     def is_tag(self, text: str) -> bool:
-        """Whether this text of `scan.version` means a tag: any text that is not a number, or a number that is a
-        tag's name."""
+        """Returns True if this value of `scan.version` is the name of a tag: a string that is not a number, or a number
+        that is also the name of a tag.
+        """
         return not (text.isascii() and text.isdigit()) or self._tagged(text) is not None
 
     def has_tag(self, name: str) -> bool:
         return self._tagged(name) is not None
 
     def by_time(self, time_ms: int) -> Snapshot:
-        """Returns the newest snapshot committed at `time_ms` (epoch) or before. Raises OptionError if no snapshot is
-        that old.
+        """Returns the newest snapshot that was committed at `time_ms` (milliseconds since 1970) or before. Raises
+        OptionError if no snapshot is that old.
         """
         snapshot = self.at_time(time_ms)
         if snapshot is None:
@@ -93,8 +99,8 @@ class Versions:
         return snapshot
 
     def at_time(self, time_ms: int) -> Snapshot | None:
-        """Returns the newest snapshot committed at that time or before; None if no snapshot is that old. Raises
-        MissingSnapshotError if the snapshot's file is gone.
+        """Returns the newest snapshot that was committed at `time_ms` (milliseconds since 1970) or before; None if no
+        snapshot is that old. Raises MissingSnapshotError if the file of this snapshot is missing.
         """
         earliest, latest = self._snapshots.earliest_id(), self._snapshots.latest_id()
         newest: Snapshot | None = None
@@ -103,7 +109,7 @@ class Versions:
             while low <= high:
                 middle = (low + high) // 2
                 snapshot = self._snapshots.get(middle)
-                # An expired snapshot is older than the remaining ones.
+                # An expired snapshot is older than all remaining snapshots.
                 if snapshot is None or snapshot.time_ms <= time_ms:
                     newest, low = snapshot or newest, middle + 1
                 else:
@@ -113,16 +119,17 @@ class Versions:
         return newest
 
     def between(self, since: int, until: int, *, with_changelogs: bool) -> list[Snapshot]:
-        """Returns the snapshots after `since` up to and including `until`, in order.
+        """Returns the snapshots after the id `since` up to and including the id `until`, in order.
 
-        `with_changelogs` also gives expired snapshots whose changelog exists. Raises OptionError if a snapshot is gone.
+        With `with_changelogs`, an expired snapshot is included if its changelog still exists. Raises OptionError if a
+        snapshot does not exist any more.
         """
         if since > until:
             newest = (
                 f"snapshot {until}, the newest that is read" if until else "what is read: the table has no snapshot"
             )
             raise OptionError(
-                f"changes_since is snapshot {since}, which is newer than {newest}; give an older one, or 0 for all",
+                f"changes_since is snapshot {since}, which is newer than {newest}; give an older snapshot, or 0 for all changes",
                 key="changes_since",
                 value=since,
             )
@@ -144,10 +151,10 @@ class Versions:
         return snapshots
 
     def changes_at(self, snapshot_id: int, *, with_changelogs: bool) -> Snapshot | None:
-        """Returns the snapshot with an id, or with `with_changelogs` its changelog if it has expired; None if neither
-        exists.
+        """Returns the snapshot with an id; with `with_changelogs`, if the snapshot has expired, its changelog. Returns
+        None if neither exists.
 
-        Raises MissingSnapshotError if the snapshot's file is gone although older snapshots exist.
+        Raises MissingSnapshotError if the file of the snapshot is missing although older snapshots exist.
         """
         snapshot = self._snapshots.get(snapshot_id)
         if snapshot is None and with_changelogs:
@@ -157,10 +164,10 @@ class Versions:
         return snapshot
 
     def _check_no_hole(self, snapshot_id: int, ids: list[int]) -> None:
-        """Raises MissingSnapshotError if a snapshot has no file, although it was published and has not expired."""
+        """Raises MissingSnapshotError if a snapshot has no file although it was published and has not expired."""
         if ids and ids[0] < snapshot_id < ids[-1]:
             raise MissingSnapshotError(
-                f"{self._path}: the file of snapshot {snapshot_id} is gone, and there are older ones; put it back from "
+                f"{self._path}: the file of snapshot {snapshot_id} is missing although older snapshots exist; restore it from "
                 "a copy. Newer snapshots can be read as before",
                 path=f"{self._path}/{SNAPSHOT_DIR}",
                 snapshot=snapshot_id,

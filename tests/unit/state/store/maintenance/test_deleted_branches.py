@@ -195,7 +195,9 @@ def test_a_fast_forward_to_a_branch_that_is_being_deleted_says_so_and_changes_no
     with stopped_at(gone + 1) as dead:
         table.delete_branch("b")
     assert dead.is_dead and not (_folder(table) / "snapshot" / "snapshot-2").exists()
-    with pytest.raises(RemovalUnderWayError, match=r"'b' is being deleted.* Finish that by `delete_branch\('b'\)`"):
+    with pytest.raises(
+        RemovalUnderWayError, match=r"'b' is being deleted.* Finish the deletion with `delete_branch\('b'\)`"
+    ):
         open_table(table.path).fast_forward("b")
     assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {3}
     assert open_table(table.path).delete_branch("b") and not _folder(table).exists()
@@ -239,7 +241,7 @@ def test_a_branch_that_is_being_deleted_is_neither_read_nor_written(table: Table
     with stopped_at(gone[0]) as dead:
         table.delete_branch("b")
     assert dead.is_dead and (_folder(table) / left).exists()
-    said = r"branch 'b' is being deleted, .* Finish the deletion by `delete_branch\('b'\)`"
+    said = r"branch 'b' is being deleted, .* Finish the deletion with `delete_branch\('b'\)`"
     with pytest.raises(BranchNotFoundError, match=said):
         branch.to_arrow()
     with pytest.raises(BranchNotFoundError, match=said):

@@ -117,7 +117,7 @@ def test_a_branch_has_its_own_snapshots_and_shares_the_files(path: Path) -> None
     assert _bag(found.refreshed().to_arrow()) == _bag(found.to_arrow())
     with pytest.raises(BranchNotFoundError, match="has no branch 'none'; its branches: main, b1"):
         open_table(str(path), options={"branch": "none"})
-    with pytest.raises(TableNotFoundError, match="nowhere is no Paimon table"):
+    with pytest.raises(TableNotFoundError, match="nowhere is not a Paimon table"):
         open_table(f"{path}/nowhere", options={"branch": "none"})
     with pytest.raises(OptionError):
         open_table(str(path), options={"branch": "../b1"})

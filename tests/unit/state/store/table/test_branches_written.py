@@ -126,7 +126,7 @@ def test_a_table_is_not_forwarded_to_a_branch_without_rows(tmp_path: Path) -> No
     with pytest.raises(OptionError, match="Branch name 'dev' doesn't exist"):
         table.fast_forward("dev")
     table.create_branch("dev")
-    with pytest.raises(OptionError, match="does not have snapshot"):
+    with pytest.raises(OptionError, match="has no snapshot"):
         table.fast_forward("dev")
 
 

@@ -45,7 +45,7 @@ def test_a_column_has_a_name(name: str, tmp_path: Path) -> None:
 
 
 def test_a_table_has_a_column(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="a table needs a column"):
+    with pytest.raises(OptionError, match="a table needs at least one column"):
         create_table(str(tmp_path / "t"), pa.schema({}))
     assert not (tmp_path / "t").exists()
 
