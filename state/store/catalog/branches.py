@@ -135,7 +135,8 @@ class Branches:
         """
         if self._owner is not None:
             raise UnsupportedTableError(
-                "the catalog manages the branches of this table, and cannot rename a branch; create a branch with the new name",
+                "the catalog manages the branches of this table, and cannot rename a branch; create a branch with "
+                "the new name",
                 branch=name,
             )
         check_branch_name(to)
@@ -176,7 +177,7 @@ class Branches:
         notebook = Notebook(self._io, self.path(name))
         if not self._clear(name, world):
             raise RemovalUnderWayError(
-                f"{self._path}: what is left of the deleted branch '{name}' is being removed by another process, so "
+                f"{self._path}: files of the deleted branch '{name}' are being removed by another process, so "
                 "nothing is done; try again",
                 path=self.path(name),
             )

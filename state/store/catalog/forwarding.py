@@ -65,7 +65,9 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
     newest = _newest_of(branch, source, world)
     if newest is None:
         raise OptionError(
-            f"Cannot fast forward branch {branch}, because it does not have snapshot.", key="branch", value=branch
+            f"branch '{branch}' has no snapshot, so the table cannot be fast-forwarded to this branch",
+            key="branch",
+            value=branch,
         )
     if target.owner is not None:
         target.owner.fast_forward(branch)
@@ -281,7 +283,8 @@ def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
         else:
             target.io.overwrite(target.path(snapshot.id), encode_snapshot(snapshot))
     raise CommitConflictError(
-        f"{target.root}: writers commit while the table is fast-forwarded to a branch; stop them, and fast-forward again",
+        f"{target.root}: writers commit while the table is fast-forwarded to a branch; stop the writers, and "
+        "fast-forward again",
         path=target.root,
     )
 

@@ -366,8 +366,8 @@ def _wanted(snapshots: Snapshots, tags: Tags, target: int | str) -> Snapshot:
     own = snapshots.get(tag.snapshot.id)
     if own is not None and own.base_manifest_list != tag.snapshot.base_manifest_list:
         raise CorruptFileError(
-            f"{snapshots.root}: tag {target} is of another history than snapshot {own.id}: the table was rolled back "
-            "since",
+            f"{snapshots.root}: tag {target} belongs to another history than snapshot {own.id}, because the table "
+            "was rolled back after the tag was created",
             path=snapshots.root,
             tag=target,
         )

@@ -90,8 +90,8 @@ class Schemas:
         for problem in id_problems(before, after):
             path = self.path(after.id)
             raise CorruptFileError(
-                f"{path}: {problem}. One of the two files is damaged, and rows would be misread: put it back from a "
-                "copy",
+                f"{path}: {problem}. One of the two files is damaged, and rows would be misread; restore the file "
+                "from a copy",
                 path=path,
                 offset=0,
                 before=self.path(before.id),

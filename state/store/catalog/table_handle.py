@@ -191,8 +191,8 @@ def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int
     if table is not None and table != root and Schemas(io, table).latest_id() is not None:
         _refuse_branch(io, root, table)
     raise TableNotFoundError(
-        f"{table or root} is not a Paimon table: it has no file schema/schema-<n>; a path must name the table's own directory, "
-        "<warehouse>/<db>.db/<table>",
+        f"{table or root} is not a Paimon table: it has no file schema/schema-<n>; a path must name the table's own "
+        "directory, <warehouse>/<db>.db/<table>",
         path=table or root,
     )
 

@@ -129,7 +129,8 @@ class Versions:
                 f"snapshot {until}, the newest that is read" if until else "what is read: the table has no snapshot"
             )
             raise OptionError(
-                f"changes_since is snapshot {since}, which is newer than {newest}; give an older snapshot, or 0 for all changes",
+                f"changes_since is snapshot {since}, which is newer than {newest}; give an older snapshot, or 0 for "
+                "all changes",
                 key="changes_since",
                 value=since,
             )
@@ -167,8 +168,8 @@ class Versions:
         """Raises MissingSnapshotError if a snapshot has no file although it was published and has not expired."""
         if ids and ids[0] < snapshot_id < ids[-1]:
             raise MissingSnapshotError(
-                f"{self._path}: the file of snapshot {snapshot_id} is missing although older snapshots exist; restore it from "
-                "a copy. Newer snapshots can be read as before",
+                f"{self._path}: the file of snapshot {snapshot_id} is missing although older snapshots exist; "
+                "restore it from a copy. Newer snapshots can be read as before",
                 path=f"{self._path}/{SNAPSHOT_DIR}",
                 snapshot=snapshot_id,
             )
