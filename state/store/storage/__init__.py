@@ -1,1 +1,1 @@
-"""Files on storage: one protocol, its local and remote implementations, their errors and their clock."""
+"""Access to files on storage: one protocol, its local and remote implementations, their errors and their clock."""

@@ -1,4 +1,4 @@
-"""Adds a file's name to the errors of decoders, which get only bytes."""
+"""Adds the name of the file to errors of decoders, which get only bytes and do not know the file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,8 +8,8 @@ from bucketline.state.errors import CorruptFileError
 
 @contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """Adds the file's name, and the offset (0 for the whole file), to a CorruptFileError that is raised in the
-    block.
+    """If the `with` block raises a CorruptFileError without a file name, adds the file's name and the offset (0 for the
+    whole file) to the error.
     """
     try:
         yield

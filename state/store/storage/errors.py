@@ -1,4 +1,4 @@
-"""Turns errors of the operating system into StorageError: what happened, where, and the remedy."""
+"""Turns errors of the operating system into StorageError, which says what happened, to which file, and what to do."""
 
 import errno
 import shutil
@@ -26,7 +26,7 @@ _FINAL = frozenset(
         errno.EXDEV,
     }
 )
-"""The errors that a repeated attempt does not mend."""
+"""The error numbers for which trying again does not help."""
 
 _EXPLAINED = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -47,15 +47,15 @@ _TEXTS = {
     "read-only file system": errno.EROFS,
     "permission denied": errno.EACCES,
 }
-"""The error numbers by the system's texts: some libraries pass on only the text."""
+"""Maps the messages of the operating system to error numbers, because some libraries pass on only the message."""
 
 
 def storage_error(
     path: str, error: OSError, *, remedy: str = "", retryable: bool | None = None, published: bool | None = None
 ) -> StorageError:
-    """Returns the error as a StorageError that names the path; `remedy` is a further remedy.
+    """Returns the error as a StorageError that names the path. `remedy` is added at the end of the message.
 
-    If `retryable` is None, the error's number decides whether another attempt may help.
+    If `retryable` is None, the number of the error decides whether another attempt may help.
     """
     said = _EXPLAINED.get(error.errno or 0) or error.strerror or str(error)
     return StorageError(
@@ -68,7 +68,7 @@ def storage_error(
 
 
 def unless_missing(ask: Callable[[str], T], path: str) -> T | None:
-    """Returns the answer of `ask` about a file; None if the file does not exist."""
+    """Returns what `ask` returns for the path of a file; None if the file does not exist."""
     try:
         return ask(path)
     except StorageError as e:
@@ -78,7 +78,9 @@ def unless_missing(ask: Callable[[str], T], path: str) -> T | None:
 
 
 def disk_error(error: Exception) -> OSError | None:
-    """Returns the error about a disk, by the system's number or by a library's message; None for other errors."""
+    """Returns the error as an OSError if it is about a disk, which its number or its message shows; None for any other
+    error.
+    """
     if isinstance(error, OSError) and error.errno is not None:
         return error if error.errno in _EXPLAINED else None
     text = str(error)
@@ -89,7 +91,7 @@ def disk_error(error: Exception) -> OSError | None:
 
 @contextmanager
 def storage_errors(path: str) -> Iterator[None]:
-    """Turns the system's errors into StorageError, whatever library raises them."""
+    """Turns OSErrors of the `with` block, from any library, into StorageErrors that name the path."""
     try:
         yield
     except OSError as e:
@@ -97,14 +99,14 @@ def storage_errors(path: str) -> Iterator[None]:
 
 
 def exists_already(path: str) -> StorageError:
-    """Returns the error for a file that should not have existed yet."""
+    """Returns the error for a file that exists although it should be new."""
     return StorageError(f"{path}: exists already", path=path, retryable=False, missing=False)
 
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[str]:
-    """Gives the block a temporary folder of this process, which is removed afterwards. Raises StorageError if it cannot
-    be created.
+    """Gives the `with` block a temporary folder of this process, which is removed afterwards. Raises StorageError if
+    the folder cannot be created.
     """
     with storage_errors(tempfile.gettempdir()):
         folder = tempfile.mkdtemp(prefix=prefix)
@@ -116,10 +118,12 @@ def scratch_folder(prefix: str) -> Iterator[str]:
 
 @contextmanager
 def local_disk(directory: str) -> Iterator[None]:
-    """Turns the system's errors into StorageError, as `storage_errors` does, for the folder of spills and indexes
-    (`local-directory`).
+    """Turns OSErrors of the `with` block into StorageErrors as `storage_errors` does, for the local folder of spill
+    files and key indexes (`local-directory`).
     """
     try:
         yield
     except OSError as e:
-        raise storage_error(directory, e, remedy="; or let 'local-directory' name another disk", retryable=False) from e
+        raise storage_error(
+            directory, e, remedy="; or set 'local-directory' to a folder on another disk", retryable=False
+        ) from e

@@ -1,7 +1,7 @@
-"""FileIO: all storage operations of the library as one small protocol; and the choice of an implementation by URI.
+"""FileIO: all storage operations of the library as one small protocol. Also chooses an implementation by URI.
 
-Paths are plain strings in the form that the FileIO itself returned: absolute, `/`-separated, without a scheme. Every
-failure is a StorageError; `missing` is True if a file that should exist does not.
+Paths are plain strings in the form that the FileIO itself has returned: absolute, `/`-separated, without a scheme.
+Every failure is a StorageError; its attribute `missing` is True if a file that should exist does not exist.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from bucketline.state.store.storage.plain_io import plain_io
 
 
 class FileIO(Protocol):
-    """The operations on storage that the table format needs. Implementations can be pickled and keep no files open."""
+    """The operations on storage that the table format needs. Implementations can be pickled, and keep no files open."""
 
     def require_publish(self) -> None:
-        """Checks that `publish` works here. Raises UnsupportedTableError that names the remedy if not.
+        """Checks that `publish` works on this storage. If it does not, raises UnsupportedTableError with the remedy.
 
-        An object store is tried once in a process, with a temporary object; other storage is not touched.
+        An object store is tried once in a process, with a temporary object; other storage is not accessed.
         """
         ...
 
@@ -36,40 +36,42 @@ class FileIO(Protocol):
         ...
 
     def read_unchanging(self, path: str) -> bytes:
-        """Returns the whole file, for a file that never changes and whose name is used only once.
+        """Returns the whole content of a file that never changes and whose name is used only once.
 
-        If reading takes a network request, the bytes may come from memory, even if the file no longer exists.
+        If reading the file would need a network request, the bytes may come from memory, even if the file no longer
+        exists.
         """
         ...
 
     def write_new(self, path: str, data: bytes) -> None:
-        """Creates a durable file, and its folders. Raises StorageError if the file exists; an incomplete file is
-        removed.
+        """Creates a durable file, and its folders if they do not exist. Raises StorageError if the file exists. After
+        an error, an incomplete file is removed.
         """
         ...
 
     def publish(self, path: str, data: bytes) -> bool:
-        """Creates the file if it does not exist, in one step and durably; returns False, and changes nothing, if it
-        exists.
+        """Creates the file if it does not exist, in one step and durably, and returns True. Returns False, and changes
+        nothing, if it exists.
 
-        If a client or network may repeat a request, a file with the same bytes counts as created by this call. So bytes
-        that decide between two writers must contain something unique.
-        After a StorageError the file may or may not have been created, or may be created a little later: read it back.
-        Only an error with `published` = False says that the file was not created, and that it will not be created
-        later.
+        If a client or the network may repeat a request, an existing file with the same bytes counts as created by this
+        call. So if two writers compete for a file, their bytes must contain something unique.
+
+        After a StorageError the file may or may not have been created, or may still be created a little later; read it
+        back to find out. Only an error with `published` = False says that the file was not created and will not be
+        created.
         """
         ...
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Creates or replaces a file; readers see either the old or the new content."""
+        """Creates or replaces a file. Readers see either the old or the new content."""
         ...
 
     def list_names(self, directory: str) -> list[str]:
-        """Returns the names of the files and folders in a folder, sorted; none when there is no such folder."""
+        """Returns the names of the files and folders in a folder, sorted; an empty list if there is no such folder."""
         ...
 
     def list_files(self, directory: str) -> list[FileInfo]:
-        """Returns every file at any depth below a folder, sorted by path; none when there is no such folder."""
+        """Returns all files at any depth below a folder, sorted by path; an empty list if there is no such folder."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -79,39 +81,41 @@ class FileIO(Protocol):
         ...
 
     def modified_ms(self, path: str) -> int:
-        """Returns when the file's content last changed, in milliseconds since the epoch; -1 if the storage does not
-        record it.
+        """Returns the time at which the file's content last changed, in milliseconds since 1970; -1 if the storage does
+        not record it.
         """
         ...
 
     def delete(self, path: str) -> None:
-        """Removes a file; no error if it does not exist."""
+        """Removes a file. A file that does not exist is no error."""
         ...
 
     def delete_folder(self, directory: str) -> None:
-        """Removes a folder with its contents; no error if it does not exist."""
+        """Removes a folder with its contents. A folder that does not exist is no error."""
         ...
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Returns the file for reading at any position; the caller closes it."""
+        """Opens the file for reading at any position, and returns it. The caller closes it."""
         ...
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """Returns a new file for writing, created with its folders, durable once it is closed.
+        """Creates a new file for writing, and its folders if they do not exist, and returns it. The file is durable
+        once it is closed.
 
-        Raises StorageError if the file exists: when it is opened or, if that check takes a network request, when it is
-        closed.
+        Raises StorageError if the file exists: when it is opened, or, if that check would need a network request, when
+        it is closed.
         """
         ...
 
 
 def file_io_for(uri: str, storage: Mapping[str, str] | None, world: World = SYSTEM_WORLD) -> tuple[FileIO, str]:
-    """Returns the FileIO for a path or URI, and the path it names there, without a slash at the end.
+    """Returns the FileIO for a path or URI, and the path that this FileIO uses for it, without a slash at the end.
 
-    `storage` are storage options (`s3.endpoint`, ...); those of other schemes are ignored. It has no default, so that
-    no caller can forget to hand them on. Names of temporary files come from `world`. A local path may be relative to
-    the working directory; `%` is taken literally, as Paimon does. Schemes may be written in capitals (`FILE:/data`).
-    Raises OptionError for a URI of an unknown scheme, and the errors of `check_storage_options`.
+    `storage` are storage options (`s3.endpoint`, ...); options of other schemes are ignored. The parameter has no
+    default, so that no caller can forget to pass them on. `world` supplies the names of temporary files. A local path
+    may be relative to the working directory; `%` has no special meaning, as in Paimon. Schemes may be written in
+    capitals (`FILE:/data`). Raises OptionError for a URI with an unknown scheme, and the errors of
+    `check_storage_options`.
     """
     options = check_storage_options(storage)
     io, root = plain_io(uri, options, world)

@@ -1,4 +1,6 @@
-"""Creates folders of databases and tables that a listing shows, and renames them in one step if the storage can."""
+"""Creates folders for databases and tables in such a way that listings show them, and renames folders in one step if
+the storage can.
+"""
 
 from typing import Protocol, runtime_checkable
 
@@ -6,34 +8,34 @@ from bucketline.state.errors import StorageError, UnsupportedTableError
 from bucketline.state.store.storage.file_io import FileIO
 
 _MARK = ".folder"
-"""An empty file that makes an empty folder appear in listings of an object store."""
+"""The name of an empty file that makes an empty folder appear in listings of an object store."""
 
 
 @runtime_checkable
 class HasFolders(Protocol):
-    """Storage that has folders of its own, and renames in one step. Object stores do not."""
+    """Storage that has real folders, and renames in one step. Object stores do not."""
 
     def make_folder(self, directory: str) -> None:
-        """Creates a folder and its parents; no error if it exists."""
+        """Creates a folder and its parents. A folder that exists is no error."""
         ...
 
     def move(self, path: str, target: str) -> bool:
-        """Gives a file another name in one step; returns False if it does not exist. A file with the new name is
+        """Renames a file in one step; returns False if it does not exist. If there is a file with the new name, it is
         replaced.
         """
         ...
 
     def move_folder(self, directory: str, target: str) -> bool:
-        """Gives a folder another name, in one step. Returns False if there is no such folder. The parents of the target
-        are created.
+        """Renames a folder in one step; returns False if there is no such folder. The parents of the new name are
+        created.
 
-        Raises StorageError for the name of a folder that is not empty.
+        Raises StorageError if the new name is the name of a folder that is not empty.
         """
         ...
 
 
 def make_folder(io: FileIO, directory: str) -> None:
-    """Creates a folder that a listing of its parent shows; no error if it exists."""
+    """Creates a folder that a listing of its parent shows. A folder that exists is no error."""
     if isinstance(io, HasFolders):
         io.make_folder(directory)
     else:
@@ -41,15 +43,15 @@ def make_folder(io: FileIO, directory: str) -> None:
 
 
 def rename_folder(io: FileIO, directory: str, target: str) -> None:
-    """Gives a folder another name in one step; the target must not exist.
+    """Renames a folder in one step. The new name must not exist.
 
-    Raises UnsupportedTableError if storage would copy file by file, so that others would see a part of it; StorageError
-    if it fails.
+    Raises UnsupportedTableError for storage that would copy file by file, because other processes would see a part of
+    the folder; StorageError if renaming fails.
     """
     if not isinstance(io, HasFolders):
         raise UnsupportedTableError(
             f"{directory} cannot be renamed: an object store copies a folder file by file, and readers and writers "
-            "would see half of a table. Create a new table and copy the rows",
+            "would see only a part of the table meanwhile. Create a new table and copy the rows",
             path=directory,
         )
     if not io.move_folder(directory, target):

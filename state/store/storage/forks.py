@@ -1,6 +1,6 @@
 """Refuses to use clients with threads in a forked process.
 
-The threads of a client do not exist in the new process, where the client would wait for ever.
+A forked process does not get the threads of its parent, so a client that needs them would wait for ever.
 """
 
 import os
@@ -12,11 +12,12 @@ _FORKED: list[int] = []
 
 
 def check_not_forked(path: str) -> None:
-    """Raises StorageError in a process that was forked from one that had clients."""
+    """Raises StorageError if this process was forked from a process that had clients."""
     if _FORKED:
         raise StorageError(
-            f"{path}: this process was forked from one that uses storage over the network, whose threads did not come "
-            "along; start processes by 'spawn' or 'forkserver', or open the first table in each of them",
+            f"{path}: this process was forked from a process that uses storage over the network, and the threads "
+            "that the connection needs do not exist here; start processes by 'spawn' or 'forkserver', or open the "
+            "first table only after the fork",
             path=path,
             retryable=False,
             missing=False,
@@ -24,7 +25,9 @@ def check_not_forked(path: str) -> None:
 
 
 def refuse_after_fork(has_clients: Callable[[], bool]) -> None:
-    """Makes processes that are forked from now on, while there are clients, refuse to use these clients."""
+    """Registers a check for forks: if this process has clients when it is forked, the new process refuses to
+    use them.
+    """
 
     def note() -> None:
         if has_clients():

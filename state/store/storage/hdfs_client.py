@@ -1,6 +1,6 @@
 """Finds the HDFS cluster that a URI names, and makes the client for it, through hdfs-native.
 
-A client is made once in a process for each cluster and its settings: it holds connections and threads.
+A client is made once in a process for each cluster and its settings, because it holds connections and threads.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,8 +24,8 @@ _MODE = 0o644
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HdfsAddress:
-    """A cluster, and how it is reached. The cluster is named by the scheme and host of a URI; None stands for the
-    `fs.defaultFS` of the settings.
+    """A cluster, and how it is reached. `url` is the scheme and host of a URI; None stands for the `fs.defaultFS` of
+    the settings.
     """
 
     url: str | None
@@ -52,17 +52,17 @@ class HdfsReader(Protocol):
 
 
 class HdfsWriter(Protocol):
-    """A file for writing; readers see it once it is closed."""
+    """A file that is being written; readers see it once it is closed."""
 
     def write(self, buf: Any) -> int: ...
     def close(self) -> None: ...
 
 
 class HdfsClient(Protocol):
-    """The methods of hdfs-native's client that are used here. Renaming is one step; without `overwrite` it never
-    replaces a file.
+    """The methods of hdfs-native's client that are used here. Renaming happens in one step; without `overwrite` it
+    never replaces a file.
 
-    A missing file raises FileNotFoundError, an existing file FileExistsError; other errors are an OSError or a
+    A missing file raises FileNotFoundError, an existing file raises FileExistsError. Other errors are an OSError or a
     RuntimeError.
     """
 
@@ -76,7 +76,7 @@ class HdfsClient(Protocol):
 
 
 class NativeClient:
-    """hdfs-native's client, with operations on files and folders that also create the parent folders."""
+    """hdfs-native's client. Its operations on files and folders also create the parent folders."""
 
     def __init__(self, address: HdfsAddress) -> None:
         settings = address.settings
@@ -117,9 +117,9 @@ class NativeClient:
 
 @cache
 def native_client(address: HdfsAddress) -> HdfsClient:
-    """Returns the client of a cluster; always the same one in a process. Sends no request.
+    """Returns the client of a cluster; a process has one client for each cluster. Sends no request.
 
-    Raises OptionError for settings that name no cluster.
+    Raises OptionError for settings from which no client can be made.
     """
     try:
         return NativeClient(address)
@@ -132,10 +132,10 @@ refuse_after_fork(lambda: native_client.cache_info().currsize > 0)
 
 
 def hdfs_address(uri: str, storage: Mapping[str, str]) -> tuple[HdfsAddress, str]:
-    """Returns the cluster that a URI names, and the path inside it, without a slash at its end. `hdfs:///path` is in
-    the default file system. `storage` are storage options that have been checked.
+    """Returns the cluster that a URI names, and the path on the cluster, without a slash at its end. `hdfs:///path` is
+    on the default file system. `storage` are storage options that have been checked.
 
-    Raises OptionError for a URI that names a user, or no path, and where hdfs-native is not installed.
+    Raises OptionError for a URI that names a user or has no path, and if hdfs-native is not installed.
     """
     parts = urlsplit(uri.partition("?")[0].partition("#")[0])
     scheme, _, rest = uri.partition(":")
@@ -145,16 +145,14 @@ def hdfs_address(uri: str, storage: Mapping[str, str]) -> tuple[HdfsAddress, str
         )
     place, _, path = rest.removeprefix("//").partition("/")
     if not rest.startswith("//") or not path.strip("/"):
-        raise OptionError(f"{uri}: names no folder, as in {scheme}://cluster/warehouse/shop.db/t", uri=uri)
+        raise OptionError(f"{uri} names no folder; write it as {scheme}://cluster/warehouse/shop.db/t", uri=uri)
     if parts.username is not None:
-        raise OptionError(
-            f"{uri}: a user does not belong into a URI of HDFS; set HADOOP_USER_NAME in the environment", uri=uri
-        )
+        raise OptionError(f"{uri}: a URI of HDFS cannot name a user; set HADOOP_USER_NAME in the environment", uri=uri)
     address = HdfsAddress(f"{scheme}://{place}" if place else None, hdfs_settings(storage))
     return address, f"/{path.strip('/')}"
 
 
 def _says(error: Exception) -> str:
-    """Returns the library's message without the name of its error."""
+    """Returns the message of an error of hdfs-native, without the name of the error."""
     text = str(error).partition("\n")[0]
     return text.partition('("')[2].removesuffix('")') or text

@@ -1,4 +1,6 @@
-"""Turns the errors of HDFS into StorageError: what happened, where, and whether trying again may help."""
+"""Turns the errors of HDFS into StorageError, which says what happened, to which file, and whether trying again may
+help.
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,10 +10,10 @@ from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.errors import exists_already
 
 _ANSWER = re.compile(r'(?P<kind>\w+)\("(?P<text>.*)', re.DOTALL)
-"""The form of an error of the client: RPCError("a.Java.Class", "message"), or InvalidArgument("message")."""
+"""Matches an error of the client: RPCError("a.Java.Class", "message"), or InvalidArgument("message")."""
 
 _LOGIN = re.compile(r'GSSAPIError\(.*routine_error: "(?P<kind>\w+)".*?, \d+, "(?P<text>.*)"\)', re.DOTALL)
-"""The form of an error of Kerberos."""
+"""Matches an error of Kerberos."""
 
 _FINAL = frozenset(
     {
@@ -28,7 +30,7 @@ _FINAL = frozenset(
         "UnsupportedFeature",
     }
 )
-"""The errors that a repeated attempt does not mend."""
+"""The errors for which trying again does not help."""
 
 _EXPLAINED = {
     "AccessControlException": "; let this user read and write the folder",
@@ -37,14 +39,14 @@ _EXPLAINED = {
         "; log in by `kinit`, or set 'security.kerberos.login.principal' and 'security.kerberos.login.keytab'"
     ),
     "NSQuotaExceededException": "; remove files, or raise the quota of the folder",
-    "SafeModeException": "; the name node takes no changes now: wait until it does",
+    "SafeModeException": "; the name node accepts no changes at the moment: wait until it does",
     "UnsupportedFeature": "; the client hdfs-native cannot do that",
 }
 
 
 @contextmanager
 def hdfs_errors(path: str) -> Iterator[None]:
-    """Turns the client's errors into StorageError."""
+    """Turns errors that the client raises in the `with` block into StorageError."""
     try:
         yield
     except FileNotFoundError as e:
@@ -59,7 +61,7 @@ def hdfs_errors(path: str) -> Iterator[None]:
 
 
 def _kind_and_text(text: str) -> tuple[str, str]:
-    """Returns the name of the error, and the first line of its message; a Java class without its package."""
+    """Returns the name of the error (for a Java class, without its package) and the first line of its message."""
     login = _LOGIN.match(text)
     if login is not None:
         return login["kind"], login["text"]

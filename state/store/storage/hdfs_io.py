@@ -1,4 +1,6 @@
-"""Files on HDFS. Publishing writes a file under a temporary name and renames it, which never replaces another file."""
+"""Access to files on HDFS. To publish a file, it is written under a temporary name and renamed, because renaming never
+replaces another file.
+"""
 
 import io
 from collections.abc import Callable, Iterator, Mapping
@@ -28,10 +30,10 @@ from bucketline.state.store.storage.ranged_reader import TAIL_BYTES, RangedReade
 
 @dataclass(frozen=True, slots=True)
 class HdfsIO:
-    """A cluster; paths are absolute. Errors are those of FileIO.
+    """The files of a cluster. Paths are absolute. Errors are those of FileIO.
 
-    When a name node goes away, the client sends the request again by itself. The second answer may be an error because
-    the first request was carried out: a file to be renamed is gone, or a file to be made exists.
+    When a name node fails, the client repeats the request by itself. The second answer may be an error because the
+    first request was carried out: the file to rename is gone, or the file to create exists.
     """
 
     answers_late: ClassVar[bool] = True
@@ -61,7 +63,7 @@ class HdfsIO:
             with hdfs_errors(path):
                 writer = client.create(path)
         except StorageError:
-            # The client may have repeated a request of its own whose answer was lost.
+            # The client may have repeated its own request, because the answer was lost.
             if self.read_optional(path) == data:
                 return
             raise
@@ -85,7 +87,7 @@ class HdfsIO:
                 self._client(path).rename(temporary, path, False)
             return True
         except StorageError as e:
-            # A repeated request finds the temporary file gone, and the final file in place.
+            # If the client repeated the request, the temporary file is gone, and the final file is in place.
             stored = self.read_optional(path)
             if stored == data:
                 return True
@@ -132,13 +134,13 @@ class HdfsIO:
             self._client(directory).delete(directory, True)
 
     def make_folder(self, directory: str) -> None:
-        """Creates a folder and its parents; an existing folder is no error."""
+        """Creates a folder and its parents. A folder that exists is no error."""
         with hdfs_errors(directory):
             self._client(directory).mkdirs(directory)
 
     def move(self, path: str, target: str) -> bool:
-        """Renames a file in one step; returns False if there is no such file. An existing file with the new name is
-        replaced.
+        """Renames a file in one step; returns False if there is no such file. If there is a file with the new name, it
+        is replaced.
         """
         return self._renamed(path, target, overwrite=True)
 
@@ -184,7 +186,7 @@ class HdfsIO:
                 self._client(path).rename(path, target, overwrite)
         except StorageError as e:
             if e.missing:
-                # A repeated request finds the file gone already.
+                # If the client repeated the request, the file has been renamed already.
                 return self.exists(target)
             if not overwrite and not e.retryable and self.exists(target):
                 raise exists_already(target) from e
@@ -192,7 +194,7 @@ class HdfsIO:
         return True
 
     def _list(self, directory: str) -> list[HdfsStatus]:
-        """Returns the content of a folder; empty if there is no such folder."""
+        """Returns the files and folders in a folder; an empty list if there is no such folder."""
         with hdfs_errors(directory), suppress(FileNotFoundError):
             statuses = list(self._client(directory).list_status(directory))
             # The listing of a file contains the file itself.
@@ -200,7 +202,7 @@ class HdfsIO:
         return []
 
     def _walk(self, directory: str) -> Iterator[FileInfo]:
-        """Yields the files below a folder, without those that other processes remove meanwhile."""
+        """Yields the files below a folder. Files that other processes remove meanwhile are left out."""
         for status in self._list(directory):
             if status.isdir:
                 yield from self._walk(status.path)
@@ -209,7 +211,7 @@ class HdfsIO:
 
 
 class _NewFile(io.RawIOBase):
-    """A file that is being written; errors as in FileIO."""
+    """A file that is being written. Errors are those of FileIO."""
 
     def __init__(self, path: str, writer: HdfsWriter) -> None:
         self._path, self._writer, self._written = path, writer, 0
@@ -221,7 +223,7 @@ class _NewFile(io.RawIOBase):
         return self._written
 
     def write(self, data: Any) -> int:
-        """Writes all of the bytes."""
+        """Writes all of the bytes, and returns their number."""
         view = memoryview(data).cast("B")
         with hdfs_errors(self._path):
             self._writer.write(view)
@@ -239,9 +241,9 @@ class _NewFile(io.RawIOBase):
 
 
 def hdfs_io_for(uri: str, storage: Mapping[str, str], world: World) -> tuple[HdfsIO, str]:
-    """Returns the HdfsIO for a URI and the path inside it; `storage` are storage options that have been checked.
+    """Returns the HdfsIO for a URI, and the path on the cluster. `storage` are storage options that have been checked.
 
-    Raises OptionError for settings that do not fit, and where hdfs-native is not installed. Sends no request.
+    Raises OptionError for settings that do not fit, and if hdfs-native is not installed. Sends no request.
     """
     address, path = hdfs_address(uri, storage)
     native_client(address)

@@ -1,9 +1,10 @@
-"""Puts files aside under another name in the same folder, so that they can be brought back.
+"""Hides files under another name in the same folder, so that they can be brought back.
 
-Orphan removal puts a file aside before it checks for the last time whether a snapshot names it, and a writer looks for
-its files after its snapshot is published. So one of the two notices the other, whichever is paused in between: either
-the file is brought back, or it is removed and the writer takes its snapshot back. Files that a crash leaves aside are
-brought back or removed by the next removal. This needs renaming in one step, which object stores do not have.
+The removal of orphan files hides a file before it checks for the last time whether a snapshot names it. A writer looks
+for its files after its snapshot was published. So one of the two processes notices the other, whichever is paused in
+between: either the file is brought back, or the file is removed and the writer takes its snapshot back. If a process
+dies, its hidden files are brought back or removed by the next removal. This needs storage that renames in one step,
+which object stores do not.
 """
 
 import re
@@ -19,17 +20,17 @@ _ASIDE = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\
 
 
 def own_name(file: FileInfo) -> str:
-    """Returns the name of a file; for a file that was put aside, its former name."""
+    """Returns the name of a file; for a hidden file, the name that it had before."""
     return _own_name(file.path.rpartition("/")[2])
 
 
 def is_aside(file: FileInfo) -> bool:
-    """Whether the file was put aside, by a removal that crashed or is under way."""
+    """Returns True if the file was hidden by a removal that is running or has died."""
     return file.path.rpartition("/")[2] != own_name(file)
 
 
 def place_aside(io: FileIO, file: FileInfo, world: World) -> FileInfo:
-    """Returns the file under a new name, under which it can be put aside; unchanged if storage cannot rename in one
+    """Returns the file under a new name, under which it can be hidden; unchanged if the storage cannot rename in one
     step.
     """
     if not isinstance(bare(io), HasFolders):
@@ -39,21 +40,23 @@ def place_aside(io: FileIO, file: FileInfo, world: World) -> FileInfo:
 
 
 def put_aside(io: FileIO, file: FileInfo, place: FileInfo) -> bool:
-    """Puts the file aside; returns False if it no longer exists. If storage cannot rename in one step, the file keeps
-    its name.
+    """Hides the file under the name of `place`; returns False if the file no longer exists. If the storage cannot
+    rename in one step, the file keeps its name, and the result is True.
     """
     return not isinstance(disk := bare(io), HasFolders) or place is file or disk.move(file.path, place.path)
 
 
 def bring_back(io: FileIO, file: FileInfo) -> None:
-    """Gives a file that was put aside its own name again; does nothing if it was not put aside, or no longer exists."""
+    """Gives a hidden file its own name again. Does nothing if the file is not hidden, or no longer exists."""
     disk = bare(io)
     if isinstance(disk, HasFolders) and is_aside(file):
         disk.move(file.path, f"{file.path.rpartition('/')[0]}/{own_name(file)}")
 
 
 def bring_back_path(io: FileIO, path: str) -> bool:
-    """Gives the file with that path its name again, and returns whether it was aside. Lists the folder."""
+    """If the file with this path is hidden, gives it its name again, and returns True; otherwise returns False. Lists
+    the folder.
+    """
     disk = bare(io)
     if not isinstance(disk, HasFolders):
         return False

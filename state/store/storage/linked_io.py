@@ -1,7 +1,9 @@
-"""Adds to a table's storage what the table's catalog needs. The table's link says which catalog that is.
+"""Adds to a table's storage what the table's catalog needs. The table's link says which catalog it belongs to.
 
-Where a database keeps the table's name, publications take Paimon's lock, and properties follow the schema. If commits
-of Paimon's JVM writers need the lock, they could overwrite a commit of ours without it.
+If a database stores the table's name, snapshots are published under Paimon's lock, and the properties in the database
+follow the schema. If commits of Paimon's JVM writers need the lock, they could overwrite our commit if we did not take
+it.
+
 Source: Paimon 2.0 RenamingSnapshotCommit, JdbcCatalog.alterTableImpl.
 """
 
@@ -46,7 +48,9 @@ def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
 
 @dataclass(frozen=True, slots=True)
 class SqlTableIO(WrappedIO):
-    """The storage of the table `name` at `root`; `lock` and `properties` are None if the catalog needs none."""
+    """The storage of the table `name` at `root`. `lock` is taken to publish; None if the catalog needs no lock.
+    `properties` is where the table's options are copied to; None if they are not copied.
+    """
 
     storage: Inner
     root: str
@@ -71,10 +75,15 @@ class SqlTableIO(WrappedIO):
         return won
 
     def _follow(self, names: SqlNames, data: bytes) -> None:
-        """Writes the table's options to the database. The schema is changed already, so a failure is logged as a
-        warning.
+        """Writes the table's options to the catalog's database. The schema has been changed already, so a failure is
+        only logged as a warning.
         """
         try:
             names.set_properties(self.name, table_properties(decode_schema(data)))
         except StorageError as e:
-            _LOG.warning("%s: its options in the catalog's database are older than its schema: %s", self.name, e)
+            _LOG.warning(
+                "the options of table %s in the catalog's database are older than the table's schema, because they "
+                "could not be written: %s",
+                self.name,
+                e,
+            )

@@ -1,6 +1,7 @@
-"""Files on a POSIX file system. Publishing is a hard link, because it never replaces a file.
+"""Access to files on a POSIX file system. A file is published by a hard link, because a hard link never replaces a
+file.
 
-Paimon's local rename replaces an existing target, so two processes can lose a commit; link(2) cannot.
+Paimon's local rename replaces an existing file, so two processes can lose a commit. link(2) cannot.
 """
 
 import errno
@@ -21,8 +22,8 @@ from bucketline.state.store.storage.errors import storage_error, storage_errors
 from bucketline.state.store.storage.file_info import FileInfo
 
 _TRIES = 3
-"""How often a temporary file is written again if orphan removal takes it, because this process was stopped
-meanwhile.
+"""How often a temporary file is written again if the removal of orphan files has taken it while this process was
+stopped.
 """
 
 _OUTPUT_BUFFER_BYTES = 128 << 10
@@ -32,13 +33,13 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK
 
 @dataclass(frozen=True, slots=True)
 class LocalIO:
-    """The local file system, or a mounted one; paths are absolute. Errors are those of FileIO."""
+    """The local file system, or a mounted one. Paths are absolute. Errors are those of FileIO."""
 
     world: World = SYSTEM_WORLD
 
     @staticmethod
     def absolute(path: str) -> str:
-        """Returns the absolute path without dots and doubled slashes."""
+        """Returns the absolute path without dots and double slashes."""
         return os.path.abspath(path)
 
     def require_publish(self) -> None:
@@ -127,7 +128,7 @@ class LocalIO:
             os.unlink(path)
 
     def move(self, path: str, target: str) -> bool:
-        """Renames a file or folder on the same file system in one step; returns False if there is none."""
+        """Renames a file or folder on the same file system in one step; returns False if it does not exist."""
         with _storage_errors(path):
             try:
                 os.rename(path, target)
@@ -136,12 +137,12 @@ class LocalIO:
             return True
 
     def move_folder(self, directory: str, target: str) -> bool:
-        """Renames a folder as `HasFolders.move_folder` says."""
+        """Renames a folder as described for `HasFolders.move_folder`."""
         self.make_folder(target.rpartition("/")[0])
         return self.move(directory, target)
 
     def make_folder(self, directory: str) -> None:
-        """Creates a folder and its parents, durably; an existing folder is no error."""
+        """Creates a folder and its parents, durably. A folder that exists is no error."""
         with _storage_errors(directory):
             _make_folders(directory)
 
@@ -160,7 +161,8 @@ class LocalIO:
             except FileNotFoundError:
                 _make_folders(os.path.dirname(path))
                 file = _SyncedFile(path, "xb")
-            # A writer of Parquet hands over headers and small pages one by one, and each goes through Python.
+            # The output is buffered, because a Parquet writer writes headers and small pages one by one, and each write
+            # goes through Python.
             return pa.BufferedOutputStream(pa.PythonFile(file, mode="w"), _OUTPUT_BUFFER_BYTES)
 
 
@@ -168,7 +170,9 @@ class _SyncedFile(io.FileIO):
     """A file whose content and name are durable once it is closed."""
 
     def write(self, data: Any) -> int:
-        """Writes all of the bytes: the system may write only a part, and callers do not check that."""
+        """Writes all of the bytes, and returns their number. The system may write only a part at a time, and callers do
+        not check that.
+        """
         rest = memoryview(data).cast("B")
         total = len(rest)
         while len(rest):
@@ -185,8 +189,8 @@ class _SyncedFile(io.FileIO):
 
 
 def _write_synced(path: str, data: bytes) -> None:
-    """Writes a new file, whose content is durable afterwards. Raises FileExistsError if it exists. After a failure the
-    new file is removed.
+    """Writes a new file whose content is durable afterwards. Raises FileExistsError if the file exists. After a failure
+    the new file is removed.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -207,7 +211,7 @@ def _write_synced(path: str, data: bytes) -> None:
 
 
 def _write_unpublished(temporary: str, path: str, data: bytes) -> None:
-    """Writes a new file as `_write_synced` does; an error says that nothing has been published."""
+    """Writes a new file as `_write_synced` does. Its error says that nothing has been published."""
     try:
         _write_synced(temporary, data)
     except OSError as e:
@@ -215,7 +219,7 @@ def _write_unpublished(temporary: str, path: str, data: bytes) -> None:
 
 
 def _placed(temporary: str, path: str, data: bytes) -> bool:
-    """Writes a file and gives it its name; returns False if the name exists."""
+    """Writes a temporary file and gives it its final name; returns False if the final name exists."""
     for _ in range(_TRIES):
         _write_unpublished(temporary, path, data)
         with suppress(FileNotFoundError):
@@ -229,17 +233,18 @@ def _placed(temporary: str, path: str, data: bytes) -> bool:
 
 
 def _link(temporary: str, path: str) -> bool:
-    """Gives a file its final name; returns False if the name exists."""
+    """Gives a file its final name; returns False if the final name exists."""
     try:
         os.link(temporary, path)
     except FileExistsError:
-        # A network file system may have made the link, lost the answer, and tried again: then the file has two names.
+        # A network file system may have made the link, lost the answer, and tried again. Then the file has two names.
         return os.stat(temporary).st_nlink == 2
     except OSError as e:
         if e.errno in _NO_LINKS:
             raise StorageError(
-                f"{path}: this file system has no hard links, so a commit cannot be published safely: "
-                "put the table on one that has them, or reach it by its own URI",
+                f"{path}: this file system has no hard links, so a commit cannot be published safely; put the table "
+                "on a file system that has them, or, if the folder is mounted from another storage, use the URI of "
+                "that storage",
                 path=path,
                 retryable=False,
             ) from e
@@ -264,7 +269,7 @@ def _sync_folder(folder: str) -> None:
     try:
         os.fsync(descriptor)
     except OSError as e:
-        # Some mounted file systems sync folders by themselves and refuse the call.
+        # Some mounted file systems make folders durable by themselves and refuse the call.
         if e.errno != errno.EINVAL:
             raise
     finally:
@@ -272,7 +277,7 @@ def _sync_folder(folder: str) -> None:
 
 
 def _walk(directory: str) -> Iterator[FileInfo]:
-    """Yields the files below a folder, without those that other processes remove meanwhile."""
+    """Yields the files below a folder. Files that other processes remove meanwhile are left out."""
     try:
         entries = list(os.scandir(directory))
     except (FileNotFoundError, NotADirectoryError):
@@ -291,5 +296,5 @@ def _storage_errors(path: str) -> Iterator[None]:
     try:
         with storage_errors(path):
             yield
-    except ValueError as e:  # a path with a null byte
+    except ValueError as e:  # The path contains a null byte.
         raise StorageError(f"{path!r}: {e}", path=path, retryable=False, missing=False) from e

@@ -1,5 +1,5 @@
-"""Opens files ahead that are read one after another, if storage is slow: opening a file reads the end of it, or the
-whole of a small file.
+"""Opens files before they are asked for, if they are read one after another and the storage is slow. Opening a file
+reads the end of the file, or the whole of a small file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,13 +14,15 @@ from bucketline.state.errors import StorageError
 from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
 
 _AHEAD = 16
-"""The number of files that are open, or being opened, before they are asked for; each holds up to `TAIL_BYTES`."""
+"""The largest number of files that are open, or being opened, before they are asked for. Each file holds up to
+`TAIL_BYTES` in memory.
+"""
 
 
 class OpenAhead(WrappedIO):
-    """A storage that opens the next files of `paths` while those before them are read; other operations are passed on.
+    """A storage that opens the next files of `paths` while earlier files are read. All other operations are passed on.
 
-    Each path is opened ahead once. Usable by several threads.
+    Each path is opened ahead once. Several threads may use the object.
     """
 
     __slots__ = ("_coming", "_inner", "_left", "_lock", "_pool")
@@ -44,7 +46,7 @@ class OpenAhead(WrappedIO):
         return self._inner.open_input(path) if opened is None else opened.result()
 
     def close(self) -> None:
-        """Closes the files that were opened and not asked for."""
+        """Closes the files that were opened but not asked for."""
         self._left.clear()
         for coming in self._coming.values():
             if not coming.cancel():
@@ -60,8 +62,8 @@ class OpenAhead(WrappedIO):
 
 @contextmanager
 def open_ahead(inner: Inner, paths: Iterable[str]) -> Iterator[OpenAhead]:
-    """Gives a storage that opens `paths` ahead, in this order, until the block ends. A file that is asked for in
-    another order is opened then.
+    """Gives the `with` block a storage that opens `paths` ahead, in this order. A file that is asked for in another
+    order is opened at that moment.
     """
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="bucketline-ahead") as pool:
         ahead = OpenAhead(inner, paths, pool)

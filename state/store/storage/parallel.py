@@ -14,30 +14,31 @@ from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO, bare
 T = TypeVar("T")
 
 AT_ONCE = 8
-"""Requests that one reader or writer has under way at the same time."""
+"""The largest number of requests that one reader or writer sends at the same time."""
 
 _ASK_AGAIN_SECONDS = 0.05
 _QUEUE_BYTES = 8 << 20
-"""Files with more bytes are written at once, without waiting for `flush`."""
+"""If the waiting files have more bytes than this, they are written without waiting for `flush`."""
 
 
 def core_count() -> int:
-    """Returns the cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def answers_late(io: object) -> bool:
-    """Whether storage is far away, so that requests that do not depend on each other are sent at the same time. Storage
-    that does not say so is near."""
+    """Returns True if the storage is far away, so that requests that do not depend on each other should be sent at the
+    same time. Storage that does not say that it is far away counts as near.
+    """
     return bool(getattr(bare(io), "answers_late", False))
 
 
 def all_at_once(io: object, works: Sequence[Callable[[], T]]) -> list[T]:
-    """Returns the results of the works, in order; they run at the same time if the storage `io` is far away, else one
-    after another.
+    """Calls all functions in `works`, and returns their results in order. If the storage `io` is far away, they run at
+    the same time; otherwise one after another.
 
-    When this returns or raises, no work is running. Raises the first error, in order; an interrupt leaves works undone
-    that have not begun.
+    When this function returns or raises, no call is running. Raises the first error, in the order of `works`. After an
+    interrupt, calls that have not begun are not made.
     """
     if len(works) < 2 or not answers_late(io):
         return [work() for work in works]
@@ -52,9 +53,11 @@ def all_at_once(io: object, works: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> Generator[T, None, None]:
-    """Yields the items of all sources, those of each source in order, while up to `readers` threads read one source
-    each. With one reader, sources are read one after the other in this thread. Memory: two items for each reader. The
-    first error of a source ends the reading and is raised; closing the generator also ends it.
+    """Yields the items of all sources, while up to `readers` threads read one source each. The items of one source stay
+    in order. With one reader, the sources are read one after the other in this thread.
+
+    Up to two items for each reader are in memory. The first error of a source ends the reading and is raised. Closing
+    the generator also ends the reading.
     """
     readers = min(readers, len(sources))
     if readers < 2:
@@ -69,9 +72,11 @@ def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> 
 
 
 def all_items(sources: Sequence[Callable[[], Iterator[T]]], readers: int, over: Event | None = None) -> list[T]:
-    """Returns the items of all sources, in order, read by up to `readers` threads, each of them one source at a time.
-    With one reader they are read in this thread. An error of a source ends the reading and is raised; of several, that
-    of the first source that has one. `over` is set when the reading ends early: sources that look at it can stop.
+    """Returns the items of all sources, in order. They are read by up to `readers` threads, each of which reads one
+    source at a time. With one reader, they are read in this thread.
+
+    An error of a source ends the reading and is raised; if several sources fail, the error of the first of them is
+    raised. `over` is set when the reading ends early, so that sources that look at it can stop.
     """
     readers = min(readers, len(sources))
     if readers < 2:
@@ -112,7 +117,7 @@ class _Reading(Generic[T]):
             thread.start()
 
     def items(self) -> Iterator[T]:
-        """Yields the items until every reader is done. Raises what a source raises."""
+        """Yields the items until all readers have ended. Raises the error that a source has raised."""
         busy = len(self._threads)
         while busy:
             entry = self._queue.get()
@@ -124,10 +129,10 @@ class _Reading(Generic[T]):
                 raise entry
 
     def end(self) -> None:
-        """Stops all readers and waits for them."""
+        """Stops all readers, and waits until they have ended."""
         self._over.set()
         while any(t.is_alive() for t in self._threads):
-            # A reader may be waiting for room in the queue.
+            # The queue is emptied because a reader may be waiting for room in it.
             try:
                 self._queue.get(timeout=_ASK_AGAIN_SECONDS)
             except Empty:
@@ -152,7 +157,7 @@ class _Reading(Generic[T]):
             return None if self._over.is_set() else next(self._left, None)
 
     def _put(self, entry: _Item[T] | BaseException | None) -> bool:
-        """Puts an item into the queue. Returns False after the reading has ended."""
+        """Puts an entry into the queue, and returns True. Returns False if the reading has ended."""
         while not self._over.is_set():
             try:
                 self._queue.put(entry, timeout=_ASK_AGAIN_SECONDS)
@@ -163,9 +168,10 @@ class _Reading(Generic[T]):
 
 
 class QueuedWrites(WrappedIO):
-    """A storage whose new files wait until `flush`, if it is slow; other operations are passed on.
+    """A storage on which new files wait until `flush` is called, if the storage is slow. All other operations are
+    passed on.
 
-    Until then the files do not exist. Errors of a file are raised by `flush`, or by a later write.
+    Before `flush` the files do not exist. The error of a file is raised by `flush`, or by a later write.
     """
 
     __slots__ = ("_inner", "_waiting", "_waiting_bytes")
@@ -189,6 +195,6 @@ class QueuedWrites(WrappedIO):
             self.flush()
 
     def flush(self) -> None:
-        """Writes all waiting files. After an error, some files are written and some are not."""
+        """Writes all waiting files. After an error, some of the files are written and some are not."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         all_at_once(self._inner, [partial(self._inner.write_new, path, data) for path, data in waiting])

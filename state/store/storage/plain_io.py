@@ -1,4 +1,4 @@
-"""The storage that a URI names, before a catalog adds anything to it."""
+"""Chooses the storage that a URI names, without anything that a catalog adds to it."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ _SCHEMES = OBJECT_SCHEMES | HDFS_SCHEMES
 
 
 def plain_io(uri: str, options: Mapping[str, str], world: World) -> tuple[Inner, str]:
-    """Returns the storage and the path, as `file_io_for` does, for storage options that have been checked."""
+    """Returns the storage and the path as `file_io_for` does. `options` are storage options that have been checked."""
     scheme, path = check_uri(uri)
     if scheme in OBJECT_SCHEMES:
         return object_io_for(f"{scheme}:{path}", options, world)
@@ -26,7 +26,7 @@ def plain_io(uri: str, options: Mapping[str, str], world: World) -> tuple[Inner,
 
 
 def check_uri(uri: str) -> tuple[str, str]:
-    """Returns the scheme of a path or URI in small letters (`file` for a path), and the rest. Sends no request.
+    """Returns the scheme of a path or URI in lower case (`file` for a path), and the rest of it. Sends no request.
 
     Raises OptionError if there is no storage for the scheme, and for a file URI without an absolute path.
     """
@@ -37,7 +37,7 @@ def check_uri(uri: str) -> tuple[str, str]:
     if scheme == _FILE:
         path = rest.removeprefix("//") if rest.startswith("///") else rest
         if not path.startswith("/") or path.startswith("//"):
-            raise OptionError(f"{uri}: a file URI names an absolute path, as in file:/data/warehouse", uri=uri)
+            raise OptionError(f"{uri}: a file URI must have an absolute path, as in file:/data/warehouse", uri=uri)
         return _FILE, path
     if scheme not in _SCHEMES:
         raise OptionError(

@@ -1,13 +1,13 @@
-"""A file for Arrow's readers that is read at any position: this class keeps the position, subclasses supply the
-bytes.
+"""A file for Arrow's readers that is read at any position. The class keeps the position; subclasses supply
+the bytes.
 """
 
 import io
 
 
 class PositionedReader(io.RawIOBase):
-    """Reads a file that does not change, at any position. Subclasses set its size in bytes (`_size`) and return the
-    bytes between two positions (`_between`).
+    """Reads a file that does not change, at any position. A subclass sets the file's size in bytes (`_size`) and
+    returns the bytes between two positions (`_between`).
     """
 
     _size: int
@@ -37,5 +37,5 @@ class PositionedReader(io.RawIOBase):
         return data
 
     def _between(self, start: int, end: int) -> "bytes | memoryview":
-        """Returns the bytes from `start` up to `end`, at least one."""
+        """Returns the bytes from `start` up to (not including) `end`; the range has at least one byte."""
         raise NotImplementedError

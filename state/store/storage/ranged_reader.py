@@ -1,6 +1,7 @@
-"""A remote file that is read at any position: a plain Python object that Arrow's readers accept as a file.
+"""A remote file that is read at any position: a Python object that Arrow's readers accept as a file.
 
-The end of a file is fetched first, because columnar formats keep their index there; that is all of a small file.
+The end of the file is fetched first, because columnar formats keep their index there. For a small file, this is the
+whole file.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,21 +14,23 @@ import pyarrow as pa
 from bucketline.state.store.storage.positioned import PositionedReader
 
 TAIL_BYTES = 1 << 20
-"""How much of the end of a file is fetched first. Sending it takes about as long as the store needs to begin."""
+"""How many bytes of the end of a file are fetched first. Sending this many bytes takes about as long as the store needs
+to begin its answer.
+"""
 
 _PART_BYTES = 4 << 20
 _MOST_AHEAD_BYTES = 1 << 20
 _AT_ONCE = 8
 
 Fetch = Callable[[int, int], memoryview]
-"""(start, end) -> the bytes of the file between them; several threads may call it."""
+"""A function that takes two positions, and returns the bytes of the file between them. Several threads may call it."""
 
 
 class RangedReader(PositionedReader):
-    """A file of `size` bytes that does not change and ends with `tail`. Reads raise the errors of `fetch`.
+    """A file of `size` bytes that does not change. `tail` holds its last bytes. Reads raise the errors of `fetch`.
 
-    The parts of a long range are fetched at the same time. If reads continue where the last range ended, the next range
-    is fetched ahead. Memory: the end of the file, the bytes of one read, and a range ahead.
+    A long range is fetched in parts at the same time. If a read begins where the last read ended, the range after it is
+    fetched ahead. In memory are the end of the file, the bytes of one read, and one range that was fetched ahead.
     """
 
     def __init__(self, size: int, tail: memoryview, fetch: Fetch) -> None:
@@ -57,7 +60,7 @@ class RangedReader(PositionedReader):
         return body if stop == end else b"".join((body, self._tail[: end - from_tail]))
 
     def _body(self, start: int, end: int) -> "bytes | memoryview":
-        """Returns bytes before the tail."""
+        """Returns bytes that lie before the tail of the file."""
         reads_on = start == self._read_to
         self._read_to = end
         parts: list[bytes | memoryview] = []

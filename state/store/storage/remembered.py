@@ -1,6 +1,7 @@
-"""Keeps the bytes of files that never change in memory, by their names, within a budget of bytes.
+"""Caches files that never change in memory, by their names, within a budget of bytes.
 
-Manifests, lists and index manifests never change and their names are never used again, so what was read stays valid.
+Manifests, manifest lists and index manifests never change, and their names are never used again, so what was read stays
+valid.
 """
 
 from collections import OrderedDict
@@ -14,12 +15,12 @@ from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
 BUDGET_BYTES = 64 << 20
 _LARGEST_BYTES = 4 << 20
 REMEMBERED_BYTES = 256 << 20
-"""The default of the bytes of manifest files that are kept in memory; the least recently used file is dropped first."""
+"""How many bytes of manifest files are cached by default. The least recently used file is dropped first."""
 
 
 class Remembered:
-    """Up to `budget_bytes` of files, none above `largest_bytes`; the least recently used file is dropped first. Several
-    threads may use it.
+    """A cache of up to `budget_bytes` bytes of files; a file larger than `largest_bytes` is not cached. The least
+    recently used file is dropped first. Several threads may use it.
     """
 
     def __init__(self, budget_bytes: int = BUDGET_BYTES, largest_bytes: int = _LARGEST_BYTES) -> None:
@@ -31,7 +32,7 @@ class Remembered:
 
     @property
     def used_bytes(self) -> int:
-        """Returns the bytes of the files that are remembered."""
+        """Returns the number of bytes in the cache."""
         return self._used_bytes
 
     def get(self, key: Hashable) -> bytes | None:
@@ -42,7 +43,7 @@ class Remembered:
             return data
 
     def put(self, key: Hashable, data: bytes) -> None:
-        """Remembers a file, unless it is so large that it would push out many others."""
+        """Adds a file to the cache, unless it is so large that it would push out many others."""
         if len(data) > self._largest_bytes:
             return
         with self._lock:
@@ -65,7 +66,9 @@ FILES_OF_PROCESS = Remembered()
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RememberedFor:
-    """The files that `owner` has read; only this owner gets them. All owners of a process share one budget."""
+    """The cached files of one owner (a storage with its settings): only this owner gets the files that it has read. All
+    owners of a process share one budget.
+    """
 
     owner: Hashable
 
@@ -81,7 +84,7 @@ class RememberedFor:
 
 @dataclass(frozen=True, slots=True)
 class ReadOnceIO(WrappedIO):
-    """A FileIO that keeps what it has read from manifest folders, within the bytes of `remembered`."""
+    """A FileIO that caches the files that it has read from manifest folders, within the budget of `remembered`."""
 
     inner: Inner
     remembered: Remembered = field(default_factory=lambda: Remembered(REMEMBERED_BYTES, REMEMBERED_BYTES))
@@ -95,5 +98,5 @@ class ReadOnceIO(WrappedIO):
         return data
 
     def read_unchanging(self, path: str) -> bytes:
-        """Returns the whole file, as `read` does. Bytes that other readers of this process have kept are not used."""
+        """Returns the whole file, as `read` does. Bytes that other readers in this process have cached are not used."""
         return self.read(path)

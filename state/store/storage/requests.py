@@ -6,7 +6,7 @@ from threading import Lock
 
 
 class RequestKind(Enum):
-    """The kinds of requests, for which stores charge different prices."""
+    """The kinds of requests for which stores charge different prices."""
 
     GET = "get"
     PUT = "put"
@@ -17,8 +17,8 @@ class RequestKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RequestCounts:
-    """Requests by kind. A page of a listing, and a part of an upload, counts as one request; a request that a client
-    repeats counts once.
+    """Numbers of requests, by kind. Each page of a listing, and each part of an upload, counts as one request. A
+    request that a client repeats counts once.
     """
 
     get: int = 0
@@ -32,7 +32,7 @@ class RequestCounts:
         return self.get + self.put + self.list + self.head + self.delete
 
     def since(self, before: "RequestCounts") -> "RequestCounts":
-        """Returns the requests after an earlier count."""
+        """Returns the number of requests since an earlier count."""
         return RequestCounts(
             self.get - before.get,
             self.put - before.put,
@@ -43,7 +43,7 @@ class RequestCounts:
 
 
 class RequestCounter:
-    """A counter that several threads may use."""
+    """A counter of requests, which several threads may use."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -55,5 +55,5 @@ class RequestCounter:
 
     @property
     def counts(self) -> RequestCounts:
-        """Returns the requests so far."""
+        """Returns the number of requests so far."""
         return self._counts

@@ -1,7 +1,8 @@
-"""The storage of a table that a REST catalog owns: the catalog decides about the table's newest state, and lends keys
-for its files.
+"""The storage of a table that a REST catalog owns: the catalog decides which state of the table is the newest, and
+lends keys for its files.
 
 Lent keys expire. Each process requests new keys in time by itself, so a task needs only the table's link.
+
 Source: Paimon 2.0 RESTTokenFileIO.
 """
 
@@ -21,12 +22,14 @@ from bucketline.state.store.storage.plain_io import plain_io
 from bucketline.state.store.storage.wrapped_io import Inner, WrappedIO
 
 _EARLY_MS = 3_600_000
-"""Keys are renewed an hour before they expire, or after half of the time for which they are valid."""
+"""Keys are renewed this long before they expire (an hour, in milliseconds), or after half of their lifetime if that is
+later.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Lent:
-    """The storage with lent keys, and until when it may be used."""
+    """A storage with lent keys, and the time until which it may be used."""
 
     options: Mapping[str, str]
     storage: Inner
@@ -39,7 +42,7 @@ _lent_lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class RestTableIO(WrappedIO):
-    """The storage of the table at `root`. It can be pickled; lent keys stay in the process that requested them."""
+    """The storage of the table at `root`. It can be pickled. Lent keys stay in the process that requested them."""
 
     storage: Inner
     """The storage that is used if the catalog lends no keys."""
@@ -50,7 +53,9 @@ class RestTableIO(WrappedIO):
     world: World = SYSTEM_WORLD
 
     def owner_at(self, path: str) -> TableOwner | None:
-        """Returns the catalog if it decides about the table, or the branch, with its metadata at `path`."""
+        """Returns the catalog if it decides about the table, or the branch, whose metadata is at `path`; otherwise
+        None.
+        """
         if path == self.root:
             return self.table
         branch = branch_at(self.root, path)
@@ -61,7 +66,9 @@ class RestTableIO(WrappedIO):
         return self._lent().storage if self.lends_keys else self.storage
 
     def require_publish(self) -> None:
-        """Does nothing: the catalog publishes snapshots and schemas, so the storage need not be able to."""
+        """Does nothing, because the catalog publishes snapshots and schemas, so the storage need not be able to
+        publish.
+        """
 
     def _lent(self) -> _Lent:
         key, now_ms = (self.table.client.uri, str(self.table.uuid or self.table.name)), self.world.clock.now_ms()
@@ -85,7 +92,7 @@ class RestTableIO(WrappedIO):
 
 
 def owner_of(io: object, path: str) -> TableOwner | None:
-    """Returns the catalog that decides about the newest state of the table, or branch, at `path`; None if its files
+    """Returns the catalog that decides which state of the table, or branch, at `path` is the newest; None if the files
     decide.
     """
     owned = owned_io(io)
@@ -93,7 +100,7 @@ def owner_of(io: object, path: str) -> TableOwner | None:
 
 
 def owned_io(io: object) -> RestTableIO | None:
-    """Returns the storage of a catalog's table inside of its wrappers; None for other storage."""
+    """Returns the storage of a catalog's table, without wrappers around it; None for other storage."""
     while isinstance(io, WrappedIO) and not isinstance(io, RestTableIO):
         io = io.inner
     return io if isinstance(io, RestTableIO) else None

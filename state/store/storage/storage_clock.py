@@ -1,5 +1,5 @@
-"""The storage's clock, by which it records when files were written. This machine's clock may differ, and ages of files
-must be measured with one clock.
+"""The storage's clock, by which the storage records when files were written. The clock of this machine may differ, and
+the age of a file must be measured with one clock.
 """
 
 from contextlib import suppress
@@ -11,11 +11,11 @@ from bucketline.state.store.storage.file_io import FileIO
 
 
 def storage_now_ms(io: FileIO, path: str, world: World) -> int:
-    """Returns the present time by the clock of the storage of the table at `path`, in milliseconds since the epoch: the
-    time of a file written now.
+    """Writes a file into the table at `path`, and returns the time that the storage records for it, in milliseconds
+    since 1970. This is the present time by the storage's clock.
 
-    The file is removed again; a crash leaves it as an orphan with a temporary name. Raises StorageError when it cannot
-    be written, UnsupportedTableError for storage that records no times.
+    The file is removed again. After a crash it remains as an orphan file with a temporary name. Raises StorageError if
+    it cannot be written, UnsupportedTableError for storage that records no times.
     """
     probe = f"{path}/{SCHEMA_DIR}/{temporary_name('clock', world.ids.new_uuid())}"
     io.write_new(probe, b"clock")
@@ -26,16 +26,16 @@ def storage_now_ms(io: FileIO, path: str, world: World) -> int:
             io.delete(probe)
     if now_ms < 0:
         raise UnsupportedTableError(
-            f"{path}: this storage does not record when a file was written, so the age of files is unknown and none "
-            "is removed",
+            f"{path}: this storage does not record when a file was written, so the age of files is unknown and no "
+            "file is removed",
             path=path,
         )
     return now_ms
 
 
 def modified_or_unknown(io: FileIO, path: str) -> int | None:
-    """Returns when a file was written, by the storage's clock; None if the storage does not record it. Raises the
-    errors of `FileIO.modified_ms`.
+    """Returns the time at which a file was written, by the storage's clock, in milliseconds since 1970; None if the
+    storage does not record it. Raises the errors of `FileIO.modified_ms`.
     """
     modified_ms = io.modified_ms(path)
     return modified_ms if modified_ms >= 0 else None

@@ -1,4 +1,4 @@
-"""A FileIO around another FileIO: a subclass adds what a catalog needs to the storage of the catalog's tables."""
+"""A FileIO around another FileIO. A subclass adds what a catalog needs to the storage of the catalog's tables."""
 
 from typing import Protocol
 
@@ -8,7 +8,9 @@ from bucketline.state.store.storage.file_info import FileInfo
 
 
 class Inner(Protocol):
-    """The same interface as FileIO, which cannot be imported here because its module imports users of this one."""
+    """The same interface as FileIO. FileIO cannot be imported here, because its module imports modules that use this
+    one.
+    """
 
     def require_publish(self) -> None: ...
     def read(self, path: str) -> bytes: ...
@@ -29,13 +31,13 @@ class Inner(Protocol):
 
 
 class WrappedIO:
-    """A storage that passes every operation on to `inner`; a subclass chooses `inner`, and changes some operations."""
+    """A storage that passes every operation on to `inner`. A subclass chooses `inner`, and changes some operations."""
 
     __slots__ = ()
 
     @property
     def inner(self) -> Inner:
-        """Returns the storage itself."""
+        """Returns the wrapped storage."""
         raise NotImplementedError
 
     def require_publish(self) -> None:
@@ -88,7 +90,7 @@ class WrappedIO:
 
 
 def bare(io: object) -> object:
-    """Returns the storage itself, without its wrappers."""
+    """Returns the storage itself, without the wrappers around it."""
     while isinstance(io, WrappedIO):
         io = io.inner
     return io

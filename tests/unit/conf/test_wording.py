@@ -100,7 +100,7 @@ def test_changes_since_a_later_snapshot_are_refused_in_the_order_of_time(tmp_pat
         table.to_arrow(changes_since=77)
     table.write(pa.table({"id": pa.array([1], pa.int32())}))
     with pytest.raises(
-        OptionError, match=r"since is snapshot 77, which is newer than snapshot 1, .* give an older one"
+        OptionError, match=r"since is snapshot 77, which is newer than snapshot 1, .* give an older snapshot"
     ):
         table.to_arrow(changes_since=77)
     with pytest.raises(OptionError, match=r"has no snapshot 5; it has snapshot 1$"):

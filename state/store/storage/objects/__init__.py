@@ -1,1 +1,1 @@
-"""Files in object stores: S3 and compatible stores, Google's storage and Azure."""
+"""Access to files in object stores: S3 and compatible stores, Google Cloud Storage and Azure."""

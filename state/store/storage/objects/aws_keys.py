@@ -1,4 +1,4 @@
-"""Short-lived keys of AWS, from a role or a profile; new keys are requested before the old ones end."""
+"""Gets short-lived access keys of AWS, from a role or a profile. New keys are requested before the old keys expire."""
 
 import os
 from collections.abc import Callable
@@ -10,17 +10,20 @@ from bucketline.conf.storage_options import S3_ROLE, S3Settings
 from bucketline.state.determinism import SYSTEM_CLOCK
 
 KeySource = Callable[[], dict[str, Any]]
-"""A function that returns keys in the form that obstore takes."""
+"""A function that returns access keys in the form that obstore takes."""
 
 _PROFILE = "AWS_PROFILE"
 _PROFILE_LIFE = timedelta(minutes=15)
-"""How long keys of a profile are used before the profile is read again: it does not say how long they are valid."""
+"""How long keys of a profile are used before the profile is read again, because a profile does not say how long its
+keys are valid.
+"""
 
 
 def key_source(settings: S3Settings) -> KeySource | None:
-    """Returns the source of the keys if a role or a profile is named; None if options and environment have the keys.
+    """Returns a function that gets the access keys if a role or a profile is named; None if the options or the
+    environment hold the keys.
 
-    Raises OptionError if boto3, which requests the keys, is missing, and for an unknown profile.
+    Raises OptionError if boto3, which requests the keys, is not installed, and for an unknown profile.
     """
     has_keys = settings.access_key is not None or "AWS_ACCESS_KEY_ID" in os.environ
     profile = None if has_keys else os.environ.get(_PROFILE)
@@ -31,12 +34,12 @@ def key_source(settings: S3Settings) -> KeySource | None:
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as boto3
     except ImportError as e:
         named = f"'{S3_ROLE.key}'" if settings.role is not None else f"the environment variable {_PROFILE}"
-        raise OptionError(
-            f"{named} needs the package boto3, which asks for the keys: install boto3", key=S3_ROLE.key
-        ) from e
+        raise OptionError(f"{named} needs the package boto3 to request the keys: install boto3", key=S3_ROLE.key) from e
 
     def session() -> Any:
-        """Returns a new session, which reads the files again: the keys in them may have been replaced."""
+        """Returns a new session, which reads the configuration files again, because the keys in them may have been
+        replaced.
+        """
         return boto3.Session(
             aws_access_key_id=settings.access_key,
             aws_secret_access_key=settings.secret_key,

@@ -1,4 +1,6 @@
-"""Turns the errors of an object store into StorageError: what happened, where, and whether trying again may help."""
+"""Turns the errors of an object store into StorageError, which says what happened, to which file, and whether trying
+again may help.
+"""
 
 import re
 from collections.abc import Iterator
@@ -15,28 +17,32 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _SAYS = re.compile(r"<Message>([^<\n]*)")
 _QUERY = re.compile(r"\?[^\s\"')]*")
-"""Matches a query string, which may hold a signature."""
+"""Matches the query string of a URL, which may hold a signature."""
 
 _INSTANCE = "169.254.169.254"
-"""The addresses at which clouds give keys to programs on their machines; tried last, when no other keys are found."""
+"""The addresses at which clouds give keys to programs on their machines. A client tries them last, if it finds no other
+keys.
+"""
 
 _PASSING = frozenset({408, 409, 412, 425, 429})
-"""The statuses from 400 to 499 after which the same request may succeed."""
+"""The HTTP statuses from 400 to 499 after which the same request may succeed."""
 
 RANGE_NOT_THERE = 416
 
 _ENDED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "SecurityTokenExpired"})
-"""The stores' codes for keys that were valid and have expired."""
+"""The error codes with which stores say that keys have expired."""
 
 _NOT_RENEWED = (
-    "; keys that are given as storage options or variables are not renewed: start again with new ones, or use those "
-    "of a container, an instance, a profile or a role"
+    "; keys that are given as storage options or environment variables are not renewed: start again with new keys, "
+    "or use the keys of a container, an instance, a profile or a role"
 )
 
 _BAD_REQUEST = 400
 _NOT_KNOWN = frozenset({405, 501})
 _NOT_TAKEN = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented"})
-"""The answers of stores that do not support the condition of a put: a status, or a code with status 400."""
+"""The answers of stores that do not support the condition of a put: an HTTP status, or an error code with
+status 400.
+"""
 
 
 def _classes(*names: str) -> tuple[type[Exception], ...]:
@@ -45,31 +51,34 @@ def _classes(*names: str) -> tuple[type[Exception], ...]:
 
 STORE_ERRORS: tuple[type[Exception], ...] = (*_classes("BaseError"), OSError)
 SETTINGS_ERRORS: tuple[type[Exception], ...] = (*STORE_ERRORS, ValueError, TypeError)
-"""The errors of clients that cannot be made from their settings."""
+"""The exceptions that are raised if a client cannot be made from its settings."""
 
 TAKEN_ERRORS = _classes("AlreadyExistsError", "PreconditionError", "NotModifiedError")
-"""The clients' errors for statuses 409, 412 and 304 after a conditional put."""
+"""The exceptions of clients for the HTTP statuses 409, 412 and 304 after a conditional put."""
 
 _REFUSALS = _classes("PermissionDeniedError", "UnauthenticatedError", "NotSupportedError", "InvalidPathError")
 
 
 def status_of(error: Exception) -> int | None:
-    """Returns the status of the store's answer; None if there was no answer."""
+    """Returns the HTTP status of the store's answer; None if there was no answer."""
     match = _STATUS.search(str(error))
     return None if match is None else int(match[1])
 
 
 def says_keys_have_ended(error: Exception) -> bool:
-    """Whether the store refused the request because its keys have expired.
+    """Returns True if the store refused the request because its keys have expired.
 
-    An answer to HEAD has no text with the reason. Our requests are well-formed, so status 400 means expired keys.
+    An answer to a HEAD request has no text with the reason. The requests of this library are well-formed, so the status
+    400 means that the keys have expired.
     """
     code = _CODE.search(str(error))
     return code[1] in _ENDED if code is not None else status_of(error) == _BAD_REQUEST
 
 
 def says_condition_is_unknown(error: Exception) -> bool:
-    """Whether the store refuses a put because of its condition, and not because of the keys, the bucket or the time."""
+    """Returns True if the store refused a put because it does not support the condition, and not because of the keys,
+    the bucket or the time.
+    """
     status, code = status_of(error), _CODE.search(str(error))
     return status in _NOT_KNOWN or (status == _BAD_REQUEST and (code is None or code[1] in _NOT_TAKEN))
 
@@ -88,7 +97,7 @@ def object_error(path: str, error: Exception) -> StorageError:
 
 @contextmanager
 def object_errors(path: str) -> Iterator[None]:
-    """Turns a store's errors into StorageError."""
+    """Turns errors of the store in the `with` block into StorageError."""
     try:
         yield
     except STORE_ERRORS as e:
@@ -98,14 +107,14 @@ def object_errors(path: str) -> Iterator[None]:
 def _said(text: str, status: int | None, code: str | None) -> str:
     if _INSTANCE in text:
         return (
-            "no keys for the store: neither the storage options nor the environment hold any, and this machine gives "
-            "none to what runs on it"
+            "no keys for the store: the storage options and the environment hold no keys, and this machine gives no "
+            "keys to its programs"
         )
     says = _SAYS.search(text)
     if status is not None and (code or says):
         answer = f"the store answered {status} {code or ''}{': ' + says[1] if says else ''}".replace("  ", " ")
         return f"{answer}{_NOT_RENEWED}" if code in _ENDED else answer
     first, _, rest = text.partition("\n")
-    # The reason is at the end of a chain of causes, which is printed below the first line.
+    # The reason is at the end of a chain of causes, which follows the first line.
     causes = re.findall(r"^\s*source: \w*\(?\s*\"([^\"]+)\"", rest, re.MULTILINE)
     return _QUERY.sub("", first if not causes else f"{first}: {causes[-1]}")

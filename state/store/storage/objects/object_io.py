@@ -1,9 +1,10 @@
-"""Files in object stores, through obstore: S3 and compatible stores, GCS, Azure.
+"""Access to files in object stores, through obstore: S3 and compatible stores, GCS, Azure.
 
-A file is published by a put on the condition that no such object exists, sent once: an unclear answer (a lost answer, a
-time-out, a conflict of two puts) is raised, and the commit loop finds out what happened. A store that accepts the
-condition and does not keep it would lose commits, so the condition is tried once in each process before the first
-commit. Paths are `bucket/key`, and keys are used unchanged: nothing is escaped. There are no folders.
+A file is published by a put request with the condition that no such object exists. The request is sent once. If its
+outcome is unclear (the answer is lost, the time is over, or two puts conflict), an error is raised, and the commit loop
+finds out what happened. A store that accepts the condition but ignores it would lose commits, so each process tries the
+condition once before its first commit. Paths are `bucket/key`. Keys are used unchanged: nothing is escaped. There are
+no folders.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,16 +46,18 @@ except ImportError:
     obstore = None
 
 _PAGE_FILES = 1000
-"""The objects in a page of a listing, and in one request that deletes objects."""
+"""The number of objects in a page of a listing, and in one request that deletes objects."""
 
 _PARTS_AT_ONCE = 3
 _TRIES = 3
-"""How often a file is created whose name the store calls taken, though there is no such object."""
+"""How often the creation of a file is repeated if the store says that the name is taken although there is no such
+object.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectIO:
-    """A bucket or container; `root` is the path that it was opened for. Errors are those of FileIO."""
+    """The files in a bucket or container. `root` is the path that it was opened for. Errors are those of FileIO."""
 
     answers_late: ClassVar[bool] = True
 
@@ -64,7 +67,7 @@ class ObjectIO:
 
     @property
     def requests(self) -> RequestCounts:
-        """Returns the requests that this process has sent to the bucket."""
+        """Returns the number of requests that this process has sent to the bucket."""
         return self._clients.counter.counts
 
     def require_publish(self) -> None:
@@ -74,10 +77,10 @@ class ObjectIO:
                 clients.refuses_second = self._refuses_second()
         if not clients.refuses_second:
             raise UnsupportedTableError(
-                f"cannot commit safely to the {self.address.kind.value} bucket {self.address.bucket!r}: the store does "
-                "not keep the condition 'If-None-Match: *', by which an object is created only where there is none, so "
-                "two writers could lose each other's commits. Put the table into a store that keeps it; reading works "
-                "as it is",
+                f"cannot commit safely to the {self.address.kind.value} bucket {self.address.bucket!r}: the store "
+                "ignores the condition 'If-None-Match: *', which creates an object only if there is none of that "
+                "name, so two writers could lose each other's commits. Put the table into a store that supports "
+                "this condition; reading the table works in this store too",
                 bucket=self.address.bucket,
             )
 
@@ -186,7 +189,7 @@ class ObjectIO:
                 clients.answer(RequestKind.PUT, lambda pair: _create_at(pair.patient, key, data))
                 return
             except TAKEN_ERRORS as e:
-                # The client may have repeated a put of its own whose answer was lost.
+                # The client may have repeated its own put, because the answer was lost.
                 stored = self.read_optional(path)
                 if stored == data:
                     return
@@ -198,8 +201,8 @@ class ObjectIO:
                 raise object_error(path, e) from e
 
     def _create_in_parts(self, path: str, coming: Iterator[bytes]) -> None:
-        """Creates a file in parts. The completion of an upload takes no condition, so the name is checked when the
-        upload begins.
+        """Creates a file in parts. The request that completes an upload takes no condition, so whether the name is free
+        is checked when the upload begins.
         """
         clients = self._clients
         if self.exists(path):
@@ -221,9 +224,9 @@ class ObjectIO:
         )
 
     def _is_ours(self, path: str, data: bytes, answer: Exception) -> bool:
-        """Whether an existing object holds these bytes, because a repeated request of this client made it.
+        """Returns True if the existing object holds these bytes, because this client made it with a repeated request.
 
-        Raises StorageError if there is none: two puts met, and it is not known which one will win.
+        Raises StorageError if there is no such object: two puts conflicted, and it is not known which of them will win.
         """
         stored = self.read_optional(path)
         if stored is None:
@@ -231,8 +234,8 @@ class ObjectIO:
         return stored == data
 
     def _refuses_second(self) -> bool:
-        """Whether the store refuses to replace an object when another is created under its name. Raises
-        StorageError.
+        """Returns True if the store refuses to create an object under a name that exists. Tries it with a temporary
+        object. Raises StorageError.
         """
         for left in reversed(range(_TRIES)):
             path = f"{self.root}/{SCHEMA_DIR}/{temporary_name('probe', self.world.ids.new_uuid())}"
@@ -264,7 +267,7 @@ class ObjectIO:
         return int(meta["size"]), meta["last_modified"]
 
     def _listed(self, directory: str) -> list[tuple[str, int, datetime]]:
-        """Lists (key, size, time of writing) of all objects below a folder."""
+        """Returns (key, size, time of writing) of all objects below a folder."""
         clients, prefix = self._clients, self._key(directory) or None
 
         def listed(client: Any) -> list[tuple[str, int, datetime]]:
@@ -277,15 +280,17 @@ class ObjectIO:
 
 
 def requests_sent(io: object) -> RequestCounts:
-    """Returns the requests that this process has sent to the bucket of `io`; no requests for other storage."""
+    """Returns the number of requests that this process has sent to the bucket of `io`; zero for storage that is no
+    object store.
+    """
     storage = bare(io)
     return storage.requests if isinstance(storage, ObjectIO) else RequestCounts()
 
 
 def object_io_for(uri: str, storage: Mapping[str, str], world: World) -> tuple[ObjectIO, str]:
-    """Returns the ObjectIO for a URI and the path inside it; `storage` are storage options that have been checked.
+    """Returns the ObjectIO for a URI, and the path in it. `storage` are storage options that have been checked.
 
-    Raises OptionError for settings that do not fit, and where obstore is not installed. Sends no request.
+    Raises OptionError for settings that do not fit, and if obstore is not installed. Sends no request.
     """
     address, key = address_of(uri, storage)
     root = f"{address.bucket}/{key}".rstrip("/")
@@ -308,7 +313,7 @@ def _delete_at(client: Any, keys: str | list[str]) -> None:
 
 
 def _not_there(path: str, answer: Exception) -> StorageError:
-    """Returns the error for a store that says an object exists, though there is none."""
+    """Returns the error for a store that says that an object exists although there is none."""
     error = object_error(path, answer)
     return error.reworded(error.message, retryable=True, missing=False)
 

@@ -1,4 +1,6 @@
-"""Reads an object as a file, at any position. The first request fetches the end of the object, and so its size."""
+"""Reads an object as a file, at any position. The first request fetches the end of the object, which also gives its
+size.
+"""
 
 from functools import partial
 
@@ -23,7 +25,7 @@ _WHOLE_ANSWER = "non-partial response"
 
 
 def read_object(clients: StoreClients, path: str, key: str) -> RangedReader:
-    """Returns the object for reading; it does not change. Errors are those of FileIO."""
+    """Opens an object for reading. The object must not change. Errors are those of FileIO."""
     size, tail = _open(clients, path, key)
     return RangedReader(size, tail, partial(_range, clients, path, key))
 
@@ -45,7 +47,7 @@ def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
         return int(answer.meta["size"]), memoryview(answer.bytes())
     except STORE_ERRORS as e:
         if status_of(e) == RANGE_NOT_THERE:
-            # An empty object has no last bytes.
+            # An empty object has no last bytes, and some stores answer with an error.
             return 0, memoryview(b"")
         if _WHOLE_ANSWER not in str(e):
             raise object_error(path, e) from e
@@ -53,8 +55,8 @@ def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
 
 
 def _open_whole(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
-    """Returns the object's size and its last bytes, for stores that send the whole object instead of a range: some do
-    so if it is empty.
+    """Returns the object's size and its last bytes, for stores that send the whole object instead of a range. Some
+    stores do so if the object is empty.
     """
     answer = clients.ask(RequestKind.GET, path, lambda client: obstore.get(client, key))
     with object_errors(path):

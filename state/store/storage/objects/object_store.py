@@ -1,8 +1,8 @@
 """Finds the bucket or container that a URI names, and makes the clients for it.
 
-Clients are made once in a process for each bucket and its settings: they hold connections and short-lived keys. There
-are two clients for each. One repeats failed requests; the other sends each request once, because a publisher must know
-its outcome.
+Clients are made once in a process for each bucket and its settings, because they hold connections and short-lived keys.
+Each bucket has two clients. One client repeats failed requests. The other client sends each request once, because a
+process that publishes must know the outcome of its request.
 """
 
 import os
@@ -47,8 +47,8 @@ except ImportError:
 T = TypeVar("T")
 
 MOST_CLIENTS = 32
-"""The number of clients that a process keeps: for several buckets, and for one bucket whose keys a catalog lends and
-replaces.
+"""The largest number of buckets (with their settings) whose clients a process keeps. One bucket can count several
+times, if a catalog lends keys for it and replaces them.
 """
 
 _TIMEOUT = timedelta(minutes=10)
@@ -60,7 +60,7 @@ _ATTEMPTS = 10
 
 
 class StoreKind(Enum):
-    """Stores by their protocol."""
+    """The kinds of object stores, by their protocol."""
 
     S3 = "S3"
     OSS = "OSS"
@@ -84,7 +84,7 @@ OBJECT_SCHEMES = frozenset(_KINDS)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreAddress:
-    """A bucket and the storage options for it; `host` is the part of an Azure URI after the container."""
+    """A bucket and the storage options for it. `host` is the part of an Azure URI after the container."""
 
     kind: StoreKind
     bucket: str
@@ -105,10 +105,11 @@ class ClientPair:
 
 @dataclass(slots=True, repr=False)
 class StoreClients:
-    """The clients of one bucket in this process, the requests sent to it, and facts about the store.
+    """The clients of one bucket in this process, the requests that were sent to it, and what is known about the store.
 
-    `renew` makes clients with new keys; None if the keys are in the options. `refuses_second` is whether the store
-    keeps an object when a second one is created under its name; None before this was tried.
+    `renew` makes clients with new keys; None if the keys are in the options. `takes_suffix` says whether the store can
+    send the last bytes of an object without knowing its size. `refuses_second` says whether the store refuses to create
+    an object under a name that exists; None until this was tried.
     """
 
     pair: ClientPair
@@ -121,13 +122,15 @@ class StoreClients:
     _renewing: Lock = field(default_factory=Lock)
 
     def ask(self, kind: RequestKind, path: str, send: Callable[[Any], T]) -> T:
-        """Returns the answer to the client that repeats failed requests, about a path. Raises StorageError."""
+        """Sends a request about a path through the client that repeats failed requests, and returns the answer. Raises
+        StorageError.
+        """
         with object_errors(path):
             return self.answer(kind, lambda pair: send(pair.patient))
 
     def answer(self, kind: RequestKind, send: Callable[[ClientPair], T]) -> T:
-        """Returns the answer to a client. If the store says that the keys have expired, it has not carried out the
-        request, which is then sent again with new keys. Raises the errors of the client.
+        """Sends a request, and returns the answer. If the store says that the keys have expired, it has not carried out
+        the request, so the request is sent again with new keys. Raises the errors of the client.
         """
         pair = self.pair
         self.counter.add(kind)
@@ -148,9 +151,9 @@ class StoreClients:
 
 
 def address_of(uri: str, storage: Mapping[str, str]) -> tuple[StoreAddress, str]:
-    """Returns the bucket that a URI names, and the key inside it, without slashes at its ends.
+    """Returns the bucket that a URI names, and the key in it, without slashes at its ends.
 
-    Raises OptionError for a URI without a bucket, and where obstore is not installed.
+    Raises OptionError for a URI without a bucket, and if obstore is not installed.
     """
     parts = urlsplit(uri.partition("?")[0].partition("#")[0])
     scheme = uri.partition(":")[0]
@@ -158,7 +161,7 @@ def address_of(uri: str, storage: Mapping[str, str]) -> tuple[StoreAddress, str]
     place, _, key = uri.partition("://")[2].partition("/")
     bucket, _, host = place.partition("@") if kind is StoreKind.AZURE else (place, "", "")
     if not bucket or not parts.netloc:
-        raise OptionError(f"{uri}: names no bucket, as in {scheme}://bucket/warehouse/shop.db/t", uri=uri)
+        raise OptionError(f"{uri} names no bucket; write it as {scheme}://bucket/warehouse/shop.db/t", uri=uri)
     if obstore_stores is None:
         raise OptionError(
             f"{uri}: tables on {kind.value} need the package obstore: install bucketline[stores]",
@@ -170,8 +173,8 @@ def address_of(uri: str, storage: Mapping[str, str]) -> tuple[StoreAddress, str]
 
 @lru_cache(maxsize=MOST_CLIENTS)
 def clients_of(address: StoreAddress) -> StoreClients:
-    """Returns the clients of a bucket; the same ones in a process, as long as it uses no more than `MOST_CLIENTS`.
-    Raises OptionError for unusable settings.
+    """Returns the clients of a bucket. A process gets the same clients again, as long as it uses no more than
+    `MOST_CLIENTS` buckets. Raises OptionError for settings from which no client can be made.
     """
     counter = _counter_of(address.kind, address.bucket, address.host)
     return StoreClients(
@@ -199,14 +202,16 @@ def _pair(address: StoreAddress) -> ClientPair:
 
 
 def _has_keys_of_others(address: StoreAddress) -> bool:
-    """Whether the keys are handed out by another service, which gives new keys on request."""
+    """Returns True if another service hands out the keys, and gives new keys on request."""
     named = {key for key, _ in address.options}
     return address.kind is StoreKind.S3 and (S3_ACCESS_KEY.key not in named or S3_ROLE.key in named)
 
 
 @cache
 def _counter_of(kind: StoreKind, bucket: str, host: str) -> RequestCounter:
-    """Returns the counter for a bucket, whatever the keys are: keys that a catalog lends change within a batch."""
+    """Returns the counter of requests for a bucket. It does not depend on the keys, because keys that a catalog lends
+    change within a batch.
+    """
     return RequestCounter()
 
 
@@ -226,8 +231,8 @@ def _s3(address: StoreAddress, options: Mapping[str, str]) -> Make:
 
 
 def _oss(address: StoreAddress, options: Mapping[str, str]) -> Make:
-    """Returns a function that makes a client for OSS. OSS speaks S3 under the bucket's own host, without S3's request
-    that deletes several objects.
+    """Returns a function that makes a client for OSS. OSS uses S3's protocol under a host of the bucket's own, but has
+    no request that deletes several objects.
     """
     return _s3_client(address.bucket, oss_settings(options), {"disable_bulk_delete": True})
 
@@ -267,7 +272,9 @@ def _s3_client(bucket: str, settings: S3Settings, more: Mapping[str, Any]) -> Ma
 
 
 def endpoint_of(settings: S3Settings) -> str | None:
-    """Returns the address of the store, with its scheme and without the bucket; None if the environment has it."""
+    """Returns the address of the store, with its scheme and without the bucket; None if the environment holds the
+    address.
+    """
     endpoint = settings.endpoint
     if endpoint is not None and "://" not in endpoint:
         endpoint = f"{'http' if settings.https is False else 'https'}://{endpoint}"
@@ -275,18 +282,18 @@ def endpoint_of(settings: S3Settings) -> str | None:
 
 
 def is_virtual(settings: S3Settings) -> bool:
-    """Whether the bucket is the first part of the host in the endpoint."""
+    """Returns True if the bucket is the first part of the host name in the endpoint."""
     endpoint = endpoint_of(settings)
     return endpoint is not None and not settings.path_style and not _is_number(endpoint)
 
 
 def endpoint_of_environment() -> str:
-    """Returns the address in the environment; empty for that of AWS."""
+    """Returns the address of the store from the environment; empty if it is the address of AWS."""
     return next((os.environ[name] for name in _ENDPOINTS if name in os.environ), "")
 
 
 def _is_number(endpoint: str) -> bool:
-    """Whether the host is an IP address, which cannot begin with a bucket."""
+    """Returns True if the host is an IP address. A host name that begins with the bucket is not possible then."""
     try:
         ip_address(urlsplit(endpoint).hostname or "")
     except ValueError:
@@ -316,8 +323,8 @@ def _gcs(address: StoreAddress, options: Mapping[str, str]) -> Make:
 
 
 def _azure(address: StoreAddress, options: Mapping[str, str]) -> Make:
-    """Returns a function that makes a client for a container of the account that the URI's host names; without a host,
-    of the account in the environment.
+    """Returns a function that makes a client for a container. The account is named by the URI's host, or, if the URI
+    has no host, by the environment.
     """
     account, _, _ = address.host.partition(".")
     config: dict[str, Any] = {}

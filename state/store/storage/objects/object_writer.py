@@ -1,4 +1,4 @@
-"""Writes a new object as a file: a small object with one request, a large one in parts while it is being written."""
+"""Writes a new object as a file: a small object with one request, a large object in parts while it is being written."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -18,15 +18,17 @@ PutWhole = Callable[[bytes], None]
 """A function that creates the object with these bytes. Raises StorageError if the object exists."""
 
 PutParts = Callable[[Iterator[bytes]], None]
-"""A function that creates the object from these parts; an error of the iterator is raised, and sent parts are
-dropped.
+"""A function that creates the object from these parts. If the iterator raises an error, the function raises it too, and
+the parts that were sent are discarded.
 """
 
 
 class ObjectWriter(io.RawIOBase):
-    """A file that becomes an object when it is closed, and does not exist before; errors as in FileIO.
+    """A file that becomes an object when it is closed; before that, the object does not exist. Errors are those of
+    FileIO.
 
-    Memory: up to `PART_BYTES` that are being gathered, one such part that waits, and a few that are on their way.
+    In memory are up to `PART_BYTES` that are being collected, one part of that size that waits, and a few parts that
+    are being sent.
     """
 
     def __init__(self, path: str, put_whole: PutWhole, put_parts: PutParts) -> None:
@@ -43,7 +45,7 @@ class ObjectWriter(io.RawIOBase):
         return self._sent + len(self._gathered)
 
     def write(self, data: Any) -> int:
-        """Writes all of the bytes."""
+        """Writes all of the bytes, and returns their number."""
         view = memoryview(data).cast("B")
         self._gathered += view
         while len(self._gathered) >= PART_BYTES:
@@ -72,7 +74,7 @@ class ObjectWriter(io.RawIOBase):
             super().close()
 
     def drop(self) -> None:
-        """Cancels the upload: parts that were sent are removed, and no object is created."""
+        """Cancels the upload. Parts that were sent are removed, and no object is created."""
         self._parts.is_dropped = True
         if self._upload is not None:
             with suppress(Exception):
@@ -107,8 +109,8 @@ class ObjectWriter(io.RawIOBase):
 
 
 class _Parts:
-    """The parts on their way from the writer to the upload. It refers to neither, so that a forgotten writer can be
-    freed.
+    """The parts that the writer has handed over and the upload has not sent yet. The object refers neither to the
+    writer nor to the upload, so that a writer that is no longer used can be freed.
     """
 
     def __init__(self) -> None:
@@ -129,4 +131,4 @@ class _Parts:
 
 
 class _DroppedError(Exception):
-    """Ends an upload that is no longer wanted."""
+    """Raised in an upload to end it, because the upload is no longer wanted."""

@@ -1,6 +1,6 @@
-"""Uploads in parts that were begun and have not ended: the uploads of killed processes cost money, and no listing of
-objects shows them. They are listed and ended through boto3, because obstore can do neither. Only S3 and compatible
-stores keep them for ever.
+"""Finds uploads in parts that were begun but not completed. The uploads of killed processes cost money, and no listing
+of objects shows them. They are listed and cancelled through boto3, because obstore can do neither. Only S3 and
+compatible stores keep such uploads for ever.
 """
 
 import logging
@@ -26,15 +26,17 @@ _LOG = logging.getLogger(__name__)
 _CONNECT_SECONDS = 10
 _TRIES = 5
 _SIGN = "?uploadId="
-_WITHOUT_BOTO3 = "uploads in parts that killed processes have left in %s are not looked for: install boto3"
+_WITHOUT_BOTO3 = (
+    "uploads in parts that killed processes have left in %s cannot be listed without the package boto3: install boto3"
+)
 
 
 def unended_uploads(io: object, directory: str) -> list[FileInfo]:
-    """Returns the uploads below a folder; none for storage without such uploads.
+    """Returns the uploads below a folder that were not completed; an empty list for storage that has no such uploads.
 
-    The path of each is the path of the file that it would have made, with `?uploadId=` and its id. Its time is when it
-    was begun, and its size is given as 0, because it is not known. A warning is logged if the uploads cannot be listed,
-    because boto3 is missing or the keys do not allow it.
+    The path of an upload is the path of the file that it would have made, followed by `?uploadId=` and its id. Its time
+    is the time at which it was begun. Its size is unknown and given as 0. A warning is logged if the uploads cannot be
+    listed because boto3 is missing or the keys do not allow it.
     """
     store = bare(io)
     if not isinstance(store, ObjectIO) or store.address.kind not in (StoreKind.S3, StoreKind.OSS):
@@ -57,7 +59,9 @@ def unended_uploads(io: object, directory: str) -> list[FileInfo]:
 
 
 def end_upload(io: object, upload: FileInfo) -> None:
-    """Ends one of `unended_uploads`, unless it has ended: its parts are removed. Raises StorageError."""
+    """Cancels one of the uploads that `unended_uploads` has returned, and removes its parts. An upload that has ended
+    meanwhile is no error. Raises StorageError.
+    """
     store = bare(io)
     assert isinstance(store, ObjectIO)
     path, _, upload_id = upload.path.partition(_SIGN)

@@ -175,7 +175,7 @@ def test_what_cannot_compact_beside_its_batches_is_refused_before_anything_is_wr
         ("async-compaction.tasks", "0"): "must be at least 1",
         ("async-compaction.stop-timeout", "20"): "has no unit",
         ("back-pressure", "panic"): "compact",
-        ("commit.force-compact", "true"): "compacts after it",
+        ("commit.force-compact", "true"): "compacts after the commit",
     }.items():
         with pytest.raises(OptionError, match=why):
             Job(table, {**ASYNC, "async-compaction.tasks": "1", wrong[0]: wrong[1]}).batch(0)

@@ -203,7 +203,7 @@ def test_a_forked_process_says_so_and_does_not_wait_for_ever() -> None:
         os.wait()
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
-    assert "was forked from one that uses storage over the network" in done.stdout
+    assert "was forked from a process that uses storage over the network" in done.stdout
 
 
 @pytest.mark.stores

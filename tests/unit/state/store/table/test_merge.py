@@ -161,7 +161,7 @@ GOOD = pa.table({"dt": ["a"], "id": [1], "v": [1], "name": ["x"]})
         (GOOD, ["id"], {"id": 2}, None, SchemaMismatchError, "part of the primary key"),
         (GOOD, ["id"], {"v": expr("source.w")}, None, OptionError, r"did you mean 'source\.v'"),
         (GOOD, ["id"], {"v": expr("source.name")}, None, SchemaMismatchError, "v"),
-        (GOOD.append_column("_row_kind", [[0]]), ["id"], "delete", None, SchemaMismatchError, "no row kinds"),
+        (GOOD.append_column("_row_kind", [[0]]), ["id"], "delete", None, SchemaMismatchError, "cannot have row kinds"),
         ([1], ["id"], "delete", None, SchemaMismatchError, "data must be a pyarrow Table"),
     ],
 )

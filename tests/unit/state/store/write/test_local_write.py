@@ -110,7 +110,7 @@ def test_bad_input_is_refused_before_anything_is_written(tmp_path: Path) -> None
         with pytest.raises(SchemaMismatchError, match=told):
             table.write(data, kinds)
     assert sorted(str(p) for p in tmp_path.rglob("*")) == before
-    with pytest.raises(UnsupportedTableError, match="no Paimon table"):
+    with pytest.raises(UnsupportedTableError, match="not a Paimon table"):
         open_table(str(tmp_path))
 
 

@@ -87,7 +87,7 @@ def test_the_first_batch_of_a_job_that_compacts_takes_a_bucket_below_its_stop_tr
         (("id",), {}, {"write-only": "true"}, "'write-only' = 'true'"),
         (("id",), {}, {"compaction": "none"}, "'compaction' = 'none'"),
         (("id",), {"bucket": "-2"}, {}, "postpone"),
-        ((), {"bucket": "-1"}, {}, "no buckets"),
+        ((), {"bucket": "-1"}, {}, "without buckets"),
     ],
 )
 def test_a_commit_that_cannot_wait_for_a_compaction_is_refused_where_it_is_asked_to(
