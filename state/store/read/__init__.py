@@ -1,1 +1,1 @@
-"""Reads rows of a table: which files, which deleted rows, merged by key."""
+"""Reads the rows of a table: chooses the files to read, leaves out deleted rows, and merges rows by key."""

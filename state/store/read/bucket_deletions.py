@@ -1,8 +1,8 @@
-"""Keeps the deletion vectors of one bucket while it is compacted: reads the existing ones, adds new ones, and writes
-the file with both.
+"""Holds the deletion vectors of one bucket while it is compacted: reads the existing vectors, adds deleted rows, and
+writes a new file with all vectors.
 
-Source: Paimon 2.0 BucketedDvMaintainer, DeletionVectorIndexFileWriter: one file holds all vectors of a bucket, and is
-written again when one of them has changed; also without any vectors, to replace the old file.
+Source: Paimon 2.0 BucketedDvMaintainer, DeletionVectorIndexFileWriter: one file holds all vectors of a bucket. It is
+written again when one of the vectors has changed, even if there are no vectors left, to replace the old file.
 """
 
 from array import array
@@ -29,44 +29,50 @@ from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 
 VectorFiles = tuple[IndexManifestEntry, ...]
-"""The deletion-vector files of one bucket: at most one, except in append tables without buckets."""
+"""The index files with the deletion vectors of one bucket: at most one file, except in append tables without
+buckets.
+"""
 
 NO_VECTORS: Mapping[BucketId, VectorFiles] = MappingProxyType({})
-"""The deletion-vector files of a table without deletion vectors."""
+"""The deletion-vector files of a table that has no deletion vectors."""
 
 
 class BucketDeletions:
-    """Deleted row positions by data file name, always up to date."""
+    """The positions of deleted rows, by the name of the data file. `is_modified` says whether they differ from the
+    stored vectors.
+    """
 
     def __init__(self, vectors: Mapping[str, BitMap] | None = None) -> None:
         self._vectors = {name: BitMap(vector) for name, vector in (vectors or {}).items()}
         self.is_modified = False
 
     def of_name(self, file_name: str) -> Indices | None:
-        """Returns the deleted rows of a data file, ascending; None if there are none."""
+        """Returns the positions of the deleted rows of a data file, in ascending order; None if no row is deleted."""
         vector = self._vectors.get(file_name)
         return None if vector is None else np.frombuffer(vector.to_array(), np.uint32).astype(np.int64)
 
     def of_file(self, partition: bytes, bucket: int, file_name: str) -> Indices | None:
-        """Returns the deleted rows of a data file, ascending; None if there are none. Partition and bucket are ignored,
-        since all files belong to one bucket.
+        """Returns the positions of the deleted rows of a data file, in ascending order; None if no row is deleted.
+        Partition and bucket are ignored, because all files belong to one bucket.
         """
         return self.of_name(file_name)
 
     def delete(self, file_name: str, positions: Indices) -> None:
-        """Marks rows as deleted."""
+        """Marks the rows at these positions as deleted."""
         vector = self._vectors.setdefault(file_name, BitMap())
         before = len(vector)
-        # A bitmap is built at once from an array of this type, but number by number from any other.
+        # A bitmap is built in one step from an array of this type, but value by value from any other array.
         vector |= BitMap(array("I", positions.astype(np.uint32).tobytes()))
         self.is_modified |= len(vector) > before
 
     def forget(self, file_name: str) -> None:
-        """Drops the vector of a file that has been rewritten without its deleted rows."""
+        """Drops the vector of a file that was rewritten without its deleted rows."""
         self.is_modified |= self._vectors.pop(file_name, None) is not None
 
     def keep(self, names: Collection[str]) -> None:
-        """Drops the vectors of all other files: Paimon's may name files that are gone, which no commit accepts."""
+        """Drops the vectors of all files that are not in `names`. Vectors that Paimon has written may be for files that
+        are gone, and no commit accepts these.
+        """
         self._vectors = {name: vector for name, vector in self._vectors.items() if name in names}
 
     @property
@@ -74,7 +80,9 @@ class BucketDeletions:
         return not any(self._vectors.values())
 
     def split(self, target_bytes: int) -> "list[BucketDeletions]":
-        """Returns the vectors in parts of about the given size in bytes; no parts if there are no vectors."""
+        """Divides the vectors into parts of about the given size in bytes, and returns the parts; an empty list if
+        there are no vectors.
+        """
         parts: list[dict[str, BitMap]] = []
         size = 0
         for name in sorted(self._vectors):
@@ -91,7 +99,7 @@ class BucketDeletions:
     def write(
         self, io: FileIO, table_path: str, bucket_id: BucketId, *, schema: TableSchema, world: World
     ) -> IndexManifestEntry:
-        """Writes the file with all vectors, and returns its index entry."""
+        """Writes an index file with all vectors, and returns its entry for the index manifest."""
         partition, bucket = bucket_id
         bitmap64 = schema.settings.changelog.vectors_of_64_bits
         vectors = {name: self._vectors[name] for name in sorted(self._vectors) if self._vectors[name]}
@@ -111,7 +119,7 @@ class BucketDeletions:
 
 
 def load_deletions(access: FileAccess, entries: VectorFiles) -> BucketDeletions:
-    """Returns the vectors in index files of a bucket. Raises CorruptFileError that names the file."""
+    """Reads the vectors in index files of a bucket, and returns them. Raises CorruptFileError that names the file."""
     vectors: dict[str, BitMap] = {}
     for entry in entries:
         folder = index_folder(access.schema, entry.partition, entry.bucket)
@@ -124,7 +132,7 @@ def load_deletions(access: FileAccess, entries: VectorFiles) -> BucketDeletions:
 
 
 def deletion_entries(index: Iterable[IndexManifestEntry]) -> dict[BucketId, VectorFiles]:
-    """Returns the deletion-vector files of an index manifest by bucket."""
+    """Returns the index files with deletion vectors among the entries of an index manifest, by bucket."""
     by_bucket: dict[BucketId, VectorFiles] = {}
     for entry in index:
         if entry.index_type == DELETION_VECTORS:
@@ -139,7 +147,9 @@ def masked_files(entries: VectorFiles) -> frozenset[str]:
 
 
 def vectors_by_file(entries: VectorFiles) -> dict[str, VectorFiles]:
-    """Returns for each data file the index file with its vector, without the vectors of other files."""
+    """Returns, for each data file, the entry of the index file that has its vector. The entry lists no vectors of other
+    files.
+    """
     by_file: dict[str, VectorFiles] = {}
     for entry in entries:
         for vector_range in entry.deletion_vector_ranges or ():

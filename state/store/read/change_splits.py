@@ -1,7 +1,8 @@
 """Divides the changes of snapshots into parts that other processes read.
 
-A unit is one file of one snapshot's changes. The order of a snapshot's units is always the same, so a position among
-them tells which units were read before it.
+A unit is one file with changes of one snapshot. The units of a snapshot always have the same order, so a position in
+this order says which units were read before.
+
 Source: Paimon 2.0 DataTableStreamScan, IncrementalDeltaStartingScanner.
 """
 
@@ -26,7 +27,9 @@ from bucketline.state.store.read.splits import SplitSizes, TablePlace
 
 @dataclass(frozen=True, slots=True)
 class ChangeUnit:
-    """A file with changes of a snapshot; `time_ms` is when the snapshot was committed."""
+    """A file with changes of a snapshot. `time_ms` is the time at which the snapshot was committed. `bucket` holds only
+    this file.
+    """
 
     snapshot_id: int
     time_ms: int
@@ -39,14 +42,14 @@ class ChangeUnit:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSplit:
-    """The work of one task: the files with changes that it reads, in the order of their commits."""
+    """The work of one task: the files with changes that it reads, in the order in which they were committed."""
 
     units: tuple[ChangeUnit, ...]
 
 
 def change_units(table: TableHandle, snapshot: Snapshot, *, postponed: bool = False) -> list[ChangeUnit]:
-    """Returns the files with a snapshot's changes, bucket after bucket. Files of one bucket come in the order in which
-    their rows were written.
+    """Returns the files with a snapshot's changes, bucket after bucket. The files of one bucket are in the order in
+    which their rows were written. With `postponed`, files in the postpone bucket are included.
     """
     entries = change_entries(table, snapshot, change_files(table.table_schema), postponed=postponed)
     units = []
@@ -67,7 +70,7 @@ def change_units(table: TableHandle, snapshot: Snapshot, *, postponed: bool = Fa
 
 
 def possible_units(table: TableHandle, units: Sequence[ChangeUnit], projection: Projection) -> list[ChangeUnit]:
-    """Returns the units that may hold rows passing the filter."""
+    """Returns the units that may hold rows that meet the filter."""
     if projection.expression is None:
         return list(units)
     schema = table.table_schema
@@ -78,11 +81,11 @@ def possible_units(table: TableHandle, units: Sequence[ChangeUnit], projection: 
 
 
 def pack_changes(schema: TableSchema, units: Sequence[ChangeUnit], sizes: SplitSizes) -> list[ChangeSplit]:
-    """Packs the units into splits, and returns the splits. All files of a bucket are in one split, in order, except in
-    append tables without buckets.
+    """Packs the units into splits of about the given sizes, and returns the splits. Except in append tables without
+    buckets, all files of a bucket are in one split, in order.
     """
     is_ordered = bool(schema.primary_keys) or bucket_mode(schema).has_buckets
-    # If a partition got another number of buckets meanwhile, its keys have moved between buckets.
+    # If the bucket count of a partition has changed between the snapshots, its keys have moved between buckets.
     counts: dict[bytes, set[int]] = {}
     for unit in units:
         counts.setdefault(unit.bucket.partition, set()).add(unit.bucket.total_buckets)
@@ -108,8 +111,8 @@ def pack_changes(schema: TableSchema, units: Sequence[ChangeUnit], sizes: SplitS
 def read_change_split(
     place: TablePlace, projection: Projection, split: ChangeSplit
 ) -> Iterator[tuple[ChangeUnit, pa.RecordBatch]]:
-    """Yields the rows of a split as they were stored, each batch with its unit; the row kind (an int8) is the last
-    column.
+    """Yields the rows of a split as they were stored, batch by batch, each batch with its unit. The last column of a
+    batch is the row kind (int8).
     """
     table = place.open()
     access = FileAccess(table.io, table.path, place.schema, table.schema_store.read_under(place.schema))

@@ -1,4 +1,4 @@
-"""The files that hold a snapshot's changes.
+"""Finds the files that hold a snapshot's changes.
 
 Source: Paimon 2.0 DeltaFollowUpScanner, ChangelogFollowUpScanner, IncrementalDeltaStartingScanner.
 """
@@ -11,8 +11,8 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 
 
 def change_files(schema: TableSchema) -> ChangeFiles:
-    """Returns which kind of files holds a table's changes: changelog files if it has a changelog producer, else new
-    data files.
+    """Returns which kind of files holds a table's changes: changelog files if the table has a changelog producer,
+    otherwise new data files.
     """
     mode = schema.settings.reading.change_files
     if mode is not ChangeFiles.AUTO:
@@ -23,10 +23,11 @@ def change_files(schema: TableSchema) -> ChangeFiles:
 def change_entries(
     table: TableHandle, snapshot: Snapshot, mode: ChangeFiles, *, postponed: bool = False
 ) -> list[ManifestEntry]:
-    """Returns the files that hold a snapshot's changes: an overwrite has none, a compaction only if it logs them.
+    """Returns the files that hold a snapshot's changes. An overwrite has none; a compaction has none unless it writes a
+    changelog.
 
-    Rows that wait in the postpone bucket do not count as changes until a compaction logs them. Paimon's batch reads do
-    the same; its streams of tables without a changelog read the waiting rows, as `postponed` does here.
+    Rows in the postpone bucket do not count as changes until a compaction logs them, as in Paimon's batch reads. With
+    `postponed` they are included, as in Paimon's streams of tables without a changelog.
     """
     if mode is ChangeFiles.CHANGELOG:
         if snapshot.commit_kind is CommitKind.OVERWRITE:

@@ -1,9 +1,10 @@
-"""Counts rows without reading them, for reads that ask for no column: metadata often say how many rows of a file a
-reader sees.
+"""Counts rows without reading them, for reads that ask for no column. The metadata of a file often says how many of its
+rows a reader sees.
 
-Such a count is used only for a file that is merged with no other file, holds no deletes, and whose rows all pass the
-filter. Source: Paimon 2.0 DataSplit.mergedRowCount, which Paimon's Spark counts by; it takes no filter but on
-partitions.
+Such a count is used only for a file that is not merged with other files, has no deletes, and whose rows all meet the
+filter.
+
+Source: Paimon 2.0 DataSplit.mergedRowCount, which Paimon's Spark uses for counts; it allows only filters on partitions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,23 +20,24 @@ from bucketline.state.store.read.projection import Projection
 from bucketline.state.store.read.prune import BucketFiles, passing_whole
 
 _MOST_AT_ONCE = 1 << 30
-"""The rows of a batch without columns, which takes no memory."""
+"""The largest number of rows in a batch without columns, which takes no memory."""
 
 
 def counted_apart(
     access: FileAccess, buckets: Sequence[BucketFiles], projection: Projection
 ) -> tuple[int, Sequence[BucketFiles]]:
-    """Returns how many rows of the buckets can be counted by metadata, and the buckets with the files that must be read
+    """Returns how many rows of the buckets are counted from metadata, and the buckets with the files that must be read
     to count the other rows.
 
-    Nothing is counted if the read asks for columns. `buckets` are those that `prune` has left.
+    If the read asks for columns, no rows are counted. `buckets` is what `prune` has left.
     """
     schema = access.schema
     if projection.columns or projection.condition.test is not None or schema.settings.reading.data_evolution:
         return 0, buckets
     expression = projection.expression
     if expression is not None and long_decimals(schema):
-        # Decimals with too many digits are shown as nulls, which the bounds of files do not tell.
+        # A decimal with too many digits is shown as null, and the bounds of a file do not say whether it has such
+        # decimals.
         return 0, buckets
     parts = [part for bucket in buckets for part in parts_of(schema, bucket)]
     candidates = [part for part in parts if len(part.files) == 1]
@@ -46,7 +48,7 @@ def counted_apart(
 
 
 def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
-    """Yields batches without columns, with so many rows together; no batch is empty."""
+    """Yields batches without columns that have `count` rows in all. No batch is empty."""
     while count:
         step = min(count, _MOST_AT_ONCE)
         yield pa.record_batch([pa.nulls(step)], names=[""]).select([])
@@ -54,7 +56,9 @@ def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
 
 
 def _shown_rows(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> int | None:
-    """Returns how many rows a reader sees of a file that is merged with no other; None if metadata do not tell."""
+    """Returns how many rows of a file a reader sees, for a file that is not merged with other files; None if its
+    metadata does not say it.
+    """
     if access.schema.primary_keys and file.may_hold_deletes:
         return None
     if access.deletions is None:

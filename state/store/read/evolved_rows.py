@@ -19,9 +19,9 @@ from bucketline.state.types.arrow import SEQUENCE
 
 
 def fill_tracked(batches: Iterable[pa.RecordBatch], file: DataFileMeta) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a file with their row ids and sequence numbers, if the file itself does not have them.
+    """Yields the rows of a file, and fills in their row ids and sequence numbers if the file does not store them.
 
-    `batches` are all rows of the file, in file order. Raises CorruptFileError for a file without row ids.
+    `batches` must have all rows of the file, in file order. Raises CorruptFileError for a file without row ids.
     """
     start = 0
     for batch in batches:
@@ -38,9 +38,9 @@ def fill_tracked(batches: Iterable[pa.RecordBatch], file: DataFileMeta) -> Itera
 def columns_of_files(
     group: RowRange, schema: TableSchema, columns: Sequence[str], schema_of: SchemaOf
 ) -> dict[DataFileMeta, list[str]]:
-    """Returns which of the wanted columns are read from which file: each from the newest file that has it. A column in
-    no file is read from the newest file, as null or as the partition's value. Raises UnsupportedTableError for a column
-    in vector or blob files.
+    """Returns, for each file, which of the wanted columns are read from it. Each column is read from the newest file
+    that has it. A column that no file has is read from the newest file, as null or as the value of the partition.
+    Raises UnsupportedTableError for a column in vector or blob files.
     """
     apart = {f.id: part for part in group.parts for f in written_fields(schema_of(part.schema_id), part)}
     columns_by_file: dict[DataFileMeta, list[str]] = {}
@@ -51,8 +51,8 @@ def columns_of_files(
         owner = None if constant else next((file for file, ids in held if wanted in ids), None)
         if owner is None and wanted in apart:
             raise UnsupportedTableError(
-                f"column {name} lies in a file of its own, {apart[wanted].file_name}, which is not read; leave it out "
-                "of the columns that you ask for",
+                f"column {name} is stored in a separate file, {apart[wanted].file_name}, which bucketline cannot "
+                "read; leave the column out of the columns to read",
                 column=name,
             )
         columns_by_file.setdefault(group.files[0] if owner is None else owner, []).append(name)
@@ -60,8 +60,8 @@ def columns_of_files(
 
 
 def side_by_side(streams: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yields the rows whose columns are divided among several streams. Raises CorruptFileError if a stream ends
-    early.
+    """Puts rows together whose columns are divided among several streams, and yields them. Raises CorruptFileError if a
+    stream has fewer rows than the others.
     """
     waiting: list[pa.RecordBatch | None] = [None] * len(streams)
     while True:
@@ -70,7 +70,7 @@ def side_by_side(streams: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema)
         if not batches:
             return
         if len(batches) < len(streams):
-            raise CorruptFileError("files of the same rows do not hold the same number of rows")
+            raise CorruptFileError("files with columns of the same rows have different numbers of rows")
         rows = min(b.num_rows for b in batches)
         of_name = {name: b.column(name).slice(0, rows) for b in batches for name in b.schema.names}
         if rows:

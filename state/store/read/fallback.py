@@ -1,7 +1,9 @@
 """Fallback branches: partitions that the first branch does not have are read from another branch.
-`scan.fallback-branch` names the branch that is read second, `scan.primary-branch` the one that is read first. A
-partition is read from one branch as a whole: if the first branch shows a file of it, only from there, whatever the
-filter. Each branch has its own options and deletion vectors.
+
+`scan.fallback-branch` names the branch that is read second; `scan.primary-branch` names the branch that is read first.
+A partition is read from one branch as a whole: if the first branch has a visible file of the partition, only the first
+branch is read, whatever the filter. Each branch has its own options and deletion vectors.
+
 Source: Paimon 2.0 FallbackReadFileStoreTable, FileStoreTableFactory; tried with Paimon Java 1.4.2.
 """
 
@@ -30,7 +32,9 @@ _FIRST_SNAPSHOT_ID = 1
 
 @dataclass(frozen=True, slots=True)
 class BranchView:
-    """The view of one branch in a read: a snapshot, and the schema with which its rows are read, options included."""
+    """What a read sees of one branch: a snapshot (None for an empty branch), and the schema with which its rows are
+    read, including the options.
+    """
 
     table: TableHandle
     schema: TableSchema
@@ -45,11 +49,12 @@ def own_view(table: TableHandle, version: Version | None) -> BranchView:
 
 
 def branch_views(table: TableHandle, version: Version | None) -> list[BranchView]:
-    """Returns the branches of a read, in order: one, or two if an option names another existing one. Raises OptionError
-    for a version that does not exist in one of them, UnsupportedTableError if their columns differ.
+    """Returns the views of the branches of a read, in the order of reading: one view, or two if an option names another
+    branch that exists. Raises OptionError for a version that does not exist in one of them, UnsupportedTableError if
+    their columns differ.
     """
     own = own_view(table, version)
-    # The newest schema names the other branch, whatever the age of the snapshot.
+    # The newest schema names the other branch, even if an older snapshot is read.
     settings = table.table_schema.settings.reading
     for option, text, is_asked_first in (
         (SCAN_FALLBACK_BRANCH, settings.fallback_branch, False),
@@ -63,7 +68,10 @@ def branch_views(table: TableHandle, version: Version | None) -> list[BranchView
         other = _other_branch(table, name)
         if other is None:
             _LOG.warning(
-                "%s: '%s' names the branch %s, which does not exist; it is left out", table.path, option.key, name
+                "%s: '%s' names the branch %s, which does not exist; reads ignore the option",
+                table.path,
+                option.key,
+                name,
             )
             return [own]
         other_view = _view_of_other(own, other, version)
@@ -75,8 +83,8 @@ def branch_views(table: TableHandle, version: Version | None) -> list[BranchView
 
 
 def _view_at(table: TableHandle, snapshot: Snapshot | None, *, is_past: bool) -> BranchView:
-    """Returns the view of a branch at a snapshot. A past snapshot is read with the columns of its time, but with the
-    read options of the table as it was opened.
+    """Returns the view of a branch at a snapshot. A past snapshot (`is_past`) is read with the columns of its own
+    schema, but with the read options with which the table was opened.
     """
     if snapshot is None or not is_past:
         return BranchView(table, table.table_schema, snapshot)
@@ -84,7 +92,7 @@ def _view_at(table: TableHandle, snapshot: Snapshot | None, *, is_past: bool) ->
 
 
 def _other_branch(table: TableHandle, name: str) -> TableHandle | None:
-    """Returns a handle on the branch with the same read options; None when there is no such branch."""
+    """Returns a handle for another branch, with the same read options; None if there is no such branch."""
     asked = {**table.read_options, BRANCH.key: name}
     schema = Schemas(table.io, branch_path(table.path, ReadSettings(asked))).latest()
     if schema is None:
@@ -95,9 +103,11 @@ def _other_branch(table: TableHandle, name: str) -> TableHandle | None:
 
 def _view_of_other(own: BranchView, other: TableHandle, version: Version | None) -> BranchView | None:
     """Returns the view of the other branch for a read of the own branch at `version`; None if the other branch is not
-    read. A snapshot id names a snapshot of the own branch: the other branch is read as it was at that time, or at its
-    first snapshot if that is later. A tag stands for the same snapshot in both branches, so the other branch is not
-    read: it would add no partition. A time, and an id from `scan.version`, applies to the other branch directly.
+    read.
+
+    A snapshot id is an id of the own branch. The other branch is then read as it was when that snapshot was committed,
+    or at its first snapshot if that is later. A tag stands for the same snapshot in both branches, so the other branch
+    could add no partition and is not read. A time, or an id from `scan.version`, applies to the other branch directly.
     """
     versions = Versions(other.io, other.metadata_path)
     settings = ReadSettings(own.table.read_options if version is None else {})
@@ -123,7 +133,8 @@ def _as_of(versions: Versions, own: Snapshot) -> Snapshot | None:
 
 
 def _with_names_of(own: TableSchema, other: TableSchema, branch: str) -> TableSchema:
-    """Returns the other branch's schema with the own column names: columns are matched by position, as Paimon does.
+    """Returns the other branch's schema with the column names of the own branch. Columns are matched by position, as in
+    Paimon.
 
     Raises UnsupportedTableError if the columns differ in number or type, or if an option uses a name that only the
     other branch has.

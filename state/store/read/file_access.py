@@ -1,5 +1,5 @@
-"""Reads the rows of one data file for every kind of read. Deleted and expired rows are left out, and parts of the file
-that are not wanted.
+"""Reads the rows of one data file, for every kind of read. Leaves out deleted rows, expired rows, and parts of the file
+that the read does not need.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,16 +34,18 @@ from bucketline.state.store.read.wanted_values import WantedValues
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 
 _MOST_GROUPS = 8
-"""The largest number of row groups of a file with deleted rows that are read one by one; if there are more, the whole
-file is read.
+"""For a file with deleted rows: the largest number of row groups that are read one by one. If more row groups are
+wanted, the whole file is read.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """Access to a table's data files: where they are, and their schemas. With `age`, expired rows are left out. With
-    `choice`, row groups of Parquet files are skipped if none of their rows can pass the filter. With `share`, only a
-    part of each file is read.
+    """Access to a table's data files: where they are, and their schemas.
+
+    `deletions` has the rows that deletion vectors delete. With `age`, expired rows are left out. With `choice`, row
+    groups of Parquet files are skipped if none of their rows can meet the filter. With `share`, only a part of each
+    file is read.
 
     The attributes are together because every file of a read is opened with all of them.
     """
@@ -61,7 +63,9 @@ class FileAccess:
     wanted: WantedValues = field(default_factory=WantedValues, compare=False, repr=False)
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
-        """Returns the storage and path of a data file: on the table's storage, or at its full path."""
+        """Returns the storage and the path of a data file. The file is in its bucket's folder, unless its metadata
+        names a full path.
+        """
         if file.external_path is not None:
             return file_io_for(file.external_path, self.schema.storage)
         folder = bucket_path(self.schema, bucket.partition, bucket.bucket)
@@ -70,7 +74,7 @@ class FileAccess:
     def rows(
         self, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
-        """Returns the rows of one file, without rows that are deleted by position. Rows of the kinds -U and -D are
+        """Returns the rows of one file, without rows that deletion vectors delete. Rows of the kinds -U and -D are
         included. Raises the errors of `read_data_file`.
         """
         io, path = self.place(bucket, file)
@@ -114,7 +118,7 @@ class FileAccess:
         return with_places(batches, place, wanted)
 
     def _chooser(self, file: DataFileMeta, stored: TableSchema) -> ChooseGroups | None:
-        """Returns the function that chooses the row groups of a file to read; None if all are read."""
+        """Returns the function that chooses which row groups of a file are read; None if all are read."""
         choice, share = self.choice, self.share
         if choice is None and share is None:
             return None
@@ -135,7 +139,7 @@ def _less_deleted(
     groups: Sequence[RowGroup] | None,
     most: int | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a file, or of some of its row groups, without those at the deleted positions. If more than
+    """Yields the rows of a file, or of some of its row groups, without the rows at the deleted positions. If more than
     `most` row groups are wanted, the whole file is read.
     """
     if groups is None or (most is not None and len(groups) > most):
@@ -147,7 +151,7 @@ def _less_deleted(
 
 
 def with_time(age: RowAge, columns: Sequence[str]) -> Sequence[str]:
-    """Returns the columns, and the column with the time of the rows if it is not among them."""
+    """Returns the columns, with the column that has the time of a row added if it is not among them."""
     return columns if age.field.name in columns else (*columns, age.field.name)
 
 

@@ -1,8 +1,10 @@
-"""Skips files whose own index shows that they lack the values that the filter wants.
+"""Skips files whose own index shows that they do not have the values that the filter asks for.
 
 An index is in the manifest entry of its data file, or in a file next to it. `prune` decides which files of a bucket may
-be left out without a change of the result.
-Source: Paimon 2.0 FileIndexEvaluator, FileIndexPredicate; they look into no index of a file that is merged with others.
+be skipped without changing the result.
+
+Source: Paimon 2.0 FileIndexEvaluator, FileIndexPredicate; Paimon does not use the index of a file that is merged with
+other files.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,15 +31,15 @@ from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.parallel import all_at_once, answers_late
 
 _Read = Callable[[int, int], bytes]
-"""A function that reads bytes of an index, given their position and number."""
+"""A function that takes a position and a number of bytes, and returns these bytes of an index."""
 
 
 def narrowed_by_index(
     access: FileAccess, bucket: BucketFiles, expression: pc.Expression | None, *, opens_files: bool = True
 ) -> BucketFiles:
-    """Returns the bucket without the files whose index shows that no row passes the filter. The result may have no
-    files. Without `opens_files`, only indexes in manifests are used. Raises CorruptFileError for an index that cannot
-    be read.
+    """Returns the bucket without the files whose index shows that none of their rows meets the filter. The result may
+    have no files. Without `opens_files`, only indexes in manifests are used, and no index file is opened. Raises
+    CorruptFileError for an index that cannot be read.
     """
     schema = access.schema
     if expression is None or not any(_index_names(f) or f.embedded_index is not None for f in bucket.files):
@@ -51,14 +53,14 @@ def narrowed_by_index(
     lacking = dict(zip((f.file_name for f in bucket.files), all_at_once(access.io, looks), strict=True))
     keys = {f.id for f in schema.select(schema.trimmed_primary_key)}
     by_values = {name for name, columns in lacking.items() if not columns}
-    # A file without a wanted key holds no version of a wanted row, whatever the other files have of it.
+    # A file that does not have a wanted key holds no version of a wanted row, whatever the other files hold.
     by_keys = {name for name, columns in lacking.items() if not columns & keys}
     kept = [f for f in bucket.files if keeps_file(schema, bucket.files, f, by_values, by_keys)]
     return bucket if len(kept) == len(bucket.files) else bucket.with_files(kept)
 
 
 def indexed_names(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> frozenset[str]:
-    """Returns the columns of which a file has a bloom filter. Raises CorruptFileError."""
+    """Returns the columns for which the index of a file has a bloom filter. Raises CorruptFileError."""
     if file.embedded_index is None and not _index_names(file):
         return frozenset()
     with _index_of(access, bucket, file) as (_, parts):
@@ -68,7 +70,9 @@ def indexed_names(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -
 def _lacking(
     access: FileAccess, bucket: BucketFiles, file: DataFileMeta, wanted: Mapping[int, pa.Array], opens_files: bool
 ) -> frozenset[int]:
-    """Returns the ids of columns of which the file has none of the wanted values, by its index."""
+    """Returns the ids of the columns for which the file, by its index, has none of the wanted values. `wanted` maps
+    column ids to values.
+    """
     if file.embedded_index is None and not (opens_files and _index_names(file)):
         return frozenset()
     current = {f.id: f for f in access.schema.fields}
@@ -94,7 +98,7 @@ def _index_names(file: DataFileMeta) -> list[str]:
 def _index_of(
     access: FileAccess, bucket: BucketFiles, file: DataFileMeta
 ) -> Iterator[tuple[_Read, Sequence[StoredIndex]]]:
-    """Gives a function that reads the bytes of a file's index, and the parts of the index."""
+    """Gives the `with` block a function that reads bytes of a file's index, and the list of the index's parts."""
     if file.embedded_index is not None:
         with naming_file(file.file_name):
             yield _reader_of(file.embedded_index), decode_head(file.embedded_index)
@@ -102,7 +106,7 @@ def _index_of(
     io, data_path = access.place(bucket, file)
     path = f"{data_path.rpartition('/')[0]}/{_index_names(file)[0]}"
     if answers_late(io):
-        # One request for the whole index is cheaper than one for each part.
+        # One request for the whole index is cheaper than one request for each part.
         whole = io.read(path)
         with naming_file(path):
             yield _reader_of(whole), decode_head(whole)

@@ -1,4 +1,5 @@
-"""Reads rows of a table as record batches: overlapping files are merged, all other files are read alone.
+"""Reads rows of a table as record batches. Files whose key ranges overlap are merged; all other files are read one by
+one.
 
 Source: Paimon 2.0 MergeFileSplitRead, RawFileSplitRead, KeyValueTableRead.
 """
@@ -38,10 +39,10 @@ from bucketline.state.types.order import key_order
 from bucketline.state.types.row_kind import RowKind
 
 MERGE_BYTES = 256 << 20
-"""Default for the bytes of Arrow data in memory while the sorted runs of one section are merged."""
+"""The default for the memory, in bytes of Arrow data, in which the sorted runs of one section are merged."""
 
 _MERGED_BATCH_ROWS = 16384
-"""The rows of each sorted run that a read merges at a time: twice as many would not fit into the processor's cache."""
+"""How many rows of each sorted run a read merges at a time. Twice as many would not fit into the processor's cache."""
 
 _SMALLEST_BATCH_BYTES = 64 << 10
 _SHARES_OF_A_RUN = 12
@@ -53,11 +54,11 @@ _INSERT = pa.scalar(RowKind.INSERT, pa.int8())
 def read_buckets(
     access: FileAccess, buckets: Iterable[BucketFiles], projection: Projection, *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the current rows of the buckets, bucket after bucket; rows of a primary-key bucket ascend by key, unless
-    the table has deletion vectors.
+    """Yields the current rows of the buckets, bucket after bucket. The rows of a bucket with a primary key are in key
+    order, unless the table has deletion vectors.
 
-    Memory: one batch of each sorted run of the section that is being merged; on slow storage also the ends of the next
-    files, which are fetched ahead. Batches are never empty.
+    In memory is one batch of each sorted run of the section that is being merged; on slow storage also the ends of the
+    next files, which are fetched ahead. No batch is empty.
     """
     read_bucket = _merged_rows if access.schema.primary_keys else _reader_of_rows(access.schema)
     access = replace(access, choice=group_choice(access.schema, projection.expression))
@@ -74,15 +75,17 @@ def read_buckets(
 
 
 def paths_of(access: FileAccess, bucket: BucketFiles) -> Iterator[str]:
-    """Yields the files of a bucket on the table's own storage, about in the order in which they are read."""
+    """Yields the paths of those files of a bucket that are on the table's own storage, about in the order in which they
+    are read.
+    """
     for file in sorted(bucket.files, key=lambda f: (f.min_sequence_number, f.file_name)):
         if file.external_path is None:
             yield access.place(bucket, file)[1]
 
 
 def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
-    """Returns the files of a bucket in parts that can be read alone. The rows of all parts, one part after the other,
-    are the rows of the bucket.
+    """Divides the files of a bucket into parts that can be read independently. The rows of all parts, one part after
+    the other, are the rows of the bucket.
     """
     if not schema.primary_keys:
         if schema.settings.reading.data_evolution:
@@ -96,8 +99,8 @@ def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
 def read_stored_rows(
     access: FileAccess, buckets: Iterable[BucketFiles], projection: Projection, *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of the buckets' files as they are stored, file after file, the row kind of each (an int8) in a
-    last column.
+    """Yields the rows of the buckets' files as they are stored, file after file. The last column is the row kind (int8)
+    of each row.
 
     In tables without a primary key every row has the kind +I.
     """
@@ -129,15 +132,15 @@ def merge_section(
     ages_known: bool = False,
     out: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Returns the rows of a section, one for each key, in key order. If the newest row of a key is of kind -U or -D, it
-    is included.
+    """Returns the merged rows of a section: one row for each key, in key order. A section is a set of sorted runs whose
+    key ranges overlap. If the newest row of a key is of kind -U or -D, it is included.
 
-    `columns` must hold the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND`
-    (`merge_columns`). The fold decides which columns are returned, or `out` if the fold selects rows. With `ages_known`
-    (`are_ages_known`) sequence numbers are neither read nor returned.
+    `columns` must include the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND` (see
+    `merge_columns`). The fold decides which columns are returned; if the fold only selects rows, `out` decides. With
+    `ages_known` (see `are_ages_known`) sequence numbers are neither read nor returned.
 
-    Memory: about `memory_bytes` of Arrow data, including the caller's work on a batch. However small `memory_bytes` is,
-    each sorted run takes about 3 MB at least, and a run of ORC files takes a stripe.
+    Takes about `memory_bytes` of Arrow data, including the caller's work on a batch. However small `memory_bytes` is,
+    each sorted run takes at least about 3 MB, and a run of ORC files takes one stripe.
     """
     access = replace(access, batch_bytes=run_batch_bytes(memory_bytes, len(runs)))
     if ages_known:
@@ -159,23 +162,23 @@ def merge_section(
 
 
 def run_batch_bytes(memory_bytes: int, run_count: int) -> int:
-    """Returns the size of a batch if so many runs are merged in `memory_bytes`.
+    """Returns the size of a batch, in bytes, for merging `run_count` sorted runs in `memory_bytes`.
 
-    Each run takes the memory of several batches: the current one, most of the next one, and pages as they are in the
-    file. Merged rows take memory several times: as they were gathered, as one table, in their new order, and as long as
-    the caller holds a part of them.
+    Each run takes the memory of several batches: the current batch, most of the next batch, and pages in the form of
+    the file. Merged rows are in memory several times: as they were collected, as one table, in their new order, and as
+    long as the caller holds a part of them.
     """
     return max(_SMALLEST_BATCH_BYTES, memory_bytes // (_SHARES_OF_A_RUN * run_count))
 
 
 def with_level(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[pa.RecordBatch]:
-    """Yields the batches with a last column that tells the level of each row."""
+    """Yields the batches with an additional last column that holds the level of each row."""
     for batch in batches:
         yield batch.append_column(LEVEL, pa.repeat(pa.scalar(level, pa.int32()), batch.num_rows))
 
 
 def merge_columns(schema: TableSchema, needed: Sequence[str]) -> tuple[str, ...]:
-    """Returns the needed columns and those that merging needs, each once."""
+    """Returns the needed columns and the columns that merging needs, each once."""
     own = (*schema.trimmed_primary_key, *schema.settings.merge.sequence_fields, SEQUENCE, VALUE_KIND)
     return tuple(dict.fromkeys((*merging_of(schema).columns_to_merge(needed), *own)))
 
@@ -197,8 +200,8 @@ def _reader_of_rows(schema: TableSchema) -> Callable[..., Iterator[pa.RecordBatc
 def _evolved_rows(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a table with data evolution, by row id, each put together from the files that hold its
-    columns.
+    """Yields the rows of a table with data evolution, in the order of row ids. Each row is put together from the files
+    that hold its columns.
     """
     if places_among(access.schema, columns):
         yield from _in_place(access, bucket, columns, partial(_evolved_rows, batch_rows=batch_rows))
@@ -227,8 +230,8 @@ def _merged_rows(
             continue
         if is_merged(schema, runs):
             with_system = merge_columns(schema, columns)
-            # Row groups are skipped by keys only. By other columns, the newest version of a row could be skipped, and
-            # an older version would come back.
+            # Here only the key columns may decide which row groups are skipped. If other columns decided, the newest
+            # version of a row could be skipped, and an older version would come back.
             choice = None if access.choice is None else access.choice.only(schema.trimmed_primary_key)
             merged = replace(access, choice=choice)
             known = are_ages_known(runs, fold)
@@ -239,7 +242,7 @@ def _merged_rows(
             else:
                 yield from drop_deletes(merge(fold=fold))
             continue
-        # The files of one run share no key, so each row is the only one of its key.
+        # The files of one run have no key in common, so each row is the only row of its key.
         for file in chain.from_iterable(run.files for run in runs):
             if file.may_hold_deletes:
                 yield from drop_deletes(_reader(access, bucket, (*columns, VALUE_KIND), batch_rows)(file))
@@ -266,14 +269,16 @@ def _sections(schema: TableSchema, bucket: BucketFiles) -> list[list[SortedRun]]
 
 
 def is_merged(schema: TableSchema, runs: Sequence[SortedRun]) -> bool:
-    """Whether the rows of a section are merged. With deletion vectors, each key has only one row above level 0."""
+    """Returns True if the rows of a section must be merged. With deletion vectors, each key has only one row above
+    level 0.
+    """
     is_looked_up = schema.settings.changelog.deletion_vectors and all(f.level > 0 for run in runs for f in run.files)
     return len(runs) > 1 and not is_looked_up
 
 
 def _read_together(schema: TableSchema, runs: Sequence[SortedRun]) -> list[list[DataFileMeta]]:
-    """Returns the files of a section in groups that are read together: one group if they are merged, else one group for
-    each file.
+    """Returns the files of a section in groups that are read together: one group if they must be merged, otherwise one
+    group for each file.
     """
     files = [f for run in runs for f in run.files]
     return [files] if is_merged(schema, runs) else [[f] for f in files]
@@ -288,5 +293,5 @@ def _reader(
 def _leveled_reader(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], batch_rows: int
 ) -> Callable[[DataFileMeta], Iterator[pa.RecordBatch]]:
-    """Returns a function that reads the rows of a file, each with the level of its file in a last column."""
+    """Returns a function that reads the rows of a file, with the level of the file in an additional last column."""
     return lambda file: with_level(access.rows(bucket, file, columns, batch_rows=batch_rows), file.level)

@@ -1,7 +1,10 @@
-"""Reads a postpone table as if a compaction had merged the rows of the postpone bucket into their real buckets.
-Postponed files are neither sorted nor merged. So their rows are sorted in pieces that fit in memory, and the pieces are
-spilled to local disk until the bucket is merged.
-Source: Paimon 2.0 PostponeUtils, `postpone.merge-on-read`; files come in the order of Spark's and Flink's compaction.
+"""Reads a postpone table as if a compaction had already merged the rows of the postpone bucket into their real buckets.
+
+Files in the postpone bucket are neither sorted nor merged. So their rows are sorted in pieces that fit in memory, and
+the pieces are spilled to local disk until the bucket that they belong to is merged.
+
+Source: Paimon 2.0 PostponeUtils, `postpone.merge-on-read`; files are read in the order of Spark's and Flink's
+compaction.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,19 +36,20 @@ from bucketline.state.types.hashes.distinct import distinct
 from bucketline.state.types.order import Direction, key_changes, key_order, sort_indices
 
 PIECE_ROWS = 1 << 19
-"""The most postponed rows that are sorted together."""
+"""The largest number of postponed rows that are sorted together."""
 
 
 def read_with_postponed(
     access: FileAccess, buckets: Sequence[BucketFiles], projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the current rows of a postpone table as if all postponed rows had been compacted; partition after
+    """Yields the current rows of a postpone table as if all postponed rows had been compacted, partition after
     partition.
 
-    `buckets` are all files a batch read sees and those of the postpone bucket. Rows of one writer keep their order;
-    those of different writers are taken in the order of their files' creation.
-    Memory: one piece of `PIECE_ROWS` rows, then a batch of each sorted run of a bucket. Disk: the postponed rows of one
-    partition.
+    `buckets` are the buckets with all files that a batch read sees, and the postpone buckets. The rows of one writer
+    keep their order. Rows of different writers are ordered by the creation times of their files.
+
+    In memory is one piece of `PIECE_ROWS` rows, and later one batch of each sorted run of a bucket. On local disk are
+    the postponed rows of one partition.
     """
     partitions: dict[bytes, list[BucketFiles]] = {}
     for bucket in buckets:
@@ -92,7 +96,9 @@ def _merged(access: FileAccess, runs: Sequence[Iterator[pa.RecordBatch]], fold: 
 def _runs_of(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], *, with_levels: bool
 ) -> list[Iterator[pa.RecordBatch]]:
-    """Returns the bucket's files in as few sorted runs as possible."""
+    """Returns the rows of a bucket's files as sorted runs, as few as possible. With `with_levels`, the rows have the
+    level of their file.
+    """
     order = key_order([f.type for f in access.schema.select(access.schema.trimmed_primary_key)])
     all_runs: list[Iterator[pa.RecordBatch]] = []
 
@@ -112,8 +118,8 @@ def _in_order_written(bucket: BucketFiles, access: FileAccess, columns: Sequence
 
 
 def written(file: DataFileMeta) -> tuple[int, str, int]:
-    """Returns a value that orders postponed files as they were written: the creation time, and for files of one writer
-    with the same time the number in the name.
+    """Returns a sort key that orders postponed files as they were written: by creation time, and files of one writer
+    with the same time by the number in their names.
     """
     stem = file.file_name.rpartition(".")[0]
     writer, _, number = stem.rpartition("-")
@@ -122,7 +128,7 @@ def written(file: DataFileMeta) -> tuple[int, str, int]:
 
 @dataclass(slots=True)
 class _Spill:
-    """Sorted pieces of postponed rows on disk, by the bucket that they will go to."""
+    """Sorted pieces of postponed rows on local disk, by the bucket to which a compaction would move them."""
 
     folder: Path
     access: FileAccess
@@ -132,7 +138,9 @@ class _Spill:
     _taken: int = 0
 
     def take(self, batches: Iterable[pa.RecordBatch], first_sequence: int) -> None:
-        """Stores the rows, numbered in the order they arrive."""
+        """Stores the rows, and gives them sequence numbers in the order in which they come, from
+        `first_sequence` on.
+        """
         gathered: list[pa.RecordBatch] = []
         rows = 0
         for batch in batches:
@@ -176,7 +184,9 @@ class _Spill:
 
 
 def _folded(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """Returns the rows in key order, each key folded to one row, as a write buffer does before it is flushed."""
+    """Returns the rows in key order, with the rows of each key folded into one row, as a write buffer does before it is
+    flushed.
+    """
     keys = schema.trimmed_primary_key
     direction: Direction = "descending" if schema.settings.merge.newest_is_smallest else "ascending"
     then: list[tuple[str, Direction]] = [(name, direction) for name in schema.settings.merge.sequence_fields]

@@ -1,8 +1,9 @@
-"""Analyses a filter without reading rows: which columns it needs, and which candidates it rules out.
+"""Analyses a filter without reading rows: finds the columns that it needs, and the candidates (partitions, files) in
+which no row can meet it.
 
-A filter is an opaque `pyarrow.compute.Expression`. Candidates (partitions, files) are described by guarantees: facts
-that hold for every row in them. Arrow's own dataset planning decides whether a guarantee contradicts the filter, so
-expressions are interpreted nowhere else.
+A filter is an opaque `pyarrow.compute.Expression`. A candidate is described by a guarantee: an expression that is true
+for every row in it. Arrow's own dataset planning decides whether a guarantee contradicts the filter, so this library
+interprets no expressions itself.
 """
 
 from collections.abc import Sequence
@@ -22,13 +23,15 @@ from bucketline.state.types.values import to_scalar
 
 ALWAYS = pc.scalar(True)
 
-# Arrow folds -0.0 and 0.0 together and cannot say "or NaN", so ranges of floats prove nothing.
+# Arrow treats -0.0 and 0.0 as equal and cannot say "or NaN", so ranges of floats prove nothing.
 _UNPROVABLE = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of one column in a candidate of `row_count` rows: internal values, None when unknown."""
+    """The bounds of one column in a candidate of `row_count` rows. The values are in internal form; None stands for an
+    unknown bound.
+    """
 
     low: object
     high: object
@@ -37,10 +40,10 @@ class Bounds:
 
 
 def filter_columns(schema: pa.Schema, expression: pc.Expression) -> tuple[str, ...]:
-    """Returns the columns the filter reads, in schema order.
+    """Returns the columns that the filter reads, in schema order.
 
-    Raises SchemaMismatchError when it names a column that does not exist, compares what cannot be compared, or is no
-    condition.
+    Raises SchemaMismatchError if the filter names a column that does not exist, compares values that cannot be
+    compared, or is no condition.
     """
     empty = schema.empty_table()
     try:
@@ -61,12 +64,12 @@ def _binds(table: pa.Table, expression: pc.Expression) -> bool:
 def possible(
     schema: pa.Schema, expression: pc.Expression, guarantees: Sequence[pc.Expression]
 ) -> npt.NDArray[np.bool_]:
-    """Returns a mask with a value for each guarantee. It is false if the guarantee proves that no row passes the
-    filter.
+    """Returns a boolean mask with one value for each guarantee. It is false if the guarantee proves that no row meets
+    the filter.
     """
     may_pass = np.zeros(len(guarantees), dtype=np.bool_)
     form, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
-    # The candidate's number is used as its path; nothing is opened.
+    # The number of the candidate serves as its path. No file is opened.
     candidates = [
         form.make_fragment(str(i), filesystem=nowhere, partition_expression=g) for i, g in enumerate(guarantees)
     ]
@@ -76,16 +79,16 @@ def possible(
 
 
 def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.Scalar]:
-    """Returns the columns that have one known value in every row that passes the filter, as scalars of the column's
-    type.
+    """Returns the columns that must have one known value in every row that meets the filter, with this value as a
+    scalar of the column's type.
 
-    A column whose value cannot be converted to its type exactly, and a float column, is left out.
+    A column is left out if its value cannot be converted exactly to its type, or if it is a float column.
     """
     pinned: dict[str, pa.Scalar] = {}
     try:
         known = ds.get_partition_keys(expression)
     except (AssertionError, ValueError):
-        # pyarrow assumes that the left side of such an equation is a column; here it is a field inside of a column. Or
+        # pyarrow assumes that the left side of such an equation is a column, but here it is a field inside a column; or
         # the value is a time in nanoseconds, which Python cannot hold without pandas.
         return pinned
     for name, value in known.items():
@@ -100,14 +103,14 @@ def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.
 
 
 def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
-    """Returns the guarantee that the bounds give for every row, or None if they do not help."""
+    """Returns the guarantee that the bounds give for every row; None if they give none."""
     column = pc.field(field.name)
     if bounds.null_count is not None and bounds.null_count == bounds.row_count:
         return column.is_null()
     if field.type.root in _UNPROVABLE or bounds.low is None or bounds.high is None or not field.type.is_atomic:
         return None
     try:
-        # Rows are read with the blanks of a CHAR, which never put them below a bound without blanks.
+        # The values are read with the blanks of a CHAR. The blanks never put a value below a bound that has no blanks.
         upper = upper_bound(bounds.high, field.type)
         if upper is None:
             return None
@@ -116,12 +119,13 @@ def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
         return None
     if bounds.null_count == 0:
         return (column >= low) & (column <= high)
-    # Each bound on its own may be null: Arrow does not see through a conjunction inside a disjunction.
+    # Each bound is combined with "is null" separately, because Arrow does not analyse a conjunction inside a
+    # disjunction.
     return ((column >= low) | column.is_null()) & ((column <= high) | column.is_null())
 
 
 def constant_guarantee(field: DataField, value: object) -> pc.Expression:
-    """Returns the guarantee that the column has the value in every row, as partition columns do."""
+    """Returns the guarantee that the column has this value in every row, as a partition column has."""
     column = pc.field(field.name)
     if value is None:
         return column.is_null()
@@ -131,7 +135,9 @@ def constant_guarantee(field: DataField, value: object) -> pc.Expression:
 
 
 def conjunction(parts: Sequence[pc.Expression | None]) -> pc.Expression:
-    """Returns the condition that all given parts are true; None is no part. Without parts it is always true."""
+    """Returns the condition that all parts are true. A part that is None is ignored. Without parts the condition is
+    always true.
+    """
     known = [p for p in parts if p is not None]
     if not known:
         return ALWAYS

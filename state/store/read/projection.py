@@ -1,4 +1,4 @@
-"""The projection of a read: columns and a filter; and the check that a table can be read at all."""
+"""The projection of a read: its columns and its filter. Also checks whether a table can be read at all."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,9 @@ from bucketline.state.types.long_decimals import without_long
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The requested columns in order, and a filter on merged rows."""
+    """The requested columns, in order, and a filter on merged rows. `needed` are the columns to read: the requested
+    columns and the columns that only the filter uses.
+    """
 
     columns: tuple[str, ...]
     condition: Condition
@@ -30,13 +32,13 @@ class Projection:
 
     @property
     def expression(self) -> pc.Expression | None:
-        """Returns the part of the filter by which files are skipped."""
+        """Returns the part of the filter by which files can be skipped; None if there is none."""
         return self.condition.expression
 
 
 def plan_projection(schema: TableSchema, columns: Iterable[str] | None, condition: Condition) -> Projection:
-    """Returns the projection of a read. Its `needed` are the columns, and those that only the filter needs. Raises
-    SchemaMismatchError naming an unknown column, or one requested twice.
+    """Checks the requested columns, and returns the projection of a read. Raises SchemaMismatchError for an unknown
+    column, for a column that is requested twice, and for a column whose type cannot be read.
     """
     own = [f.name for f in schema.fields]
     known = own if not tracks_rows(schema) else [*own, *TRACKED_NAMES]
@@ -47,7 +49,7 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
         if name not in there:
             raise SchemaMismatchError(f"unknown column {name!r}; the table has {', '.join(known)}", column=name)
         if name in seen:
-            raise SchemaMismatchError(f"column {name!r} is asked for twice", column=name)
+            raise SchemaMismatchError(f"column {name!r} is asked for twice; leave one of the two out", column=name)
         seen.add(name)
     readable = {f.name for f in representable(schema.fields)} | set(known[len(own) :])
     readable |= set(places)
@@ -61,7 +63,7 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
     fields = representable(kept_schema(schema).fields)
     expression = condition.expression
     looked_at = () if expression is None else filter_columns(arrow_schema(fields), expression)
-    # Rows without any column would have no count.
+    # At least one column is read, because rows without any column would have no count.
     needed = tuple(dict.fromkeys((*wanted, *looked_at, *condition.columns))) or tuple(
         f.name for f in representable(schema.fields)[:1]
     )
@@ -69,9 +71,10 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
 
 
 def refuse_unreadable(schema: TableSchema, *, is_named: bool = False) -> None:
-    """Checks that rows of such a table can be read. Raises UnsupportedTableError that names the option.
+    """Checks that rows of a table with this schema can be read. Raises UnsupportedTableError that names the option
+    which prevents it.
 
-    If the snapshot `is_named` by the read, options of the table that name a snapshot do not matter.
+    If the read itself names a snapshot (`is_named`), options of the table that choose a snapshot are ignored.
     """
     refused = schema.settings.reading.refused
     if refused is not None and not (is_named and refused[0] == SCAN_MODE_KEY):
@@ -82,9 +85,10 @@ def refuse_unreadable(schema: TableSchema, *, is_named: bool = False) -> None:
 
 
 def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: Projection) -> Iterator[pa.RecordBatch]:
-    """Yields the rows that pass the filter, in the requested columns and the table's types; no batch is empty.
+    """Yields the rows that meet the filter, in the requested columns and the table's types. No batch is empty.
 
-    Decimals that are too long for their type are null, and a CHAR has its blanks, as in Paimon's Spark.
+    Decimals that are too long for their type become null, and values of a CHAR column are padded with blanks, as in
+    Paimon's Spark.
     """
     names = list(projection.columns)
     out = arrow_schema(read_fields(schema, projection.columns))
@@ -95,7 +99,9 @@ def project(schema: TableSchema, batches: Iterable[pa.RecordBatch], projection: 
 
 
 def as_shown(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Yields stored rows with the values that readers are given."""
+    """Yields stored rows with their values as readers see them: decimals that are too long become null, and CHAR values
+    are padded with blanks.
+    """
     long, chars = long_decimals(schema), chars_of(schema.fields)
     if not long and not chars:
         return batches
@@ -103,7 +109,7 @@ def as_shown(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> Iterable
 
 
 def filtered(batch: pa.RecordBatch, condition: Condition) -> list[pa.RecordBatch]:
-    """Returns the rows of the batch that pass, together; no batch is empty."""
+    """Returns the rows of the batch that meet the condition, as batches. No batch is empty."""
     batches: list[pa.RecordBatch] = [batch] if batch.num_rows else []
     if condition.expression is not None:
         rows = pa.Table.from_batches([batch]).filter(condition.expression)

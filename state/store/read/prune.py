@@ -1,8 +1,9 @@
-"""Chooses the data files that a read opens: live files by partition and bucket, without those that the filter rules
-out.
+"""Chooses the data files that a read opens: the live files by partition and bucket, without the files in which no row
+can meet the filter.
 
-Pruning never changes a result: a file of a primary-key table that overlaps others is skipped only by its keys, because
-skipping it by another column could bring an older version of a row back.
+Skipping files never changes a result. A file of a primary-key table whose keys overlap those of other files is skipped
+only by its keys, because skipping it by another column could bring an older version of a row back.
+
 Source: Paimon 2.0 KeyValueFileStoreScan, AppendOnlyFileStoreScan, MergeTreeSplitGenerator, BucketSelectConverter.
 """
 
@@ -32,12 +33,12 @@ from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.logical import DataField, TypeRoot
 
 SchemaOf = Callable[[int], TableSchema]
-"""Schema id → that version of the table's schema."""
+"""A function that returns the version of the table's schema with a schema id."""
 
 
 @dataclass(frozen=True, slots=True)
 class BucketFiles:
-    """The files of one bucket that a read has to open, by level and smallest sequence number."""
+    """The files of one bucket that a read has to open, ordered by level and smallest sequence number."""
 
     partition: bytes
     bucket: int
@@ -45,12 +46,14 @@ class BucketFiles:
     files: tuple[DataFileMeta, ...]
 
     def with_files(self, files: Iterable[DataFileMeta]) -> "BucketFiles":
-        """Returns the same bucket with some of its files."""
+        """Returns the same bucket with other files."""
         return BucketFiles(self.partition, self.bucket, self.total_buckets, tuple(files))
 
 
 def group_by_bucket(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
-    """Returns the live entries by bucket: partitions in byte order, buckets ascending, all files of each bucket."""
+    """Groups the live files by bucket, and returns the buckets: partitions in byte order, buckets in
+    ascending order.
+    """
     files: dict[tuple[bytes, int], list[DataFileMeta]] = {}
     totals: dict[tuple[bytes, int], int] = {}
     for entry in entries:
@@ -64,8 +67,9 @@ def group_by_bucket(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
 
 
 def visible_files(schema: TableSchema, buckets: Sequence[BucketFiles], *, read_optimized: bool) -> list[BucketFiles]:
-    """Returns the files that a batch read sees: no postponed rows, and only the last level if requested. Level 0 of
-    tables with first-row or deletion vectors is not visible until a compaction has looked up its keys.
+    """Returns the files that a batch read sees. Files in the postpone bucket are left out. With `read_optimized`, only
+    the highest level is seen. In first-row tables and tables with deletion vectors, level 0 is not visible until a
+    compaction has looked up its keys.
     """
     real = [b for b in buckets if b.bucket >= 0]
     if not schema.primary_keys:
@@ -77,7 +81,7 @@ def visible_files(schema: TableSchema, buckets: Sequence[BucketFiles], *, read_o
 
 
 def hides_level0(schema: TableSchema) -> bool:
-    """Whether batch reads of a table with a primary key skip level 0.
+    """Returns True if batch reads of a table with a primary key skip level 0.
 
     Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0, DataTableBatchScan.
     """
@@ -89,8 +93,8 @@ def hides_level0(schema: TableSchema) -> bool:
 def prune(
     schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression | None, schema_of: SchemaOf
 ) -> list[BucketFiles]:
-    """Returns the buckets and files that may hold rows passing the filter, which must fit the schema
-    (`filter_columns`); all without a filter.
+    """Returns the buckets and files that may hold rows that meet the filter; all buckets if the filter is None. The
+    filter must fit the schema (see `filter_columns`).
     """
     if expression is None:
         return list(buckets)
@@ -103,8 +107,8 @@ def prune(
 def prune_stored(
     schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression | None, schema_of: SchemaOf
 ) -> list[BucketFiles]:
-    """Returns the buckets and files that may hold stored rows passing the filter. Unlike in `prune`, each stored row
-    counts on its own, as in a changelog, and not only the newest row of a key.
+    """Returns the buckets and files that may hold stored rows that meet the filter. In contrast to `prune`, every
+    stored row counts, as in a changelog, and not only the newest row of a key.
     """
     if expression is None:
         return list(buckets)
@@ -115,7 +119,9 @@ def prune_stored(
 def passing_whole(
     schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression, schema_of: SchemaOf
 ) -> list[BucketFiles]:
-    """Returns the buckets whose metadata show that every row passes. Their rows must not need merging."""
+    """Returns the buckets whose metadata shows that all their rows meet the filter. The rows of the buckets must not
+    need merging.
+    """
     pruning = _Pruning(schema, ~expression | expression.is_null(), schema_of)
     failing = {id(b) for b, fails in zip(buckets, pruning.any_passing(buckets), strict=True) if fails}
     return [b for b in buckets if id(b) not in failing]
@@ -128,13 +134,14 @@ def keeps_file(
     by_values: Collection[str],
     by_keys: Collection[str],
 ) -> bool:
-    """Whether a read opens `file`, one of the `files` of a bucket. `by_values` are the names of the files that may hold
-    rows passing the filter, as far as all columns tell; `by_keys` those as far as the key columns tell.
+    """Returns True if a read must open `file`, which is one of the `files` of a bucket. `by_values` are the names of
+    the files that may hold rows that meet the filter, judging by all columns; `by_keys` are these names judging by the
+    key columns only.
     """
     if not schema.primary_keys:
         return file.file_name in by_values
-    # Here versions of a row are whole rows: if none can pass, the newest cannot either. This does not hold for engines
-    # that build rows out of several versions.
+    # In such a table every version of a row is a whole row. If no version can meet the filter, the newest version
+    # cannot either. This is not true for merge engines that build rows out of several versions.
     whole_rows = not schema.settings.merge.engine.builds_rows
     if whole_rows and not any(f.file_name in by_values for f in files):
         return False
@@ -161,14 +168,14 @@ class _Pruning:
         return [b for b in buckets if b.partition in passing]
 
     def by_bucket(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        """Returns only the buckets that can have rows with the wanted bucket key, by each partition's own bucket
-        count.
+        """Returns only the buckets that can have rows with the bucket key that the filter asks for, computed with the
+        bucket count of each partition.
         """
         if not bucket_mode(self.schema).hashes_keys:
             return list(buckets)
         pinned = pinned_values(self.arrow, self.expression)
         keys = bucket_keys(self.schema)
-        # A CHAR without its blanks is in another bucket than its value with blanks, as it is read.
+        # A CHAR value without its blanks is in another bucket than the value with blanks that readers see.
         if not all(k in pinned and self.schema.field(k).type.root is not TypeRoot.CHAR for k in keys):
             return list(buckets)
         columns = [pa.array([pinned[k].as_py()], pinned[k].type) for k in keys]
@@ -186,7 +193,7 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
 
     def any_passing(self, buckets: Sequence[BucketFiles]) -> list[bool]:
-        """Returns for each bucket whether a row of its files may pass."""
+        """Returns for each bucket whether a row of its files may meet the filter."""
         kept = self._passing(buckets, self._value_guarantee)
         return [any(f.file_name in kept for f in b.files) for b in buckets]
 
@@ -198,8 +205,8 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: keeps_file(self.schema, bucket.files, file, by_values, by_keys))
 
     def by_row_range(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        """Returns the files without those of each range of row ids in which no row can pass. Files are not judged one
-        by one, because a file may hold only some columns of its rows.
+        """Returns the buckets without the files of those ranges of row ids in which no row can meet the filter. Files
+        are not judged one by one, because a file may hold only some columns of its rows.
         """
         ranges = [(b, r) for b in buckets for r in row_ranges(b.files)]
         kept = possible(self.arrow, self.expression, [self._range_guarantee(b, r) for b, r in ranges])
@@ -207,8 +214,8 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
 
     def _range_guarantee(self, bucket: BucketFiles, rows: RowRange) -> pc.Expression:
-        """Returns the facts about the rows of a range of row ids. Each column of these rows comes from the newest file
-        that holds it, so the statistics of this file count.
+        """Returns a guarantee for the rows of a range of row ids. Each column of these rows comes from the newest file
+        that holds it, so the statistics of this file are used.
         """
         parts: list[pc.Expression | None] = [self._partition_guarantee(bucket.partition)]
         claimed: set[int] = {f.id for f in TRACKED}
@@ -243,7 +250,7 @@ class _Pruning:
         stored = self.schema_of(file.schema_id)
         fields = stats_fields(stored, file)
         known = {f.id for f in (*stored.fields, *TRACKED)}
-        # A column that the file's schema did not have yet is null in all its rows.
+        # A column that the file's schema did not have yet is null in all rows of the file.
         added = [pc.field(f.name).is_null() for f in self.schema.fields if f.id not in known]
         outer = (
             self._key_guarantee(bucket, file) if stored.primary_keys else self._partition_guarantee(bucket.partition)
@@ -253,8 +260,8 @@ class _Pruning:
     def _ranges(
         self, file: DataFileMeta, stats: SimpleStats, stored: Sequence[DataField], *, of: Collection[int] | None = None
     ) -> pc.Expression:
-        """Returns the facts that statistics over `stored` columns give for the current columns; columns of a changed
-        type give none. With `of`, only columns with these ids are used.
+        """Returns the guarantee that statistics over the columns `stored` give for the current columns. Columns whose
+        type has changed are left out. With `of`, only columns with these ids are used.
         """
         if stats.null_counts is None or len(stats.null_counts) != len(stored):
             return ALWAYS
@@ -270,8 +277,8 @@ class _Pruning:
 
 
 def _has_one_version_of_each_key(files: Sequence[DataFileMeta], has_vectors: bool) -> bool:
-    """Whether no two of the files show the same key: a single file, or all of one level above 0. With deletion vectors
-    this holds for all files above level 0.
+    """Returns True if no key is visible in two of the files. This holds for a single file, for files of one level above
+    0, and, with deletion vectors, for all files above level 0.
     """
     if has_vectors and all(f.level > 0 for f in files):
         return True

@@ -1,4 +1,6 @@
-"""Chooses the row groups of a Parquet file that may hold rows passing a filter, by the bounds in its footer."""
+"""Chooses the row groups of a Parquet file that may hold rows that meet a filter, by the bounds in the file's
+footer.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,15 +18,15 @@ from bucketline.state.types.logical import DataField, TypeRoot
 _BOUNDED = frozenset(
     (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.DATE, TypeRoot.CHAR, TypeRoot.VARCHAR)
 )
-"""The types whose bounds in Parquet footers compare in the order of their values."""
+"""The types for which the bounds in a Parquet footer have the same order as the values."""
 
 _EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupChoice:
-    """Chooses row groups by a filter: those in which a row may pass, as the bounds of the columns `fields` show.
-    `fields` are columns that the filter uses.
+    """Chooses the row groups in which a row may meet the filter, judging by the bounds of the columns `fields`. These
+    are columns that the filter uses.
     """
 
     schema: pa.Schema
@@ -32,16 +34,17 @@ class GroupChoice:
     fields: tuple[DataField, ...]
 
     def only(self, names: Sequence[str]) -> "GroupChoice":
-        """Returns a choice that looks only at the bounds of these columns. If another file may have a newer row of a
-        key, only the key columns may decide.
+        """Returns a choice that uses only the bounds of these columns. If another file may have a newer row of a key,
+        only the key columns may decide.
         """
         return GroupChoice(self.schema, self.expression, tuple(f for f in self.fields if f.name in names))
 
     def choose(self, stored: TableSchema, groups_of: Callable[[str], list[RowGroup]]) -> list[RowGroup] | None:
-        """Returns the row groups of a file that may hold rows passing the filter; None if all row groups may, or if the
-        file has no useful bounds.
+        """Returns the row groups of a file that may hold rows that meet the filter; None if all row groups may hold
+        such rows, or if the file has no useful bounds.
 
-        `groups_of` gives the row groups with the bounds of one column, by its name in the file of schema `stored`.
+        `stored` is the schema with which the file was written. `groups_of` takes the name of a column in this schema,
+        and returns the row groups with the column's bounds.
         """
         guarantees: dict[int, list[pc.Expression | None]] = {}
         groups: list[RowGroup] = []
@@ -63,18 +66,22 @@ class GroupChoice:
 
 @dataclass(frozen=True, slots=True)
 class FileShare:
-    """One of `count` parts of a Parquet file, numbered from 0: the row groups whose middle lies in it."""
+    """One of `count` parts of a Parquet file, numbered from 0. A row group belongs to the part that contains its middle
+    row.
+    """
 
     number: int
     count: int
 
     def of(self, groups: Sequence[RowGroup], row_count: int) -> list[RowGroup]:
-        """Returns the row groups that belong to this part of a file. Each row group belongs to one part."""
+        """Returns the row groups that belong to this part of a file with `row_count` rows. Each row group belongs to
+        exactly one part.
+        """
         return [g for g in groups if (2 * g.first_row + g.row_count) * self.count // (2 * row_count) == self.number]
 
 
 def group_choice(schema: TableSchema, expression: pc.Expression | None) -> GroupChoice | None:
-    """Returns the choice of row groups for a filter; None if the filter does not restrict them."""
+    """Returns the choice of row groups for a filter; None if the filter does not restrict row groups."""
     if expression is None:
         return None
     columns = arrow_schema(representable(schema.fields))

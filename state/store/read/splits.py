@@ -1,9 +1,10 @@
 """Divides the read of one snapshot into splits, which other processes read. A split has one or more units; the files of
 a unit must be read together.
 
-A unit is the input of one merge: the files of a section of a bucket, or a single file where nothing is merged. Units do
-not depend on sizes, so the position of a unit is the same in every plan of a snapshot. A single Parquet file that is
-larger than a split is shared by several, which read different row groups.
+A unit is the input of one merge: the files of a section of a bucket, or a single file if it needs no merging. Units do
+not depend on sizes, so a unit has the same position in every plan of a snapshot. A single Parquet file that is larger
+than a split is shared by several splits, which read different row groups.
+
 Source: Paimon 2.0 MergeTreeSplitGenerator, AppendOnlySplitGenerator, BinPacking.packForOrdered.
 """
 
@@ -35,30 +36,36 @@ from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.types.order import key_order
 
 _Vectors = Mapping[BucketId, Sequence[IndexManifestEntry]]
-"""The entries of an index manifest with deletion vectors, by bucket."""
+"""The entries of an index manifest that describe deletion vectors, by bucket."""
 
 LEAST_SPLITS = 16
-"""The least number of splits in a plan, if its files are large enough: the target size alone would leave cores idle."""
+"""The smallest number of splits in a plan, if its files are large enough. If only the target size counted, cores could
+be idle.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitSizes:
-    """The size of splits, in bytes of files; a file counts `open_cost_bytes` at least."""
+    """The sizes of splits, in bytes of files. A file counts at least `open_cost_bytes`."""
 
     target_bytes: int = 128 << 20
     open_cost_bytes: int = 4 << 20
     least_share_bytes: int = 32 << 20
-    """The least size of a part of a shared file: a task of Spark takes 0.2 CPU seconds anyway."""
+    """The smallest size, in bytes, of a part of a shared file, because a Spark task takes 0.2 CPU seconds whatever it
+    reads.
+    """
 
     def weight(self, files: Iterable[DataFileMeta]) -> int:
         return max(self.open_cost_bytes, sum(f.file_size for f in files))
 
     def limit(self, weights: Sequence[int]) -> int:
-        """Returns the size up to which units are put into one split. A single unit may be larger."""
+        """Returns the size up to which units are put into one split, from the sizes of all units. A single unit may be
+        larger.
+        """
         return min(self.target_bytes, max(self.open_cost_bytes, sum(weights) // LEAST_SPLITS))
 
     def shares(self, file: DataFileMeta, limit: int) -> int:
-        """Returns the number of splits that read parts of a file; 1 if it is not divided."""
+        """Returns the number of splits that read parts of a file; 1 if the file is not divided."""
         return max(
             1, min(-(-file.file_size // max(1, limit)), file.file_size // self.least_share_bytes, file.row_count)
         )
@@ -66,7 +73,9 @@ class SplitSizes:
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """A table, or a branch, in a form that can be sent to other processes: its address, and the schema of the read."""
+    """The address of a table or branch, and the schema with which it is read. The value can be sent to other
+    processes.
+    """
 
     uri: str
     schema: TableSchema
@@ -85,19 +94,19 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The work of one task. `branch` is the number of the `TablePlace` that the files belong to."""
+    """The work of one task. `branch` is the index of the files' table or branch in `Scan.places`."""
 
     branch: int
     buckets: tuple[BucketFiles, ...]
     is_postponed: bool = False
-    """Whether rows of the postpone bucket are merged into the others."""
+    """Whether rows of the postpone bucket are merged into the rows of real buckets."""
     index: tuple[IndexManifestEntry, ...] = ()
-    """The deletion vectors of these files."""
+    """The entries of the index files with the deletion vectors of these files."""
     share: FileShare | None = None
-    """The part of the single file that is read; None stands for the whole file."""
+    """The part of the only file that is read; None stands for the whole file."""
 
     is_divisible: bool = False
-    """Whether the split is a single file of which parts can be read separately."""
+    """Whether the split is a single file whose row groups can be read separately."""
 
     @property
     def files(self) -> list[DataFileMeta]:
@@ -105,13 +114,13 @@ class Split:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether this unit must be read alone, without other files."""
+        """Whether this unit must be read without other units in its split."""
         return self.is_postponed or self.share is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A read of one snapshot: the facts that all of its splits share, and its units."""
+    """A read of one snapshot: what all of its splits have in common, and its units."""
 
     places: tuple[TablePlace, ...]
     projection: Projection
@@ -127,10 +136,10 @@ class Scan:
 def plan_scan(
     table: TableHandle, request: ReadRequest, *, snapshot: Snapshot | None = None, least_level: int = 0
 ) -> Scan:
-    """Returns the units of a read of a snapshot; files below `least_level` are left out. Raises the errors of
-    `Table.to_batches`.
+    """Plans the read of a snapshot, and returns it with its units. Files below `least_level` are left out. Raises the
+    errors of `Table.to_batches`.
 
-    With `snapshot`, this snapshot is read under the schema of the handle, without other branches.
+    With `snapshot`, this snapshot is read with the schema of the handle, and without other branches.
     """
     seen = () if snapshot is None else (BranchView(table, table.table_schema, snapshot),)
     plan = plan_rows(table, request, seen=seen)
@@ -171,8 +180,8 @@ def plan_scan(
 
 
 def pack(units: Sequence[Split], sizes: SplitSizes) -> list[Split]:
-    """Returns the units in as few splits as their sizes allow, in order. Units of the same bucket that follow each
-    other in a split are joined to one `BucketFiles`.
+    """Packs the units into as few splits as their sizes allow, in order, and returns the splits. Neighbouring units of
+    the same bucket in a split become one `BucketFiles`.
     """
     weights = [sizes.weight(u.files) for u in units]
     limit = sizes.limit(weights)
@@ -208,7 +217,7 @@ def read_split(scan: Scan, split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta, ...]]:
-    """Returns the files of a bucket in units that are read separately."""
+    """Returns the files of a bucket in units. Each unit can be read separately."""
     if not schema.primary_keys:
         if schema.settings.reading.data_evolution:
             return [(*r.files, *r.parts) for r in row_ranges(bucket.files)]
@@ -217,15 +226,15 @@ def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta,
     units: list[tuple[DataFileMeta, ...]] = []
     for runs in sections(bucket.files, order):
         files = [f for run in runs for f in run.files]
-        # With deletion vectors, each key has only one row above level 0, so nothing has to be merged.
+        # With deletion vectors, each key has only one row above level 0, so no files have to be merged.
         is_looked_up = schema.settings.changelog.deletion_vectors and all(f.level > 0 for f in files)
         units += [(f,) for f in files] if is_looked_up or len(runs) == 1 else [tuple(files)]
     return units
 
 
 def _is_divisible(schema: TableSchema, files: Sequence[DataFileMeta]) -> bool:
-    """Whether the files are a single Parquet file, of which row groups can be read alone because nobody asks for the
-    row ids of its rows.
+    """Returns True if the files are a single Parquet file whose row groups can be read separately, which requires that
+    the read does not ask for row ids.
     """
     is_one = len(files) == 1 and extension_of(files[0].file_name) == FileFormat.PARQUET.value
     return is_one and not (tracks_rows(schema) or schema.settings.reading.data_evolution)
@@ -240,7 +249,7 @@ def _by_bucket(index: Iterable[IndexManifestEntry]) -> _Vectors:
 
 
 def _of(vectors: _Vectors, buckets: Iterable[BucketFiles]) -> tuple[IndexManifestEntry, ...]:
-    """Returns the index entries of these buckets, reduced to the vectors of the buckets' files."""
+    """Returns the index entries of these buckets. The entries list only the vectors of files in the buckets."""
     entries = []
     for bucket in buckets:
         files = {f.file_name for f in bucket.files}

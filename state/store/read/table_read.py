@@ -1,6 +1,7 @@
 """Plans and runs a read of a table: one snapshot as rows, or the changes between two snapshots with their row kinds.
 
-Plans are made from metadata alone; rows are read when they are asked for.
+Plans are made from metadata alone. Rows are read when the caller asks for them.
+
 Source: Paimon 2.0 AbstractDataTableScan, IncrementalDeltaStartingScanner, DataTableStreamScan.
 """
 
@@ -41,7 +42,7 @@ from bucketline.state.store.storage.parallel import all_items, answers_late, cor
 from bucketline.state.types.arrow import arrow_schema
 
 _SMALL_BYTES = 4 << 20
-"""The bytes of data files up to which one thread reads as fast as several."""
+"""The size of data files, in bytes, up to which one thread reads as fast as several threads."""
 
 _MOST_READERS = 8
 
@@ -50,7 +51,7 @@ ReadRows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A read request; see `Table.to_batches`."""
+    """A read request. Its members are the arguments of `Table.to_batches`."""
 
     columns: Iterable[str] | None = None
     filter: Filter | None = None
@@ -61,11 +62,16 @@ class ReadRequest:
 
 
 def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> ReadRows:
-    """Returns the schema of the requested rows, and the rows, batch by batch; from the view `seen`, if that is given.
-    Raises the errors of `Table.to_batches`.
+    """Returns the schema of the requested rows, and the rows, batch by batch. If `seen` is not empty, the snapshots in
+    it are read. Raises the errors of `Table.to_batches`.
     """
     if request.limit is not None and request.limit < 0:
-        raise OptionError(f"a read cannot be limited to {request.limit} rows", key="limit", value=request.limit)
+        raise OptionError(
+            f"the limit of a read cannot be negative, but is {request.limit}; give the largest number of rows, or "
+            "None for all rows",
+            key="limit",
+            value=request.limit,
+        )
     if request.changes_since is not None:
         schema, rows = _changes_of(table, request, request.changes_since)
     else:
@@ -74,8 +80,8 @@ def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[Branc
 
 
 def read_whole(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> pa.Table:
-    """Returns the same rows as `read_table`, all at once. Up to `_MOST_READERS` parts of buckets are read at the same
-    time, one on each core. Memory: the rows, and what each reader holds.
+    """Returns the same rows as `read_table`, as one table. Up to `_MOST_READERS` parts of buckets are read at the same
+    time, one on each core. In memory are the rows, and what each reader holds.
     """
     if request.limit is not None or request.changes_since is not None:
         schema, rows = read_table(table, request, seen=seen)
@@ -90,14 +96,16 @@ def read_whole(table: TableHandle, request: ReadRequest, *, seen: Sequence[Branc
 
 
 def filter_condition(filter: Filter | None, schema: TableSchema) -> Condition:
-    """Returns the condition of a filter on the columns of the table. Raises OptionError for text that is no
+    """Returns the condition of a filter on the columns of the table. Raises OptionError for a string that is no
     condition.
     """
     return plan_condition(filter, kept_schema(schema).fields, place_fields(schema))
 
 
 def _projection_of(view: BranchView, request: ReadRequest) -> Projection:
-    """Returns the projection that `plan_projection` plans. An error about the schema names the schema's file."""
+    """Returns the projection that `plan_projection` plans. If the request does not fit the schema, the error also names
+    the schema's file.
+    """
     check_names(request.columns, "columns")
     try:
         return plan_projection(view.schema, request.columns, filter_condition(request.filter, view.schema))
@@ -127,14 +135,14 @@ def _rows_at(table: TableHandle, request: ReadRequest, seen: Sequence[BranchView
 
 
 def rows_projection(table: TableHandle, request: ReadRequest) -> Projection:
-    """Returns the columns and the filter of a request under the schema of the handle. Raises the errors of
+    """Returns the columns and the filter of a request, checked against the schema of the handle. Raises the errors of
     `Table.to_batches`.
     """
     return _projection_of(BranchView(table, table.table_schema, None), request)
 
 
 def rows_schema(table: TableHandle, request: ReadRequest) -> pa.Schema:
-    """Returns the schema of the rows of a read of a snapshot. Raises the errors of `Table.to_batches`."""
+    """Returns the schema that the rows of a read of a snapshot have. Raises the errors of `Table.to_batches`."""
     own = own_view(table, request.version)
     refuse_unreadable(own.schema, is_named=request.version is not None)
     projection = _projection_of(own, request)
@@ -142,8 +150,8 @@ def rows_schema(table: TableHandle, request: ReadRequest) -> pa.Schema:
 
 
 def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> "RowsPlan":
-    """Returns the plan for reading a snapshot: the requested snapshot, or the snapshot of the view `seen`. Raises the
-    errors of `Table.to_batches`.
+    """Plans the read of a snapshot, and returns the plan. The snapshot is the one that the request asks for, or, if
+    `seen` is not empty, the snapshots in `seen`. Raises the errors of `Table.to_batches`.
     """
     asked = list(seen) or branch_views(table, request.version)
     for view in asked:
@@ -159,7 +167,9 @@ def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[Branch
 
 
 def _with_asked(view: BranchView, projection: Projection) -> BranchView:
-    """Returns the same view with the columns of row tracking in its schema, if requested."""
+    """Returns the view with the row tracking columns (`_ROW_ID` and others) in its schema if the read needs them;
+    otherwise the same view.
+    """
     if not tracks_rows(view.schema) or not any(name in TRACKED_NAMES for name in projection.needed):
         return view
     return replace(view, schema=with_tracked(view.schema))
@@ -167,8 +177,8 @@ def _with_asked(view: BranchView, projection: Projection) -> BranchView:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
-    """What a read opens of one branch: `buckets`, and postpone buckets (`waiting`) if readers see those too. `files`
-    are all live files of the snapshot.
+    """What a read opens of one branch: `buckets`, and, if readers see postponed rows, the postpone buckets (`waiting`).
+    `files` are all live files of the snapshot.
     """
 
     view: BranchView
@@ -183,7 +193,9 @@ class PlannedRead:
 
 @dataclass(frozen=True, slots=True)
 class RowsPlan:
-    """The plan of a read of a snapshot: the schema of its rows, columns and filter, and the buckets of each branch."""
+    """The plan of a read of a snapshot: the schema of its rows, its columns and filter, and the buckets of
+    each branch.
+    """
 
     out: pa.Schema
     projection: Projection
@@ -191,8 +203,8 @@ class RowsPlan:
 
 
 def plan_views(asked: Sequence[BranchView], *, read_optimized: bool) -> list[PlannedRead]:
-    """Returns the plan for reading each branch. From the second branch only those partitions are read for which the
-    first branch has no visible files.
+    """Returns the plan for reading each branch. From the second branch only partitions are read for which the first
+    branch has no visible files.
     """
     plans: list[PlannedRead] = []
     shown: set[bytes] = set()
@@ -210,10 +222,11 @@ def plan_views(asked: Sequence[BranchView], *, read_optimized: bool) -> list[Pla
 
 
 def live_files(table: TableHandle) -> pa.Table:
-    """Returns the live data files of the snapshot that the options name, else of the newest, with the columns of
-    Paimon's $files.
+    """Returns the live data files, with the columns of Paimon's $files: the files of the snapshot that the options
+    name, or else of the newest snapshot.
 
-    Files of another branch are included only for partitions in which the own branch has files, but no visible ones.
+    Files of another branch are included only for partitions in which the own branch has files but no visible files.
+
     Source: Paimon 2.0 FilesTable.
     """
     planned = plan_views(branch_views(table, None), read_optimized=False)
@@ -258,8 +271,8 @@ def _rows_of(planned: PlannedRead, projection: Projection) -> Iterator[pa.Record
 def _sources(
     planned: PlannedRead, projection: Projection, opened: ExitStack
 ) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
-    """Returns functions that each read a part of a branch's rows; together they give the rows of `_rows_of`. They can
-    be called at the same time, until `opened` is closed. A small read is one part.
+    """Returns functions that each read a part of a branch's rows; together they yield the rows of `_rows_of`. They can
+    be called at the same time, until `opened` is closed. A small read is a single part.
     """
     size_bytes = sum(f.file_size for b in planned.buckets for f in b.files)
     if planned.waiting or size_bytes < _SMALL_BYTES:
@@ -285,8 +298,8 @@ def index_entries(view: BranchView) -> Sequence[IndexManifestEntry]:
 
 
 def file_access(table: TableHandle, schema: TableSchema, index: Sequence[IndexManifestEntry]) -> FileAccess:
-    """Returns the access to a table's files under a schema, without the rows that deletion vectors of `index`
-    delete.
+    """Returns the access to a table's files with a schema. Rows are left out if deletion vectors in the entries `index`
+    delete them.
     """
     access = FileAccess(table.io, table.path, schema, table.schema_store.read_under(schema))
     if not schema.settings.changelog.deletion_vectors:
@@ -304,11 +317,14 @@ class ChangesPlan:
 
 
 def plan_changes(table: TableHandle, request: ReadRequest, changes_since: Version) -> ChangesPlan:
-    """Returns the plan for reading the changes after `changes_since`. Only snapshots of the branch that was opened are
-    read, no fallback branch.
+    """Plans a read of the changes after `changes_since`, and returns the plan. Only snapshots of the branch that was
+    opened are read, and no fallback branch.
     """
     if request.read_optimized:
-        raise OptionError("changes are not in compacted files alone; leave out read_optimized", key="changes_since")
+        raise OptionError(
+            "a read of changes needs files of all levels, so it cannot be read_optimized; leave out read_optimized",
+            key="changes_since",
+        )
     own = own_view(table, request.version)
     refuse_unreadable(own.schema, is_named=True)
     projection = _projection_of(own, request)
@@ -316,7 +332,7 @@ def plan_changes(table: TableHandle, request: ReadRequest, changes_since: Versio
     versions = Versions(table.io, table.metadata_path)
     since = _position(versions, changes_since)
     until = 0 if own.snapshot is None else own.snapshot.id
-    # A changelog that has outlived its snapshot keeps data files only if the table writes no changelog files.
+    # After its snapshot has expired, a changelog still keeps data files only if the table writes no changelog files.
     no_log = not own.schema.settings.changelog.producer.writes_files
     is_logged = no_log or change_files(own.schema) is ChangeFiles.CHANGELOG
     return ChangesPlan(own, projection, versions.between(since, until, with_changelogs=is_logged))
@@ -339,7 +355,9 @@ def _changes(
     projection: Projection,
     out: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the changes of each snapshot in turn: rows as they were stored, in file order, `_row_kind` last."""
+    """Yields the changes of each snapshot in turn: the rows as they were stored, in file order, with `_row_kind` as the
+    last column.
+    """
     for snapshot in snapshots:
         buckets = group_by_bucket(change_entries(table, snapshot, mode))
         buckets = prune_stored(access.schema, buckets, projection.expression, access.schema_of)
@@ -348,11 +366,16 @@ def _changes(
 
 
 def _position(versions: Versions, since: Version) -> int:
-    """Returns the id of the snapshot that `since` names, after which changes are read; 0 for all changes from the
-    beginning.
+    """Returns the id of the snapshot that `since` (an id or the name of a tag) stands for; changes are read from the
+    next snapshot on. 0 stands for all changes from the beginning. Raises OptionError for a negative id, and for a tag
+    that does not exist.
     """
     if isinstance(since, str):
         return versions.named(since, "changes_since").id
     if since < 0:
-        raise OptionError(f"changes_since is a snapshot id or a tag, not {since}", key="changes_since", value=since)
+        raise OptionError(
+            f"changes_since must be a snapshot id, the name of a tag, or 0 for all changes, not {since}",
+            key="changes_since",
+            value=since,
+        )
     return since

@@ -1,5 +1,5 @@
-"""The system tables of a table: the columns, order and text forms of Paimon's $snapshots and $files. They have one row
-for each snapshot or file, so this is metadata, not a data path.
+"""The system tables $snapshots and $files: their columns, the order of their rows, and the strings that they show, as
+in Paimon. They have one row for each snapshot or file, so this module handles metadata, and no rows of the table.
 """
 
 from collections.abc import Callable, Sequence
@@ -69,11 +69,11 @@ FILES_SCHEMA = pa.schema(
 
 
 def snapshots_table(store: Snapshots) -> pa.Table:
-    """Returns all existing snapshots, oldest first. `commit_time` is in the local zone, as Paimon shows it."""
+    """Returns all existing snapshots, oldest first. `commit_time` is local time, as in Paimon."""
     rows = []
     for snapshot_id in store.ids():
         s = store.get(snapshot_id)
-        if s is None:  # expired since the listing
+        if s is None:  # The snapshot has expired since the folder was listed.
             continue
         rows.append(
             {
@@ -98,21 +98,21 @@ def snapshots_table(store: Snapshots) -> pa.Table:
 
 
 def local_time(time_ms: int, of: str) -> datetime:
-    """Returns epoch milliseconds as a time in the local zone, as system tables show times. Raises CorruptFileError
-    outside of the years 1 to 9999, naming what the time is `of`.
+    """Returns milliseconds since 1970 as a local time, as system tables show times. Raises CorruptFileError for a time
+    outside the years 1 to 9999; `of` says in the message what the time belongs to.
     """
     try:
         return datetime.fromtimestamp(time_ms / 1000)
     except (ValueError, OverflowError, OSError) as e:
-        raise CorruptFileError(f"{of}: timeMillis {time_ms} is no time in the years 1 to 9999", time_ms=time_ms) from e
+        raise CorruptFileError(
+            f"{of}: timeMillis {time_ms} is not a time in the years 1 to 9999", time_ms=time_ms
+        ) from e
 
 
 def files_table(
     table_path: str, schema: TableSchema, buckets: Sequence[BucketFiles], schema_of: Callable[[int], TableSchema]
 ) -> pa.Table:
-    """Returns one row for each file of the buckets, in their order; files waiting in the postpone bucket are left
-    out.
-    """
+    """Returns one row for each file of the buckets, in their order. Files in the postpone bucket are left out."""
     rows = []
     for bucket in buckets:
         if bucket.bucket < 0:
@@ -147,23 +147,25 @@ def files_table(
 
 
 def partition_text(schema: TableSchema, partition: bytes) -> str:
-    """Returns a partition as Paimon's system tables show it: `{2024-01-01, 7}`, values cast to STRING; `{}` for
-    none.
+    """Returns a partition as Paimon's system tables show it: `{2024-01-01, 7}`, with values cast to STRING; `{}` for a
+    table without partitions.
     """
     types = [f.type for f in schema.select(schema.partition_keys)]
     return "{" + ", ".join(map(_shown_text, decode_row(partition, types), types)) + "}"
 
 
 def key_text(schema: TableSchema, key: bytes) -> str | None:
-    """Returns a serialized key as Paimon's system tables show it: `[1, a]`, values in internal form; None without a
-    key.
+    """Returns a serialized key as Paimon's system tables show it: `[1, a]`, with values in internal form; None for a
+    table without a primary key.
     """
     types = [f.type for f in schema.select(schema.trimmed_primary_key)]
     return "[" + ", ".join(map(_internal_text, decode_row(key, types), types)) + "]" if types else None
 
 
 def _stats_texts(schema: TableSchema, stored: TableSchema, file: DataFileMeta) -> dict[str, str]:
-    """Returns null counts and bounds of the current columns, by name, in the form in which Java prints a sorted map."""
+    """Returns the null counts and the bounds of the current columns, by column name, in the form in which Java prints a
+    sorted map.
+    """
     fields = stats_fields(stored, file)
     stats = _values_by_id(fields, file.value_stats)
     known = {f.id for f in written_fields(stored, file)}
@@ -193,8 +195,8 @@ def _values_by_id(fields: Sequence[DataField], stats: SimpleStats) -> dict[int, 
 
 
 def _in_current_type(value: object, stored: DataType, wanted: DataType) -> tuple[object, DataType]:
-    """Returns a bound in the column's current type, and this type. If the bound cannot be converted, returns it as it
-    was stored, with the type that it was stored in.
+    """Converts a bound to the column's current type, and returns it with this type. If it cannot be converted, returns
+    it unchanged, with the type in which it was stored.
     """
     if value is None or not (stored.is_atomic and wanted.is_atomic) or stored.as_nullable() == wanted.as_nullable():
         return value, stored
@@ -222,9 +224,9 @@ def _shown_text(value: object, data_type: DataType) -> str:
 
 
 def value_text(value: object, data_type: DataType) -> str:
-    """Returns a value cast to STRING; bytes in hex."""
+    """Returns a value cast to STRING; bytes as hexadecimal digits."""
     if isinstance(value, bytes):
         return value.hex()
     if data_type.root is TypeRoot.TIMESTAMP_LTZ:
-        data_type = replace(data_type, root=TypeRoot.TIMESTAMP)  # shown in UTC
+        data_type = replace(data_type, root=TypeRoot.TIMESTAMP)  # The time is shown in UTC.
     return cast_text(value, data_type)

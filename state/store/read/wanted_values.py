@@ -1,8 +1,8 @@
 """Finds the values that a filter allows for a column, if they are few, as in `id = 7` or `id IN (1, 2)`.
 
-A filter is an opaque Arrow expression, which only Arrow evaluates: for each literal in it, and for each interval
-between two literals, Arrow is asked whether a row can pass. Literals that are not found make the answer weaker, never
-wrong.
+A filter is an opaque Arrow expression, which only Arrow can evaluate. So Arrow decides for each literal in the filter,
+and for each interval between two literals, whether a row can meet the filter. If a literal is not found, fewer files
+are skipped, but the result is never wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,18 +17,18 @@ from bucketline.state.types.arrow import arrow_schema, representable
 from bucketline.state.types.logical import TypeRoot
 
 _MOST_VALUES = 256
-"""The largest number of values that are searched for: each of them costs a question to Arrow."""
+"""The largest number of values that are searched for, because each value needs one evaluation by Arrow."""
 
 
 class WantedValues:
-    """The values of a table's columns that a filter allows, found once for all files of a read."""
+    """The values that a filter allows for a table's columns. They are found once for all files of a read."""
 
     def __init__(self) -> None:
         self._found: tuple[TableSchema, pc.Expression, Mapping[int, pa.Array]] | None = None
 
     def of(self, schema: TableSchema, expression: pc.Expression) -> Mapping[int, pa.Array]:
-        """Returns the allowed values by the id of the column: every row that passes the filter has one of them. CHAR
-        columns are left out: they are read with blanks that files do not have.
+        """Returns the allowed values, by the id of the column: every row that meets the filter has one of these values.
+        CHAR columns are left out, because they are read with blanks that the files do not have.
         """
         found = self._found
         if found is None or found[0] is not schema or found[1] is not expression:
@@ -43,10 +43,11 @@ class WantedValues:
 
 
 def wanted_values(schema: pa.Schema, expression: pc.Expression, names: Sequence[str]) -> dict[str, pa.Array]:
-    """Returns for columns among `names` the allowed values, in the column's type: every row that passes the filter has
-    one of them.
+    """Returns the allowed values of the columns `names`, in the column's type: every row that meets the filter has one
+    of these values.
 
-    Columns that may have other values, or null, are left out. So are floats, because Arrow does not tell 0.0 from -0.0.
+    A column is left out if other values, or null, are allowed too. Float columns are left out, because Arrow does not
+    distinguish 0.0 from -0.0.
     """
     literals = list(_literals(expression))
     found: dict[str, pa.Array] = {}
@@ -63,7 +64,9 @@ def wanted_values(schema: pa.Schema, expression: pc.Expression, names: Sequence[
 
 
 def _wanted(schema: pa.Schema, expression: pc.Expression, name: str, values: pa.Array) -> pa.Array | None:
-    """Returns the values with which a row may pass the condition; None if a row with another value may pass too."""
+    """Returns those of the values with which a row may meet the condition; None if a row with any other value may meet
+    it too.
+    """
     if not 0 < len(values) <= _MOST_VALUES:
         return None
     column = pc.field(name)
@@ -77,7 +80,7 @@ def _wanted(schema: pa.Schema, expression: pc.Expression, name: str, values: pa.
 
 
 def _of_type(literals: Sequence[pa.Array], kind: pa.DataType) -> list[pa.Array]:
-    """Returns the literals that are values of the type exactly."""
+    """Returns the literals that can be converted exactly to the type."""
     found = []
     for values in literals:
         try:
@@ -88,7 +91,7 @@ def _of_type(literals: Sequence[pa.Array], kind: pa.DataType) -> list[pa.Array]:
 
 
 def _literals(expression: pc.Expression) -> Iterator[pa.Array]:
-    """Yields the literals in an expression, as its serialized form lists them, and the values of each IN."""
+    """Yields the literals in an expression, which are read from its serialized form, and the values of each IN."""
     try:
         _, (serialized, *_) = expression.__reduce__()
         with pa.ipc.open_file(serialized) as reader:
