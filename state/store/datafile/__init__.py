@@ -1,1 +1,1 @@
-"""Data files: Parquet, ORC and Avro with one writer and one reader for all."""
+"""Reads and writes data files in the formats Parquet, ORC and Avro, through one reader and one writer."""

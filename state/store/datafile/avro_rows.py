@@ -9,7 +9,9 @@ from bucketline.state.types.cast import declared
 
 
 class AvroRows:
-    """An Avro file that is read from front to back; its constructor reads the header. An Avro file has no row count."""
+    """An Avro file that is read from front to back. The constructor reads the header. An Avro file does not record how
+    many rows it has.
+    """
 
     row_count = None
     has_units = True
@@ -25,23 +27,26 @@ class AvroRows:
 
     @property
     def ids(self) -> dict[str, int]:
-        """Returns an empty mapping: Avro files have no field ids."""
+        """Returns an empty mapping, because Avro files have no field ids."""
         return {}
 
     @property
     def types(self) -> dict[str, pa.DataType]:
-        """Returns the types that the file states, by name; none if no Paimon writer has written the file."""
+        """Returns the types that the file states, by column name; an empty mapping if the file was not written by
+        Paimon.
+        """
         return self._columns.declared
 
     @property
     def offset(self) -> int:
-        """Returns the offset of the current block, in bytes."""
+        """Returns the offset of the current block in the file, in bytes."""
         return self._columns.offset
 
     def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of the columns, in file order, as batches of at most `batch_rows` and about `batch_bytes`.
+        """Yields the rows, with these columns, in file order. A batch has at most `batch_rows` rows and about
+        `batch_bytes` bytes.
 
-        Blocks are small, so several make a batch. Raises CorruptFileError and UnsupportedTableError.
+        Blocks are small, so several blocks make a batch. Raises CorruptFileError and UnsupportedTableError.
         """
         waiting: list[pa.RecordBatch] = []
         rows = size = 0

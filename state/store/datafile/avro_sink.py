@@ -1,4 +1,4 @@
-"""Writes Avro data files: blocks of some thousand rows, each encoded in whole columns.
+"""Writes Avro data files in blocks of some thousand rows. Each block is encoded column by column.
 
 Source: Paimon 2.0 AvroFileFormat.
 """
@@ -12,14 +12,16 @@ from bucketline.state.types.logical import DataField
 
 BLOCK_ROWS = 16384
 BLOCK_BYTES = 4 << 20
-"""The Arrow bytes of the rows of a block (one row may have more): this bounds the memory of encoding and of readers."""
+"""The size of the rows of a block, in bytes of Arrow data (a single row may be larger). It limits the memory of
+encoding, and of readers.
+"""
 
 
 class AvroSink:
-    """A writer of one file into an open stream; closing the writer leaves the stream open.
+    """Writes one file into an open stream. Closing this writer leaves the stream open.
 
-    The sync marker is made from `file_name`, so that no other file has the same. Raises UnsupportedTableError for
-    columns that Avro cannot store.
+    The sync marker of the file is made from `file_name`, so that no other file has the same marker. Raises
+    UnsupportedTableError for columns that Avro cannot store.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class AvroSink:
         sink.write(self._encoder.header())
 
     def write(self, group: pa.Table) -> None:
-        """Adds rows of the columns, in order; columns are found by name."""
+        """Adds rows. The columns of `group` are found by name."""
         row_bytes = max(1, group.nbytes // max(1, group.num_rows))
         block_rows = max(1, min(BLOCK_ROWS, BLOCK_BYTES // row_bytes))
         for start in range(0, group.num_rows, block_rows):
@@ -44,4 +46,4 @@ class AvroSink:
                 self._sink.write(part)
 
     def close(self) -> None:
-        """Does nothing: an Avro file ends with its last block."""
+        """Does nothing, because an Avro file ends with its last block."""

@@ -1,4 +1,4 @@
-"""Checks a file's checksums while it is read: a file-like object for Arrow's readers."""
+"""Checks the checksums of a file while the file is read, through a file-like object for Arrow's readers."""
 
 from collections import OrderedDict
 
@@ -9,18 +9,20 @@ from bucketline.state.format.orc_checksum import TAIL_BYTES, BlockChecksums, rea
 from bucketline.state.store.storage.positioned import PositionedReader
 
 _PIECE_BYTES = 128 << 10
-"""About the number of bytes that ORC's reader requests at once."""
+"""About how many bytes ORC's reader requests at once."""
 
 _LONG_PIECE_BYTES = 512 << 10
 _MOST_BYTES = 32 << 20
 
 
 class CheckedSource(PositionedReader):
-    """A file-like object that checks each block before it returns bytes of it. Raises CorruptFileError from `read`.
+    """A file-like object that checks each block before it returns bytes of the block. `read` raises CorruptFileError if
+    a block is damaged.
 
-    The error is also kept as `error`, because libraries in between turn it into another error.
-    Bytes are fetched in aligned pieces of some blocks, since ORC's reader reads many streams in turns, a little of
-    each. A piece is dropped when all of its bytes were read. Memory: the pieces that were read in part, at most
+    The error is also kept in the attribute `error`, because libraries in between turn it into another error.
+
+    ORC's reader reads many streams in turns, a little of each. So bytes are fetched in aligned pieces of several
+    blocks. A piece is dropped when all of its bytes were read. In memory are the pieces that were read in part, at most
     `most_bytes`, and the bytes of one read.
     """
 
@@ -40,7 +42,7 @@ class CheckedSource(PositionedReader):
         self.error: CorruptFileError | None = None
 
     def read_in_long_pieces(self) -> None:
-        """Makes later reads fetch larger pieces. To be called before a read of the whole file."""
+        """Makes later reads fetch larger pieces. It is called before a read of the whole file."""
         self._pieces.clear()
         self._step = self._whole_blocks(_LONG_PIECE_BYTES)
 
@@ -53,11 +55,13 @@ class CheckedSource(PositionedReader):
         if max(start, body) < end:
             # The checksums and the bytes after them were checked when they were read.
             parts.append(self._in_tail(max(start, body), end))
-        # Bytes that lie in one piece are not copied.
+        # Bytes that are all in one piece are not copied.
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _checked(self, start: int, end: int) -> list[memoryview]:
-        """Returns bytes of the body, in as many parts as there are pieces that hold them."""
+        """Returns checked bytes of the part of the file that has checksums, as one view for each piece that holds some
+        of them.
+        """
         if start >= end:
             return []
         numbers = range(start // self._step, (end - 1) // self._step + 1)
@@ -77,7 +81,7 @@ class CheckedSource(PositionedReader):
         return parts
 
     def _fetch(self, low: int, high: int) -> None:
-        """Fetches the pieces from `low` to `high` with one request, and checks them."""
+        """Fetches the pieces with the numbers from `low` to `high` with one request, and checks them."""
         start, end = low * self._step, min((high + 1) * self._step, self._sums.body_bytes)
         data, block_bytes = self._stored(start, end), self._sums.block_bytes
         try:
@@ -108,8 +112,8 @@ class _Piece:
 
 
 def checked_source(source: pa.NativeFile) -> CheckedSource | None:
-    """Opens the file so that its blocks are checked; returns None if it has no checksums. Reads the end of the file,
-    which is not read again.
+    """Returns a file-like object that checks the file's blocks; None if the file has no checksums. Reads the end of the
+    file, which is not read again.
 
     Raises CorruptFileError if the end of the file is damaged.
     """

@@ -1,4 +1,4 @@
-"""Computes a file's checksums while it is written: a file-like object for Arrow's writers."""
+"""Computes the checksums of a file while the file is written, through a file-like object for Arrow's writers."""
 
 import io
 import zlib
@@ -13,8 +13,8 @@ _MOST_BLOCKS = 12_000
 
 
 def block_bytes_for(target_bytes: int) -> int:
-    """Returns the block size for files of about that size: the checksums of all blocks must fit into one chunk of the
-    footer.
+    """Returns the block size, in bytes, for files of about the given size. It is so large that the checksums of all
+    blocks fit into one chunk of the footer.
     """
     block_bytes = SMALLEST_BLOCK_BYTES
     while block_bytes * _MOST_BLOCKS < 2 * target_bytes:
@@ -23,8 +23,8 @@ def block_bytes_for(target_bytes: int) -> int:
 
 
 class CheckedSink(io.RawIOBase):
-    """A file-like object that writes to `sink`. It keeps the last bytes back, until `finish` writes them together with
-    the checksums; `sink` stays open. Memory: two writes, or a block if that is more.
+    """A file-like object that writes to `sink`. It holds back the last bytes, until `finish` writes them together with
+    the checksums. `sink` stays open. In memory are two writes, or a block if that is more.
     """
 
     def __init__(self, sink: "pa.NativeFile | io.RawIOBase", block_bytes: int) -> None:
@@ -53,7 +53,7 @@ class CheckedSink(io.RawIOBase):
         return self._written + self._held_bytes
 
     def finish(self) -> None:
-        """Writes the remaining bytes, with the checksums."""
+        """Writes the bytes that were held back, and the checksums."""
         tail = b"".join(self._held)
         self._held.clear()
         self._held_bytes = 0
@@ -67,7 +67,7 @@ class CheckedSink(io.RawIOBase):
 
     def _add(self, data: bytes) -> None:
         self._written += len(data)
-        # Views: slices of bytes would copy the remaining bytes once more for each block.
+        # Views are used, because slices of bytes would copy the remaining bytes again for each block.
         view = memoryview(data)
         while len(view):
             part = view[: self._block_bytes - self._filled]

@@ -1,4 +1,6 @@
-"""Finds the column of a file from which each wanted column is read, once for all files that were written alike."""
+"""Finds, for each wanted column, the column of a file from which it is read. This is done once for all files that were
+written alike.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,7 +22,9 @@ _MOST_MAPPINGS = 64
 
 @dataclass(frozen=True, slots=True)
 class ColumnSource:
-    """The source of a wanted column: a column of the file with its stored name and type, or one value for all rows."""
+    """Where a wanted column comes from: a column of the file, with its stored name and type, or one value for
+    all rows.
+    """
 
     wanted: DataField
     stored: DataField | None = None
@@ -29,11 +33,11 @@ class ColumnSource:
 
 @dataclass(frozen=True, slots=True)
 class FileMapping:
-    """How files are read: a source for each wanted column, and `out`, the schema of the rows.
+    """How files are read: the source of each wanted column, and `out`, the schema of the returned rows.
 
-    `declared` are the columns that such a file should have by the schema that it was written under; None if one of them
-    has no Arrow type. `is_plain` says that the files hold every wanted column, in the type that it has in the table.
-    `sizes` are the sizes of text in the files that were read with this mapping.
+    `declared` are the columns that the files should have, by the schema under which they were written; None if one of
+    these columns has no Arrow type. `is_plain` is True if the files hold every wanted column in the type that it has in
+    the table. `sizes` holds the sizes of strings in the files that were read with this mapping.
     """
 
     sources: tuple[ColumnSource, ...]
@@ -44,31 +48,33 @@ class FileMapping:
 
 
 class Mappings:
-    """The mappings that were found for files of one table, so that files written alike share a mapping."""
+    """The mappings that were found for files of one table. Files that were written alike share a mapping."""
 
     def __init__(self) -> None:
         self._kept: dict[object, tuple[FileMapping, object]] = {}
 
     def __reduce__(self) -> tuple[type["Mappings"], tuple[()]]:
-        # The keys are the identities of schemas, which differ in another process.
+        # The keys contain the identities of schema objects, which differ in another process.
         return Mappings, ()
 
     def of(
         self, schema: TableSchema, stored: TableSchema, meta: DataFileMeta, columns: Sequence[str], partition: bytes
     ) -> FileMapping:
-        """Returns the mapping of a file in a partition, written under `stored` and read under `schema`."""
+        """Returns the mapping for a file in a partition. The file was written under the schema `stored`, and is read as
+        rows of `schema`.
+        """
         key = (id(schema), id(stored), meta.write_cols, tuple(columns), partition if schema.partition_keys else b"")
         entry = self._kept.get(key)
         if entry is None:
             if len(self._kept) >= _MOST_MAPPINGS:
                 self._kept = {}
-            # The schemas are kept as well, so that no other schema gets the same identity.
+            # The entry also holds the schemas, so that no other schema object gets the same identity.
             entry = self._kept[key] = _mapping(schema, stored, meta, columns, partition), (schema, stored)
         return entry[0]
 
 
 def wanted_fields(schema: TableSchema, names: Sequence[str]) -> list[DataField]:
-    """Returns the columns with these names, system columns included."""
+    """Returns the columns with these names, which may be columns of the table or system columns."""
     known = {f.name: f for f in (*SYSTEM_FIELDS, *schema.fields)}
     return [known.get(name) or schema.field(name) for name in names]
 
@@ -81,7 +87,7 @@ def _mapping(
     try:
         declared = arrow_schema((*system, *stored.fields))
     except UnsupportedTableError:
-        # Columns without an Arrow type may exist in the file, and are not read.
+        # A column without an Arrow type may exist in the file. It is not read.
         declared = None
     return FileMapping(
         sources,

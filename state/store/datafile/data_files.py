@@ -1,7 +1,9 @@
-"""Reads data files of every format as rows in the table's current columns, with bounded memory.
+"""Reads data files of every format as rows in the table's current columns, in bounded memory.
 
-Files are read by the column names of the schema version they were written under and mapped to the current schema by
-field id. A file's name tells its format, so formats may be mixed in one table.
+A file is read by the column names of the schema version under which it was written, and its columns are mapped to the
+current schema by field id. The ending of its name tells the file's format, so a table may have files of several
+formats.
+
 Source: Paimon 2.0 DataFileRecordReader, FormatReaderMapping.
 """
 
@@ -36,27 +38,25 @@ from bucketline.state.types.cast import Declare, read_column, with_placeholders
 from bucketline.state.types.logical import DataField
 
 BATCH_ROWS = 32768
-"""The default number of rows in a reader's record batch."""
+"""The default for the largest number of rows in a record batch of a reader."""
 
 BATCH_BYTES = 16 << 20
 """The default size of a reader's record batch, in bytes of Arrow data."""
 
 LIBRARY_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, RecursionError, NotImplementedError)
-"""The exceptions of format libraries for invalid bytes, besides their own error classes."""
+"""The exceptions that format libraries raise for invalid bytes, besides their own error classes."""
 
 
 def read_schema(schema: TableSchema, columns: Sequence[str]) -> pa.Schema:
-    """Returns the Arrow schema of the batches that `read_data_file` yields for these columns, system columns
-    included.
+    """Returns the Arrow schema of the batches that `read_data_file` yields for these columns, which may be system
+    columns.
     """
     return arrow_schema(wanted_fields(schema, columns))
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """The size of batches: at most so many rows, and at most about so many bytes of Arrow data, but at least one
-    row.
-    """
+    """The size of batches: at most `rows` rows and about `bytes` bytes of Arrow data, but at least one row."""
 
     rows: int = BATCH_ROWS
     bytes: int = BATCH_BYTES
@@ -65,8 +65,8 @@ class BatchLimit:
 LIMIT = BatchLimit()
 
 ChooseGroups: TypeAlias = Callable[[Callable[[str], list[RowGroup]]], list[RowGroup] | None]
-"""The row groups of a file that are read (None: all), by number, or chosen by the bounds of a column, given by its name
-in the file.
+"""The row groups of a file to read: None for all, their numbers, or a function that chooses them. The function gets
+another function, which returns the row groups with the bounds of a column; the column is named as in the file.
 """
 
 
@@ -83,16 +83,16 @@ def read_data_file(
     groups: Sequence[int] | ChooseGroups | None = None,
     mappings: Mappings | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the file's rows in file order, as batches with schema `read_schema(schema, columns)`.
+    """Yields the file's rows in file order, as batches with the schema `read_schema(schema, columns)`.
 
-    With `groups`, only the rows of these row groups of a Parquet file (`parquet_groups`) are read, or of the row groups
-    that `groups` chooses by their bounds.
+    `columns` are columns of `schema` (the current schema), `_SEQUENCE_NUMBER` or `_VALUE_KIND`. `stored` is the schema
+    version under which the file was written. Partition columns get their value from `partition`; columns that the file
+    does not have are null; columns of another type are cast. With `groups`, only the rows of these row groups of a
+    Parquet file are read (see `parquet_groups`), or of the row groups that the function `groups` chooses by their
+    bounds. `mappings` are shared by all files of one read.
 
-    `columns` are columns of `schema` (the current one), `_SEQUENCE_NUMBER` or `_VALUE_KIND`; `stored` is the schema
-    version the file was written under. Partition columns get their value from `partition`, columns the file does not
-    have are null, columns of another type are cast. `mappings` come from other files of the same read. Raises
-    CorruptFileError if the file differs from its metadata, UnsupportedTableError for an unknown format, StorageError if
-    the file cannot be fetched.
+    Raises CorruptFileError if the file differs from its metadata, UnsupportedTableError for an unknown format,
+    StorageError if the file cannot be fetched.
     """
     with naming_file(path):
         mapping = (mappings or Mappings()).of(schema, stored, meta, columns, partition)
@@ -104,7 +104,7 @@ def read_data_file(
     with io.open_input(path) as source, _naming(path) as place:
         if source.size() != meta.file_size:
             raise CorruptFileError(
-                f"it has {counted(source.size(), 'byte')}, {meta.file_size:,} recorded",
+                f"it has {counted(source.size(), 'byte')}, but {meta.file_size:,} are recorded in its metadata",
                 offset=min(source.size(), meta.file_size),
             )
         place.rows = form.rows(source, stored.settings.files)
@@ -130,10 +130,10 @@ def read_data_file(
 def parquet_groups(
     io: FileIO, path: str, meta: DataFileMeta, column: DataField, *, stored: TableSchema
 ) -> list[RowGroup] | None:
-    """Returns the row groups of a file with bounds of one current column; None for other formats than Parquet. Raises
+    """Returns the row groups of a file with the bounds of one current column; None if the file is not Parquet. Raises
     the errors of `read_data_file`.
 
-    Bounds are left out where the column has another name or type in the file.
+    The bounds are left out if the column has another name or type in the file.
     """
     if extension_of(meta.file_name) != "parquet":
         return None
@@ -144,8 +144,8 @@ def parquet_groups(
 
 
 def chosen_groups(io: FileIO, path: str, meta: DataFileMeta, choose: ChooseGroups) -> list[RowGroup] | None:
-    """Returns the row groups of a file that are chosen by their bounds; None for all, and for other formats than
-    Parquet.
+    """Returns the row groups of a file that `choose` selects by their bounds; None if all are selected, and if the file
+    is not Parquet.
     """
     if extension_of(meta.file_name) != "parquet":
         return None
@@ -158,8 +158,8 @@ def _unexpected_nulls(column: ColumnSource) -> CorruptFileError | UnsupportedTab
     if column.stored is None or not column.stored.type.nullable:
         return CorruptFileError(f"column {name} is NOT NULL and holds nulls", column=name)
     return UnsupportedTableError(
-        f"column {name} became NOT NULL after this file was written, which holds nulls in it: make the column nullable "
-        f'again, with alter_column("{name}", nullable=True), and give these rows values first',
+        f"column {name} became NOT NULL after this file was written, and the file holds nulls in it: make the column "
+        f"nullable again, with alter_column('{name}', nullable=True), and give these rows values first",
         column=name,
     )
 
@@ -175,7 +175,7 @@ class _Place:
 
 @contextmanager
 def _naming(path: str) -> Iterator[_Place]:
-    """Adds the path and the current offset to errors about the file."""
+    """Adds the path and the current offset to errors about the file that are raised in the `with` block."""
     place = _Place()
     try:
         yield place
@@ -192,14 +192,18 @@ def _naming(path: str) -> Iterator[_Place]:
 
 
 def _is_exact(rows: FileRows, declared: pa.Schema | None) -> bool:
-    """Whether an open file has exactly the columns, ids and types of a file written under its schema."""
+    """Returns True if an open file has exactly the columns, ids and types of a file that was written under
+    its schema.
+    """
     if not isinstance(rows, ParquetRows) or rows.int96_paths or rows.schema.metadata:
         return False
     return declared is not None and bool(rows.schema.equals(declared, check_metadata=True))
 
 
 def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> None:
-    """Raises CorruptFileError, naming the schema file, if the file cannot have been written under its schema."""
+    """Raises CorruptFileError, with the name of the schema file, if the file cannot have been written under
+    its schema.
+    """
     try:
         if meta.write_cols is None:
             check_columns(rows.names, rows.ids, stored.fields)
@@ -209,7 +213,7 @@ def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> No
 
 
 def _numbers(groups: Sequence[int] | ChooseGroups | None, rows: FileRows) -> Sequence[int] | None:
-    """Returns the numbers of the row groups that are read; None for all."""
+    """Returns the numbers of the row groups to read; None for all."""
     if groups is None or not callable(groups):
         return groups
     chosen = groups(rows.row_groups) if isinstance(rows, ParquetRows) else None
@@ -223,12 +227,13 @@ def _stored_batches(
     limit: BatchLimit,
     groups: Sequence[int] | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the wanted columns of an open file as they are stored, and compares the number of rows with the
-    manifest.
+    """Yields the wanted columns of an open file as they are stored. Raises CorruptFileError if the number of rows
+    differs from the number in the manifest.
     """
     if rows.row_count is not None and rows.row_count != meta.row_count:
         raise CorruptFileError(
-            f"it holds {counted(rows.row_count, 'row')}, {meta.row_count:,} recorded", offset=rows.offset
+            f"it holds {counted(rows.row_count, 'row')}, but {meta.row_count:,} are recorded in its metadata",
+            offset=rows.offset,
         )
     present, sources = set(rows.names), mapping.sources
     wanted = [s.stored.name for s in sources if s.stored is not None and s.stored.name in present]
@@ -250,7 +255,9 @@ def _stored_batches(
         seen += batch.num_rows
         yield batch
     if seen != meta.row_count:
-        raise CorruptFileError(f"it holds {counted(seen, 'row')}, {meta.row_count:,} recorded", offset=rows.offset)
+        raise CorruptFileError(
+            f"it holds {counted(seen, 'row')}, but {meta.row_count:,} are recorded in its metadata", offset=rows.offset
+        )
 
 
 def _blank(row_count: int, batch_rows: int) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """Chooses the columns of a Parquet file that get a dictionary, by the first rows that are written.
 
-A dictionary for values that hardly repeat takes more bytes than the values: it holds all of them, and each row has a
-number in addition. And every value is hashed: a third of the time for a file of such columns.
+If values hardly repeat, a dictionary takes more bytes than the values, because it holds all of them, and each row has a
+number in addition. Also, every value is hashed, which takes a third of the time for a file of such columns.
 """
 
 import math
@@ -12,34 +12,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SAMPLE_ROWS = 4096
-"""The most rows of a sample. It takes at most an eighth of the rows, so that sampling costs less than it saves."""
+"""The largest number of rows in a sample. A sample has at most an eighth of the rows, so that sampling costs less than
+it saves.
+"""
 
 _LIMIT_BYTES = 1 << 20
-"""The size in bytes at which pyarrow drops a dictionary."""
+"""The size of a dictionary, in bytes, at which pyarrow drops it."""
 
 _DECIDING_ROWS = 8192
-"""A file with so many first rows decides for all files after it."""
+"""If the first batch of a file has at least this many rows, the file decides for all later files."""
 
 _DECIDING_FILES = 8
-"""So many smaller files decide for the later files that have about as many rows. Examining all columns of a file of a
+"""This many smaller files decide for the later files that have about as many rows. Examining all columns of a file of a
 thousand rows takes half as long as writing the file.
 """
 
 _SPARED = 0.75
-"""The largest size of a dictionary with its numbers, as a part of the size of the plain values; less than 1, because
-plain values compress better.
+"""The largest size of a dictionary with its numbers, as a fraction of the size of the plain values. It is less than 1,
+because plain values compress better.
 """
 
 _FEW_ROWS = 1024
-"""The least number of rows in a sample: a column with fewer rows is examined as a whole. If a sample has fewer values
-than this, and is mostly null, the column gets a dictionary.
+"""The smallest number of rows in a sample; a column with fewer rows is examined as a whole. If a sample is mostly null
+and has fewer values than this, the column gets a dictionary.
 """
 
 
 class DictionaryChoice:
     """Chooses the columns that get a dictionary, for files of one table that are written one after the other. The first
-    file with enough rows decides for the files after it. Files with fewer rows decide together, by majority, for the
-    files after them whose number of rows has the same power of two.
+    file with enough rows decides for all later files. Smaller files decide together, by majority, for the later files
+    whose number of rows is between the same two powers of two.
     """
 
     def __init__(self) -> None:
@@ -48,7 +50,7 @@ class DictionaryChoice:
         self._chosen_for_small: dict[int, list[str]] = {}
 
     def of(self, names: Sequence[str], first: pa.Table) -> list[str]:
-        """Returns the columns that get a dictionary in a file with these first rows."""
+        """Returns the columns, among `names`, that get a dictionary in a file that begins with the rows `first`."""
         if self._chosen is not None:
             return self._chosen
         if first.num_rows >= _DECIDING_ROWS:
@@ -70,10 +72,12 @@ def _worth(names: Sequence[str], first: pa.Table) -> list[str]:
 
 
 def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether a row group with this column is clearly smaller with a dictionary, and the dictionary fits its limit.
+    """Returns True if a row group with this column is clearly smaller with a dictionary, and the dictionary fits its
+    size limit.
 
-    The number of distinct values in all rows is estimated from how many sampled pairs are equal.
-    Nested values cannot be counted.
+    The number of distinct values in all rows is estimated from the number of equal pairs in a sample. Nested values
+    cannot be counted, so nested columns get a dictionary.
+
     Source: parquet-java DictionaryValuesWriter.isCompressionSatisfying, which looks at the first page.
     """
     sample = column.slice(0, max(_FEW_ROWS, min(SAMPLE_ROWS, len(column) // 8)))
@@ -92,7 +96,7 @@ def is_worth_dictionary(column: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def _distinct_in(rows: int, count: int, found: int) -> float:
-    """Returns an estimate of the number of distinct values in so many rows, if `count` of the rows have `found`
+    """Returns an estimate of the number of distinct values in `rows` rows, if `count` of these rows have `found`
     distinct values.
     """
     if found == count:

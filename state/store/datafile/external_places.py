@@ -1,4 +1,4 @@
-"""Chooses one of the table's external paths for each new file that does not go to the table's own folder.
+"""Chooses one of the table's external paths for each new file, if the table has external paths.
 
 Source: Paimon 2.0 ExternalPathProvider, RoundRobinExternalPathProvider, EntropyInjectExternalPathProvider (murmur3_32
 of Guava), WeightedExternalPathProvider.
@@ -17,7 +17,7 @@ _FOLDERS = 3
 
 
 class ExternalPlaces:
-    """Chooses external paths for a bucket's new files; `seed` (a fresh UUID) decides with which path to begin."""
+    """Chooses external paths for the new files of a bucket. `seed` (a fresh UUID) decides which path is the first."""
 
     def __init__(self, schema: TableSchema, partition: bytes, bucket: int, seed: str) -> None:
         paths = schema.settings.paths
@@ -40,8 +40,8 @@ class ExternalPlaces:
 
 
 def hash_folders(name: str) -> str:
-    """Returns folders made from the hash of a name, as `0110/1001/0011/10100111`: they spread files over an object
-    store.
+    """Returns folder names made from the hash of a name, such as `0110/1001/0011/10100111`. They spread files over an
+    object store.
     """
     bits = f"{murmur3_32(name.encode()) | 1 << 31:032b}"[-_HASH_BITS:]
     parts = [bits[i : i + _FOLDER_BITS] for i in range(0, _FOLDERS * _FOLDER_BITS, _FOLDER_BITS)]
@@ -49,7 +49,7 @@ def hash_folders(name: str) -> str:
 
 
 def murmur3_32(data: bytes) -> int:
-    """Returns the hash of bytes by MurmurHash3 x86 32-bit with seed 0, unsigned."""
+    """Returns the hash of bytes by MurmurHash3 x86 32-bit with seed 0, as an unsigned integer."""
     whole = len(data) // 4 * 4
     value = 0
     for start in range(0, whole, 4):

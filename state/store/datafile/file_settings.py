@@ -1,4 +1,4 @@
-"""The table's options for data files of one level, and the writer for them.
+"""The table's options for data files of one level, and the choice of a writer for such files.
 
 Source: Paimon 2.0 KeyValueFileWriterFactory, FileFormat, PostponeBucketFileStoreWrite.
 """
@@ -23,7 +23,9 @@ from bucketline.state.types.arrow import key_value_fields
 from bucketline.state.types.logical import DataField
 
 ROW_GROUP_BYTES = 32 << 20
-"""The Arrow bytes of a row group, and so the memory of a writer, unless `file.block-size` is less."""
+"""The size of a row group in bytes of Arrow data, unless `file.block-size` is less. It is also the memory that a writer
+takes.
+"""
 
 _SMALLEST_GROUP_BYTES = 64 << 10
 _GROUPS_PER_FILE = 4
@@ -31,8 +33,8 @@ _GROUPS_PER_FILE = 4
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """Files of the postpone bucket: the user that writes them, and the number of the writer that gets all rows of a
-    key.
+    """How files of the postpone bucket are named: by the user that writes them, and by the number of the writer. One
+    writer gets all rows of a key.
     """
 
     user: str
@@ -42,11 +44,11 @@ class Postponed:
 def file_settings(
     schema: TableSchema, *, level: int, source: FileSource, postponed: Postponed | None = None
 ) -> FileSettings:
-    """Returns the settings for files of a level, or of the postpone bucket, by the table's options.
+    """Returns the settings for files of a level, or of the postpone bucket, as the table's options say.
 
-    Postponed files are Avro, whatever the options say, unless Avro cannot store a column; they have no statistics. They
-    have no index either, because all of their rows are read. Raises UnsupportedTableError for columns that the format
-    cannot store, OptionError for options that do not fit.
+    Postponed files are Avro, whatever the options say, unless Avro cannot store a column. They have no statistics, and
+    no index, because all of their rows are read. Raises UnsupportedTableError for columns that the format cannot store,
+    OptionError for options that do not fit.
     """
     settings = schema.settings.files
     fields = _physical_fields(schema, is_thin=settings.is_thin)
@@ -80,17 +82,19 @@ def file_settings(
 
 
 def check_files(schema: TableSchema) -> None:
-    """Raises the errors of `file_settings` if files of this table cannot be written on some level."""
+    """Checks that files of this table can be written on every level. Raises the errors of `file_settings` if they
+    cannot.
+    """
     settings = schema.settings.files
     levels = {*settings.format_per_level, *settings.codec_per_level}
-    # One level without an option of its own represents all such levels.
+    # One level without an option of its own represents all levels without such an option.
     for level in sorted(levels | {max(levels, default=-1) + 1}):
         file_settings(schema, level=level, source=FileSource.COMPACT)
 
 
 def row_sink(settings: FileSettings, sink: pa.NativeFile, file_name: str, *, first: pa.Table | None = None) -> RowSink:
-    """Returns a writer that writes a file with that name into an open stream. The `first` rows, if known, help to
-    choose encodings.
+    """Returns a writer for a file with that name, which writes into an open stream. `first` are the first rows of the
+    file, if they are known; they help to choose encodings.
     """
     return FORMATS[settings.form].sink(settings, sink, file_name, first)
 

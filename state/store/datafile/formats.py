@@ -1,4 +1,4 @@
-"""One object for each file format: how its files are read and written.
+"""How files of each file format are read and written. Each format has one object.
 
 `state/format/storable.py` says which columns a format cannot store.
 """
@@ -26,7 +26,7 @@ from bucketline.state.types.logical import DataField, DataType
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """How files are written; sizes in bytes. `fields` are the columns of a file, in order.
+    """How files are written. Sizes are in bytes. `fields` are the columns of a file, in order.
 
     The settings are together because every writer of a file gets all of them unchanged.
     """
@@ -42,10 +42,10 @@ class FileSettings:
     is_dense: bool
     modes: tuple[StatsMode, ...]
     is_legacy_ltz: bool = True
-    """Whether ORC stores an instant as its time in UTC."""
+    """Whether ORC stores a timestamp with local time zone as its time in UTC."""
     dictionaries: DictionaryChoice = field(default_factory=DictionaryChoice, compare=False, repr=False)
     indexed: tuple[IndexedField, ...] = ()
-    """The columns with a bloom filter in the file's index."""
+    """The columns for which the file's index has a bloom filter."""
     index_in_manifest_bytes: int = 0
 
 
@@ -76,10 +76,10 @@ class FileRows(Protocol):
 
 
 class RowSink(Protocol):
-    """A data file of some format, while it is written into an open stream, which stays open."""
+    """A data file of some format that is being written into an open stream. The stream stays open."""
 
     def write(self, group: pa.Table) -> None:
-        """Adds rows; columns are those of `FileSettings.fields`, in order."""
+        """Adds rows. The columns of `group` are those of `FileSettings.fields`, in order."""
         ...
 
     def close(self) -> None:
@@ -91,11 +91,13 @@ class DataFormat(Protocol):
     """The reader and the writer of a file format."""
 
     def rows(self, source: pa.NativeFile, settings: DataFileSettings) -> FileRows:
-        """Opens a file, and returns its reader. `settings` are the settings with which the file was written."""
+        """Opens a file, and returns its reader. `settings` are the table's settings when the file was written."""
         ...
 
     def sink(self, settings: FileSettings, stream: pa.NativeFile, file_name: str, first: pa.Table | None) -> RowSink:
-        """Returns a writer of a file with that name. The `first` rows, if known, help to choose encodings."""
+        """Returns a writer for a file with that name. `first` are the first rows of the file, if they are known; they
+        help to choose encodings.
+        """
         ...
 
 
@@ -150,5 +152,5 @@ FORMATS: Mapping[FileFormat, DataFormat] = {
 
 
 def format_named(extension: str) -> DataFormat | None:
-    """Returns the format of files whose names have that ending; None for an unknown ending."""
+    """Returns the format of files whose names have this ending; None for an unknown ending."""
     return next((known for form, known in FORMATS.items() if form.value == extension), None)

@@ -1,7 +1,8 @@
-"""The index of a data file, made while its rows are written: a bloom filter of each column that the options name.
+"""Makes the index of a data file while its rows are written: a bloom filter for each column that the options name.
 
-The size of a filter depends on the number of distinct values in its file, and is at most what the options say: a file
-of ten rows does not get one for a million values.
+The size of a filter depends on the number of distinct values in its file, and is at most what the options allow. So a
+file of ten rows does not get a filter for a million values.
+
 Source: Paimon 2.0 DataFileIndexWriter.
 """
 
@@ -23,8 +24,8 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, slots=True)
 class IndexedField:
-    """A column with bloom filters, and the type of the indexed values: the column's type, or, for a map, the type
-    of the values in the map.
+    """A column with a bloom filter, and the type of the indexed values: the column's type, or, for a map column, the
+    type of the values in the map.
     """
 
     column: BloomColumn
@@ -32,8 +33,8 @@ class IndexedField:
 
 
 def indexed_fields(schema: TableSchema) -> tuple[IndexedField, ...]:
-    """Returns the columns of a table that get bloom filters. Raises OptionError if the table does not have such a
-    column.
+    """Returns the columns of a table that get bloom filters. Raises OptionError if the option names a column that the
+    table does not have.
     """
     found = []
     types = {f.name: f.type for f in schema.fields}
@@ -53,29 +54,30 @@ def indexed_fields(schema: TableSchema) -> tuple[IndexedField, ...]:
 
 
 class IndexOfRows:
-    """The index of one file, while rows are added. Memory: 8 bytes for each row and column, up to the largest number of
-    values for a filter; after that, the filter alone, which takes a byte for each of its bits.
+    """The index of one file, to which rows are added. It takes 8 bytes of memory for each row and column, until the
+    number of values is as large as the options allow for a filter. From then on it takes the memory of the filter, one
+    byte for each of its bits.
     """
 
     def __init__(self, fields: Sequence[IndexedField]) -> None:
         self._parts = [_Filled(field) for field in fields]
 
     def add(self, rows: pa.Table) -> None:
-        """Adds rows of the file."""
+        """Adds rows of the file to the index."""
         for part in self._parts:
             part.add(rows)
 
     def to_bytes(self) -> bytes | None:
-        """Returns the whole index; None if the file has no index."""
+        """Returns the whole index as bytes; None if no column is indexed."""
         if not self._parts:
             return None
         return encode_file_index({part.name: {BLOOM_FILTER: part.to_bytes()} for part in self._parts})
 
 
 class _Filled:
-    """The bloom filter of one column. Hashes of values are collected first: their number decides the size of the
-    filter. When there are as many as the options allow, the filter of the largest size is made, and further hashes go
-    into it.
+    """The bloom filter of one column. Hashes of values are collected first, because their number decides the size of
+    the filter. When there are as many hashes as the options allow, a filter of the largest size is made, and further
+    hashes go into it.
     """
 
     def __init__(self, field: IndexedField) -> None:
@@ -96,7 +98,7 @@ class _Filled:
         if self._held <= most:
             return
         different = _different(self._hashes)
-        # Hashes that occur several times are kept once, if that makes half of the memory free.
+        # Hashes that occur several times are stored once, if that frees half of the memory.
         if 2 * len(different) <= most:
             self._hashes, self._held = [different], len(different)
         else:
@@ -116,7 +118,7 @@ class _Filled:
 
 
 def _values(rows: pa.Table, column: BloomColumn) -> pa.Array:
-    """Returns the values to index: the values of a column, or the values under one key of its maps."""
+    """Returns the values to index: the values of a column, or, for a map column, the values under one key."""
     values = one_array(rows.column(column.column))
     if column.map_key is None:
         return values

@@ -1,6 +1,9 @@
-"""Checks that the instants read from an ORC file are those that its writer meant. Paimon's older form of timestamps
-with local zone depends on the writer's zone, which a file without other timestamps does not have. Such files are read
-as written in UTC. The bounds in the manifest do not depend on a zone, so they show whether that is wrong.
+"""Checks that the timestamps read from an ORC file are those that its writer meant.
+
+Paimon's older form of timestamps with local time zone depends on the time zone of the writer, which is not recorded in
+a file without other timestamps. Such files are read as if they were written in UTC. The bounds in the manifest do not
+depend on a time zone, so they show if that is wrong.
+
 Source: Paimon 2.0 OrcFileFormat (`orc.timestamp-ltz.legacy.type`), OrcSimpleStatsExtractor.
 """
 
@@ -18,12 +21,14 @@ from bucketline.state.types.binary_row import Timestamp, decode_row
 from bucketline.state.types.logical import TypeRoot
 
 _TOLERANCE_MS = 60_000
-"""The tolerance of bounds: no two zones are closer to each other, and no bound is rounded by as much."""
+"""The tolerance, in milliseconds, for values outside the bounds. The difference between two time zones is never this
+small, and bounds are rounded by less than this.
+"""
 
 
 def instant_bounds(meta: DataFileMeta, stored: TableSchema) -> Mapping[str, tuple[int, int]]:
-    """Returns the smallest and largest value (epoch ms, with some tolerance) of the columns with instants in an ORC
-    file, if they have bounds.
+    """Returns the smallest and the largest value (milliseconds since 1970, with some tolerance) of each column of an
+    ORC file that has timestamps with local time zone and bounds.
     """
     if extension_of(meta.file_name) != "orc":
         return {}
@@ -43,7 +48,7 @@ def instant_bounds(meta: DataFileMeta, stored: TableSchema) -> Mapping[str, tupl
 
 
 def check_instants(column: pa.Array, name: str, bounds: tuple[int, int]) -> None:
-    """Raises UnsupportedTableError, naming the column, if values of a column lie outside of its bounds."""
+    """Raises UnsupportedTableError that names the column, if values of the column are outside its bounds."""
     if not pa.types.is_timestamp(column.type):
         return
     per_milli = {"ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]
@@ -52,7 +57,7 @@ def check_instants(column: pa.Array, name: str, bounds: tuple[int, int]) -> None
         return
     if seen["min"] < bounds[0] * per_milli or seen["max"] > bounds[1] * per_milli:
         raise UnsupportedTableError(
-            f"column {name}: the file was written in an unknown time zone: its instants are outside the bounds in "
-            "the manifest",
+            f"column {name}: the file was written in an unknown time zone, because its timestamps are outside the "
+            "bounds in the manifest",
             column=name,
         )

@@ -22,7 +22,7 @@ _OUT_OF_RANGE = "out of range for nanosecond"
 _UTC = frozenset({"UTC", "GMT", "Etc/UTC", "Z"})
 
 _SURE_FROM_NS = -2_145_916_800 * 10**9
-"""1902-01-01, in nanoseconds since the epoch."""
+"""1902-01-01 00:00, in nanoseconds since 1970."""
 
 _DAY_NS = 86_400 * 10**9
 _SECOND_NS = 10**9
@@ -30,8 +30,8 @@ _MILLI_NS = 999_999
 
 
 class OrcRows:
-    """An ORC file that is read from front to back; its constructor reads the footer. Checksums are checked if the file
-    has them. `settings` belong to the schema that the file was written under.
+    """An ORC file that is read from front to back. The constructor reads the footer. If the file has checksums, they
+    are checked. `settings` are the table's settings when the file was written.
     """
 
     has_units = False
@@ -64,13 +64,13 @@ class OrcRows:
 
     @property
     def types(self) -> dict[str, pa.DataType]:
-        """Returns the types that the file states for columns with a field id, by name."""
+        """Returns the types that the file states for columns that have a field id, by column name."""
         ids = self.ids
         return {f.name: f.type for f in self._file.schema if f.name in ids}
 
     @property
     def offset(self) -> int:
-        """Returns the offset of the current stripe, in bytes; 0 if it is not known."""
+        """Returns the offset of the current stripe in the file, in bytes; 0 if it is not known."""
         try:
             stripes = self._read_tail().stripes
         except CorruptFileError:
@@ -78,11 +78,11 @@ class OrcRows:
         return stripes[self._number].offset if self._number < len(stripes) else 0
 
     def batches(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of the columns, in file order, as batches of at most `batch_rows`. Raises the errors of
-        pyarrow.
+        """Yields the rows, with these columns, in file order, in batches of at most `batch_rows` rows and about
+        `batch_bytes` bytes. Raises the errors of pyarrow.
 
-        Batches have about `batch_bytes` bytes. They are slices of a stripe, whose memory is only freed when none of its
-        batches is used any more. Memory: the wanted columns of one stripe.
+        Batches are slices of a stripe. The memory of the stripe is freed when none of its batches is used any more. In
+        memory are the wanted columns of one stripe.
         """
         has_times = any(_has_times(f.type) for f in self._file.schema if f.name in columns)
         if self._checked is not None and set(columns) >= set(self.names):
@@ -100,9 +100,9 @@ class OrcRows:
                 yield stripe.slice(start, size)
 
     def declare(self, column: pa.Array, stored: DataType) -> pa.Array:
-        """Returns a column in its declared type. Timestamps with local zone may be shifted: Paimon's older form of ORC
-        files stores another instant than was meant, the one whose wall-clock time in the writer's zone is the UTC time
-        of the instant that was meant.
+        """Returns a column in its declared type. Timestamps with local time zone may be shifted: Paimon's older form of
+        ORC files does not store the meant instant, but the instant whose UTC time reads like the meant one in the
+        writer's time zone.
         """
         if self._zone not in _UTC:
             if stored.root is TypeRoot.TIMESTAMP_LTZ and self._is_legacy:
@@ -113,8 +113,8 @@ class OrcRows:
         return declared(column, stored)
 
     def _check_old(self, column: pa.Array) -> None:
-        """Raises an error for times at which the writer's zone used local mean time, where ORC's reader is wrong; no
-        zone did so after 1901.
+        """Raises UnsupportedTableError for times before 1902. At such times the writer's time zone may have used local
+        mean time, for which ORC's reader is wrong; no time zone used it after 1901.
         """
         oldest = pc.min(column).cast(pa.int64()).as_py()
         if oldest is not None and oldest < _SURE_FROM_NS:
@@ -127,7 +127,7 @@ class OrcRows:
 
     @contextmanager
     def _damage_named(self) -> Iterator[None]:
-        """Raises the checksum error in place of the error into which ORC's reader has turned it."""
+        """If ORC's reader has turned a checksum error into another error, raises the checksum error instead."""
         try:
             yield
         except (pa.ArrowException, OSError) as e:
@@ -152,17 +152,19 @@ class OrcRows:
             if _OUT_OF_RANGE not in str(e):
                 raise
             raise UnsupportedTableError(
-                f"stripe {number} holds a timestamp outside of 1677-09-21 to 2262-04-11, the years that 64 bits of "
-                "nanoseconds can hold; ORC timestamps are read so",
+                f"stripe {number} holds a timestamp outside of 1677-09-21 to 2262-04-11; ORC timestamps are read as "
+                "nanoseconds in 64 bits, which cannot hold it",
                 stripe=number,
             ) from e
 
 
 def _with_sign_of_instant(column: pa.Array, zone: str) -> pa.Array:
-    """Corrects wall-clock times of a writer in another zone by a second, where the clock and UTC differ in sign.
+    """Corrects wall-clock times that were written in another time zone by one second, if the wall-clock time and the
+    UTC time are on different sides of 1970.
 
-    ORC cuts seconds towards zero, so before 1970 a reader subtracts a second if there is a fraction beyond a
-    millisecond. The writer compares with 1970 in UTC, ORC's C++ reader with 1970 on the clock of the writer's zone.
+    ORC rounds seconds towards zero. So for a time before 1970 with a fraction larger than a millisecond, a reader
+    subtracts one second. The writer compares the UTC time with 1970, but ORC's C++ reader compares the wall-clock time
+    in the writer's time zone.
     """
     values = column.cast(pa.int64()).fill_null(_DAY_NS).to_numpy(zero_copy_only=False)
     near = np.flatnonzero(np.abs(values) < _DAY_NS)
@@ -175,7 +177,7 @@ def _with_sign_of_instant(column: pa.Array, zone: str) -> pa.Array:
     clock = pa.array(shown + taken_off, pa.int64()).cast(pa.timestamp("ns"))
     instants = pc.assume_timezone(clock, zone, ambiguous="earliest", nonexistent="earliest").cast(pa.int64())
     meant = np.where(instants.to_numpy() < 0, _SECOND_NS, 0)
-    # The second before 1970 needs no correction: zero has no sign.
+    # The second before 1970 needs no correction, because zero has no sign.
     is_sure = shown != -_SECOND_NS
     mended = values.copy()
     mended[near] += np.where(is_sure, taken_off - meant, 0)

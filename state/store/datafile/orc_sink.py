@@ -1,9 +1,9 @@
 """Writes ORC data files so that Paimon Java can read them.
 
-Paimon's older form of timestamps with local zone (`orc.timestamp-ltz.legacy.type`, the default) is read as the time on
-a clock in the reader's zone. An ORC timestamp without a zone is the same in every zone, so if it holds the time in UTC
-every reader gets the right instant. ORC's own instants, as Paimon Java writes them, are right only for readers in the
-zone of the writer.
+Paimon's older form of timestamps with local time zone (`orc.timestamp-ltz.legacy.type`, the default) is read as the
+time on a clock in the reader's time zone. An ORC timestamp without a time zone is the same for every reader, so if it
+holds the time in UTC, every reader gets the right instant. ORC's own timestamps with time zone, as Paimon Java writes
+them, are right only for readers in the time zone of the writer.
 
 The C++ writer of ORC also writes in its destructor, where an error would end the whole process. So the writer gets a
 stream that raises no errors, but keeps them until Python asks for them.
@@ -31,8 +31,8 @@ _ORC_ID = b"paimon.id"
 
 
 class OrcSink:
-    """A writer of one file into an open stream, with checksums in the footer; closing the writer leaves the stream
-    open. About `stripe_bytes` are buffered; `target_bytes` is the planned size of the file.
+    """Writes one file into an open stream, with checksums in the footer. Closing this writer leaves the stream open.
+    About `stripe_bytes` are buffered. `target_bytes` is the planned size of the file.
     """
 
     def __init__(
@@ -46,17 +46,18 @@ class OrcSink:
         is_legacy_ltz: bool,
     ) -> None:
         self._stored = [_stored_field(f, is_legacy_ltz) for f in schema]
-        # No index is written. Java would skip matching rows by it: Java orders text by UTF-16, and NaN has no order.
+        # No index is written, because Java would skip matching rows by it: Java orders strings by UTF-16, and NaN has
+        # no order.
         self._output = OrcOutput(sink)
         self._sink = CheckedSink(self._output, block_bytes_for(target_bytes))
         self._writer = orc.ORCWriter(pa.PythonFile(self._sink, mode="w"), compression=codec, stripe_size=stripe_bytes)
 
     def write(self, group: pa.Table) -> None:
-        """Adds rows of the columns, in order.
+        """Adds rows. The columns of `group` are in the order of the schema.
 
-        Raises SchemaMismatchError for a timestamp that readers could not read: one whose nanoseconds since 1970 do not
-        fit into 64 bits, or one before 1970 with a fraction of a second, which pyarrow writes in a form that Java
-        refuses.
+        Raises SchemaMismatchError for a timestamp that readers could not read: a timestamp whose nanoseconds since 1970
+        do not fit into 64 bits, or a timestamp before 1970 with a fraction of a second, which pyarrow writes in a form
+        that Java refuses.
         """
         columns = [_stored(column, f) for column, f in zip(group.columns, self._stored, strict=True)]
         for column, field in zip(columns, self._stored, strict=True):
@@ -66,7 +67,7 @@ class OrcSink:
             self._writer.write(pa.Table.from_arrays(columns, schema=pa.schema(self._stored)))
 
     def close(self) -> None:
-        """Writes the remaining rows, and the footer."""
+        """Writes the remaining rows and the footer."""
         with self._output.errors():
             self._writer.close()
             self._sink.finish()
@@ -77,7 +78,7 @@ def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         return column.cast(field.type)
     except pa.ArrowInvalid as e:
         raise SchemaMismatchError(
-            f"column {field.name}: {e}; ORC holds timestamps of 1677-09-21 to 2262-04-11", column=field.name
+            f"column {field.name}: {e}; ORC can only hold timestamps from 1677-09-21 to 2262-04-11", column=field.name
         ) from e
 
 
@@ -88,8 +89,8 @@ def _refuse_early_fractions(column: pa.ChunkedArray, name: str) -> None:
         nanos = pc.drop_null(leaf).cast(pa.int64()).to_numpy()
         if (nanos[nanos < 0] % _NANOS_PER_SECOND).any():
             raise SchemaMismatchError(
-                f"column {name}: fractions of a second before 1970 cannot be written in ORC so that Java reads them; "
-                "set 'file.format' to 'parquet' or 'avro'",
+                f"column {name}: ORC cannot hold a timestamp before 1970 with a fraction of a second in a form that "
+                "Java reads; set 'file.format' to 'parquet' or 'avro'",
                 column=name,
             )
 
@@ -101,14 +102,14 @@ def _holds_timestamps(arrow: pa.DataType) -> bool:
 
 
 def _stored_field(field: pa.Field, is_legacy_ltz: bool) -> pa.Field:
-    """Returns the column as ORC stores it: nullable, with the field id under Paimon's name for it."""
+    """Returns the column as ORC stores it: nullable, with its field id under the name that Paimon uses for it."""
     stored = pa.field(field.name, _stored_type(field.type, is_legacy_ltz))
     number = (field.metadata or {}).get(_FIELD_ID)
     return stored if number is None else stored.with_metadata({_ORC_ID: number})
 
 
 def _stored_type(arrow: pa.DataType, is_legacy_ltz: bool) -> pa.DataType:
-    """Returns the type as ORC stores it. ORC has no times of day, and only one unit of timestamps."""
+    """Returns the type as ORC stores it. ORC has no times of day, and only one unit for timestamps."""
     if pa.types.is_time(arrow):
         return pa.int32()
     if pa.types.is_timestamp(arrow):
@@ -122,7 +123,7 @@ def _stored_type(arrow: pa.DataType, is_legacy_ltz: bool) -> pa.DataType:
 
 
 class OrcOutput(io.RawIOBase):
-    """A stream into an open file that never raises; after the first error nothing more is written."""
+    """A stream into an open file that never raises an error. After the first error nothing more is written."""
 
     def __init__(self, sink: pa.NativeFile) -> None:
         super().__init__()
@@ -134,12 +135,12 @@ class OrcOutput(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Returns how many bytes have been written."""
+        """Returns the number of bytes that were written."""
         return self._size
 
     def write(self, data: Any) -> int:
-        """Writes the bytes, and returns their number. It does so even if storage fails, now or earlier: then the bytes
-        are dropped, and `errors` raises the error.
+        """Writes the bytes, and returns their number, even if the storage fails or has failed before. In that case the
+        bytes are dropped, and `errors` raises the error.
         """
         rest = memoryview(data).cast("B")
         if self._error is None:
@@ -151,11 +152,13 @@ class OrcOutput(io.RawIOBase):
         return len(rest)
 
     def close(self) -> None:
-        """Leaves the file open: the code that opened it closes it."""
+        """Does nothing. The code that opened the file closes it."""
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """At the end of the block, raises the error that storage has raised during this block or an earlier one."""
+        """At the end of the `with` block, raises the error that the storage has raised during this block or an earlier
+        block.
+        """
         yield
         if self._error is not None:
             raise self._error

@@ -16,42 +16,44 @@ from bucketline.state.types.buffers import leaves
 from bucketline.state.types.cast import declared
 
 _BUFFER_BYTES = 1 << 20
-"""The bytes fetched at once for one column, so that a whole column of a row group is never in memory."""
+"""How many bytes are fetched at once for one column, so that a whole column of a row group is never in memory."""
 
 _PROBE_ROWS = 256
-"""The number of rows that are read first and measured: their size decides how many rows a batch gets."""
+"""How many rows are read first, to measure them. Their size decides how many rows a batch gets."""
 
 _BY_ARROW = re.compile(r"parquet-cpp-arrow version ([0-9]{1,4})\.")
 _FIXED_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
-"""The bytes of a value in memory, by its type in the file; decimals take 16."""
+"""The bytes that a value takes in memory, by its type in the file. Decimals take 16 bytes."""
 
 _PLAIN = frozenset(("PLAIN", "RLE", "BIT_PACKED"))
-"""The encodings in which text takes as many bytes in the file, before compression, as in memory."""
+"""The encodings in which strings take as many bytes in the file, before compression, as in memory."""
 
 _PLAIN_OR_DICTIONARY = _PLAIN | {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 """The encodings in which no value is larger than its whole column in the file."""
 
 _LARGEST_GROUP_BYTES = 4 << 30
-"""The largest size of a column in a row group that is believed. If a footer states a larger one, it is damaged or the
-column is very large: then rows are read and measured.
+"""The largest size of a column in a row group, in bytes, that is believed. If a footer states a larger size, the footer
+is damaged or the column is very large; then rows are read and measured.
 """
 
 _SMALL_TEXT_BYTES = 64 << 10
-"""The most bytes of text in a file for which the size in memory is taken from another file: no value can be larger than
-this.
+"""The largest number of bytes of strings in a file for which the size in memory is taken from an earlier file. No value
+can be larger than this.
 """
 
 _WRAPPED_MICROS = 2**64 // 1000
 
 _MOST_SCHEMAS, _MOST_FOOTER_BYTES = 8, 64 << 10
-"""The most schemas whose leaves are kept, and the largest total size of their footers: a kept schema keeps the whole
-footer of its file in memory.
+"""How many schemas are cached with their leaves, and the largest total size of their footers in bytes. A cached schema
+keeps the whole footer of its file in memory.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group: its number, the position of its first row in the file, and bounds of one column, if known."""
+    """A row group: its number, the position of its first row in the file, and the bounds of one column (None if they
+    are not known).
+    """
 
     number: int
     first_row: int
@@ -62,8 +64,8 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A column of values: its path in the file, its top-level column, its type in the file, and the bytes of a value in
-    memory unless it is text.
+    """A column of plain values in a Parquet file: its path in the file, its top-level column, its type in the file, and
+    the bytes that a value takes in memory (0 for strings).
     """
 
     path: str
@@ -74,28 +76,30 @@ class _Leaf:
 
 
 class _Leaves:
-    """The leaves of files, found once for files with the same schema: asking each file for them takes long."""
+    """The leaves (columns of plain values) of files. They are found once for all files with the same schema, because
+    finding them takes long.
+    """
 
     def __init__(self) -> None:
         self._known: tuple[tuple[pa.Schema, pq.ParquetSchema, tuple[_Leaf, ...]], ...] = ()
 
     def of(self, file: pq.ParquetFile, columns: pa.Schema) -> tuple[_Leaf, ...]:
-        """Returns the leaves of a file whose columns in Arrow's types are `columns`."""
+        """Returns the leaves of a file. `columns` are the columns of the file in Arrow's types."""
         schema = file.schema
         for names, seen, leaves_of in self._known:
-            # Parquet's schemas are equal if their leaves are, even if the top-level columns have other names.
+            # Parquet's schemas are equal if their leaves are equal, even if the top-level columns have other names.
             if seen.equals(schema) and names.equals(columns):
                 return leaves_of
         file_leaves = tuple(_leaf(schema.column(i)) for i in range(len(schema)))
         if file.metadata.serialized_size <= _MOST_FOOTER_BYTES:
-            # A single assignment: other threads see the new value or the old one.
+            # This is a single assignment, so other threads see either the new or the old value.
             self._known = ((columns, schema, file_leaves), *self._known[: _MOST_SCHEMAS - 1])
         return file_leaves
 
 
 def _longest_bound(chunk: pq.ColumnChunkMetaData) -> float:
-    """Returns the bytes of the longer one of the smallest and largest text; infinite if the footer does not have
-    both.
+    """Returns the length in bytes of the longer one of the smallest and the largest string; infinite if the footer does
+    not have both.
     """
     stats = chunk.statistics
     if stats is None or not stats.has_min_max:
@@ -114,20 +118,22 @@ _LEAVES = _Leaves()
 
 
 class TextSizes:
-    """The size in memory of rows of packed text, as measured in the file that was read last.
+    """The size in memory of rows of encoded strings, as measured in the file that was read last.
 
-    A file that was written in the same way is assumed to have rows of the same size, because reading the first rows of
-    each file only to measure them takes long.
+    A file that was written in the same way is assumed to have rows of the same size, because it takes long to read the
+    first rows of each file only to measure them.
     """
 
     def __init__(self) -> None:
         self._seen: dict[frozenset[str], tuple[float, float]] = {}
 
     def of(self, columns: frozenset[str], packed_bytes: float, longest: float) -> float | None:
-        """Returns the bytes of a row of these columns in memory; None if the file may differ from the previous one.
+        """Returns how many bytes a row of these columns takes in memory; None if the rows of this file may differ from
+        those of the previous file.
 
         `packed_bytes` is the size of the columns in the file. `longest` is the size of their longest values, as far as
-        the footer tells: with a dictionary, all rows may have a value that the file holds only once.
+        the footer tells. The longest values matter because, with a dictionary, all rows may have a value that the file
+        holds only once.
         """
         seen = self._seen.get(columns)
         if seen is None or packed_bytes > min(2 * seen[0], _SMALL_TEXT_BYTES) or longest > 2 * seen[1]:
@@ -139,7 +145,7 @@ class TextSizes:
 
 
 class ParquetRows:
-    """A Parquet file that is read from front to back; its constructor reads the footer."""
+    """A Parquet file that is read from front to back. The constructor reads the footer."""
 
     declare = staticmethod(declared)
     has_units = True
@@ -148,7 +154,7 @@ class ParquetRows:
         self._source = source
         self._file = self._opened("us")
         self.schema: pa.Schema = self._file.schema_arrow
-        """The columns of the file in Arrow's types; columns with INT96 values have microseconds."""
+        """The columns of the file in Arrow's types. Columns with INT96 values have microseconds."""
         self._row = 0
 
     @property
@@ -169,7 +175,9 @@ class ParquetRows:
 
     @property
     def types(self) -> dict[str, pa.DataType]:
-        """Returns the types that the file states for columns with a field id, by name. INT96 counts nanoseconds."""
+        """Returns the types that the file states for columns that have a field id, by column name. INT96 timestamps are
+        in nanoseconds.
+        """
         ids = self.ids
         types = {f.name: f.type for f in self.schema if f.name in ids}
         for name in self._int96_columns(list(types)):
@@ -187,14 +195,14 @@ class ParquetRows:
         groups: Sequence[int] | None = None,
         sizes: TextSizes | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of the columns, in file order, as batches of at most `batch_rows`. Raises the errors of
-        pyarrow.
+        """Yields the rows, with these columns, in file order, in batches of at most `batch_rows` rows and about
+        `batch_bytes` bytes. Raises the errors of pyarrow.
 
-        Batches have about `batch_bytes` bytes, estimated from the rows before them, also in other files with the same
-        `sizes`. With `groups`, only the row groups with these numbers, which ascend, are read.
+        The bytes of a row are estimated from the rows before it, also from earlier files that were read with the same
+        `sizes`. With `groups`, only the row groups with these numbers are read; the numbers must ascend.
 
         INT96 timestamps are in nanoseconds, or in microseconds if 64 bits cannot hold the nanoseconds of some value of
-        a batch. Raises UnsupportedTableError for such a timestamp inside of a nested value.
+        a batch. Raises UnsupportedTableError for such a timestamp inside a nested value.
         """
         wide = self._int96_columns(columns)
         in_nanoseconds = self._opened("ns") if wide else None
@@ -221,8 +229,8 @@ class ParquetRows:
             row_bytes = max(1, seen_bytes / max(1, seen_rows))
 
     def _portion(self, groups: list[int], row_count: int) -> tuple[list[int], list[int]]:
-        """Splits the row groups in two: the first ones, with at least `row_count` rows if there are so many, and the
-        others, for which the size of rows is measured again.
+        """Splits the row groups in two lists. The first list has at least `row_count` rows, if the file has so many;
+        the size of rows is measured again before the second list is read.
         """
         rows = 0
         for position, number in enumerate(groups):
@@ -234,8 +242,9 @@ class ParquetRows:
     def _first_row_bytes(
         self, columns: Sequence[str], groups: Sequence[int], batch_bytes: int, sizes: TextSizes
     ) -> float:
-        """Returns the size of the first rows in memory. For plain values the footer tells it; for other values it tells
-        an upper bound, from the whole dictionary. If this bound is too large for a batch, rows are read and measured.
+        """Returns the size of the first rows in memory, in bytes for each row. For plain values the footer states it;
+        for other values the whole dictionary gives an upper bound. If this bound is too large for a batch, rows are
+        read and measured.
         """
         if not groups:
             return 1.0
@@ -272,7 +281,7 @@ class ParquetRows:
         return known + text
 
     def row_groups(self, column: str) -> list[RowGroup]:
-        """Returns the row groups in the footer, with bounds of a top-level column. Raises ValueError for a damaged
+        """Returns the row groups in the footer, with the bounds of a top-level column. Raises ValueError for a damaged
         footer.
         """
         meta = self._file.metadata
@@ -288,22 +297,23 @@ class ParquetRows:
         return groups
 
     def _chunk(self, group: pq.RowGroupMetaData, column: str) -> pq.ColumnChunkMetaData | None:
-        """Returns the column of a row group, if it exists. Raises ValueError if the footer states two types of the
-        column: Arrow ends the process over such bounds.
+        """Returns the column of a row group; None if it does not exist. Raises ValueError if the footer states two
+        types for the column, because Arrow would end the process when it reads such bounds.
         """
         for i, leaf in enumerate(self._leaves):
             if leaf.path == column:
                 chunk = group.column(i)
                 if chunk.physical_type != leaf.physical_type:
                     raise ValueError(
-                        f"its footer says of column {column} {chunk.physical_type} and {leaf.physical_type}"
+                        f"its footer states two types for column {column}: {chunk.physical_type} and "
+                        f"{leaf.physical_type}"
                     )
                 return chunk
         return None
 
     @property
     def offset(self) -> int:
-        """Returns the offset of the current row group, in bytes."""
+        """Returns the offset of the current row group in the file, in bytes."""
         first_row = 0
         meta = self._file.metadata
         for number in range(meta.num_row_groups):
@@ -315,7 +325,7 @@ class ParquetRows:
         return 0
 
     def _opened(self, int96_unit: str) -> pq.ParquetFile:
-        # A column of a small file is fetched as a whole: a buffer would be larger than the column.
+        # A column of a small file is fetched as a whole, because a buffer would be larger than the column.
         return pq.ParquetFile(
             self._source,
             buffer_size=0 if self._source.size() <= _BUFFER_BYTES else _BUFFER_BYTES,
@@ -326,8 +336,8 @@ class ParquetRows:
 
     @property
     def _counts_back(self) -> bool:
-        """Whether the writer gave INT96 times before 1970 a negative time of day, as Java does, and Arrow before
-        release 23.
+        """Returns True if the writer of the file gave INT96 times before 1970 a negative time of day, as Java does, and
+        Arrow before release 23.
         """
         writer = str(self._file.metadata.created_by or "")
         arrow = _BY_ARROW.match(writer)
@@ -354,12 +364,12 @@ def _is_decimal(leaf: pq.ColumnSchema) -> bool:
 def _in_nanoseconds(
     micros: pa.RecordBatch, nanos: pa.RecordBatch, columns: frozenset[str], *, counts_back: bool
 ) -> pa.RecordBatch:
-    """Chooses for each INT96 column between two readings of the same rows: nanoseconds, or microseconds if these show
+    """Chooses, for each INT96 column, between two readings of the same rows: nanoseconds, or microseconds if they show
     that the nanoseconds do not fit into 64 bits. Returns the batch with the chosen columns.
 
-    Some writers give times before 1970 a negative time of day (`counts_back`), which Arrow reads without its sign:
-    right in nanoseconds, where 64 bits wrap around, and 584 years late in microseconds. Years 2262 to 2554 look the
-    same, and are read as times before 1970.
+    Some writers give times before 1970 a negative time of day (`counts_back`), which Arrow reads without its sign. The
+    result is right in nanoseconds, where 64 bits wrap around, and 584 years too late in microseconds. Times in the
+    years 2262 to 2554 look the same, and are read as times before 1970.
     """
     for name in columns:
         position = nanos.schema.get_field_index(name)
@@ -367,7 +377,8 @@ def _in_nanoseconds(
             if not pa.types.is_timestamp(coarse.type) or coarse.type == fine.type:
                 continue
             back = pc.divide(fine.cast(pa.int64()), 1000)
-            # Division rounds towards zero, the reader rounds down; a difference of one microsecond is no overflow.
+            # Division rounds towards zero, but the reader rounds down, so a difference of one microsecond is no
+            # overflow.
             gaps = pc.drop_null(pc.subtract(coarse.cast(pa.int64()), back)).to_numpy()
             if counts_back:
                 gaps = np.where(gaps > _WRAPPED_MICROS // 2, gaps - _WRAPPED_MICROS, gaps)

@@ -1,6 +1,6 @@
-"""Writes Parquet data files so that Paimon Java reads them, filters them, and skips no matching row.
+"""Writes Parquet data files so that Paimon Java can read and filter them without skipping a matching row.
 
-Source: Paimon 2.0 ParquetSchemaConverter, ParquetFilters; run against Paimon Java.
+Source: Paimon 2.0 ParquetSchemaConverter, ParquetFilters; tried with Paimon Java.
 """
 
 import pyarrow as pa
@@ -14,12 +14,12 @@ from bucketline.state.types.arrow import KEY_PREFIX, SEQUENCE
 from bucketline.state.types.buffers import own_copy
 
 _INTEGER_DIGITS = 18
-"""The digits of a decimal that 64 bits hold; wider decimals are stored as bytes."""
+"""The number of decimal digits that 64 bits can hold. Decimals with more digits are stored as bytes."""
 
 
 class ParquetSink:
-    """A writer of one file into an open stream; closing the writer leaves the stream open. The `first` rows decide
-    which columns get dictionaries.
+    """Writes one file into an open stream. Closing this writer leaves the stream open. `first` are the first rows of
+    the file; they decide which columns get dictionaries.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ParquetSink:
         )
 
     def write(self, group: pa.Table) -> None:
-        """Adds a row group of at least one row; its columns are in order.
+        """Adds a row group of at least one row. The columns of `group` are in the order of the schema.
 
         Raises SchemaMismatchError for a null in a nested value that is NOT NULL.
         """
@@ -64,8 +64,8 @@ def parquet_writer(
 ) -> pq.ParquetWriter:
     """Returns a writer of one file with this physical schema. Closing the writer leaves the sink open.
 
-    Columns whose values hardly repeat in the `first` rows get no dictionary; the first rows may be those of an earlier
-    file with the same `dictionaries`.
+    Columns whose values hardly repeat in the rows `first` get no dictionary. With `dictionaries`, the first rows of an
+    earlier file may have decided already.
     """
     possible = [f.name for f in schema if _has_dictionary(f)]
     return pq.ParquetWriter(
@@ -74,7 +74,8 @@ def parquet_writer(
         compression=compression,
         compression_level=compression_level,
         use_dictionary=possible if first is None else (dictionaries or DictionaryChoice()).of(possible, first),
-        # Statistics of floats leave out NaN, but for Java NaN is greater than all numbers: it would skip matching rows.
+        # Statistics of floats leave out NaN. For Java, NaN is greater than all numbers, so Java would skip matching
+        # rows.
         write_statistics=[f.name for f in schema if not pa.types.is_floating(f.type)],
         store_decimal_as_integer=True,
         use_deprecated_int96_timestamps=any(holds_nanoseconds(f.type) for f in schema),
@@ -84,7 +85,7 @@ def parquet_writer(
 
 
 def _has_required(arrow: pa.DataType) -> bool:
-    """Whether something inside of a type is NOT NULL, apart from keys of maps."""
+    """Returns True if something inside a type is NOT NULL, apart from the keys of maps."""
     if pa.types.is_struct(arrow):
         return any(not f.nullable or _has_required(f.type) for f in arrow)
     if pa.types.is_map(arrow):
@@ -93,8 +94,8 @@ def _has_required(arrow: pa.DataType) -> bool:
 
 
 def _filled(array: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
-    """Fills every NOT NULL place of the array with a value: pyarrow refuses a missing value even if its parent is
-    null.
+    """Returns the array with a value in every position that is NOT NULL. pyarrow refuses a missing value there even if
+    the parent is null.
     """
     if not _has_required(arrow):
         return array
@@ -113,8 +114,9 @@ def _filled(array: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
 
 
 def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: str) -> pa.Array:
-    """Returns the array of a field with a value in every NOT NULL place inside of it, as `_filled` does. If the field
-    itself is NOT NULL, the array has a value in every place too; a null is refused if its place is `wanted`.
+    """Returns the array of a field with a value in every NOT NULL position inside it, as `_filled` does. If the field
+    itself is NOT NULL, every position of the array gets a value too. Raises SchemaMismatchError for a null where
+    `wanted` is true (None: everywhere).
     """
     array = _filled(array, field.type, name)
     if field.nullable or array.null_count == 0:
@@ -137,11 +139,12 @@ def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: s
 
 
 def _has_dictionary(field: pa.Field) -> bool:
-    """Whether a column may have a dictionary: its type often has repeated values, and Java can search the dictionary.
+    """Returns True if a column may have a dictionary: its type often has repeated values, and Java can search the
+    dictionary.
 
-    Dictionaries of columns without repeated values cost time and are dropped. Java searches the dictionary for a wide
-    decimal by the shortest form of its bytes, and skips the row group if it does not find it; but the dictionary holds
-    the full bytes.
+    A dictionary for a column without repeated values costs time and is dropped. A decimal that is stored as bytes gets
+    no dictionary, because Java searches it for the shortest form of the value's bytes, while the dictionary holds the
+    full bytes; Java would not find the value, and skip the row group.
     """
     if field.name == SEQUENCE or field.name.startswith(KEY_PREFIX):
         return False

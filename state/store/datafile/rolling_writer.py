@@ -1,5 +1,8 @@
-"""Writes rows of one bucket to data files, begins a new file at a size, and makes the metadata for manifests. Memory is
-bounded by one row group: rows are collected until a group is full, then written.
+"""Writes rows of one bucket to data files, begins a new file when a file has reached its size, and makes the files'
+metadata for manifests.
+
+Memory is bounded by one row group: rows are collected until a group is full, and then written.
+
 Source: Paimon 2.0 KeyValueDataFileWriter, RowDataFileWriter, RollingFileWriter, StatsCollectorFactories.
 """
 
@@ -38,26 +41,29 @@ from bucketline.state.types.row_kind import is_retract
 from bucketline.state.types.values import from_scalar
 
 _DENSEST_ROWS = 1 << 20
-"""The most rows of a row group, however narrow they are."""
+"""The largest number of rows in a row group, however narrow the rows are."""
 
 _UNORDERED = -1
-"""The sequence number of every postponed row: the compaction that moves the row to a bucket gives it a real one."""
+"""The sequence number of every postponed row. The compaction that moves the row to a bucket gives it a real sequence
+number.
+"""
 
 
 class RollingWriter:
-    """Writes rows of one bucket, in the order given, to as many files as the target size asks for.
+    """Writes rows of one bucket, in the order in which they come, to as many files as the target size requires.
 
-    Rows of a primary-key table must be in strictly ascending key order over all calls, and carry `_SEQUENCE_NUMBER` and
-    `_VALUE_KIND`; the `_KEY_` columns are added here. Rows of an append table carry only the table's columns and get
-    sequence numbers from `first_sequence_number` on. Rows for the postpone bucket come in the order they arrived in,
-    and need no `_SEQUENCE_NUMBER`.
-    Raises UnsupportedTableError and OptionError for what `file_settings` refuses, before anything is written.
-    `settings` are the result of `file_settings` for such files, if it is known.
-    Use the writer in a `with` block: after an exception, every file that was written is removed.
+    Rows of a primary-key table must be in strictly ascending key order over all calls, and have the columns
+    `_SEQUENCE_NUMBER` and `_VALUE_KIND`; the `_KEY_` columns are added here. Rows of an append table have only the
+    table's columns, and get sequence numbers from `first_sequence_number` on. Rows for the postpone bucket are in order
+    of arrival, and need no `_SEQUENCE_NUMBER`.
 
-    The attributes belong together because any call may end one file and begin the next. A file is described from what
-    holds for all files (schema, settings, level), from the open file, and from the sequence numbers that earlier files
-    have used; the rows that wait decide when a row group and a file are full.
+    Raises UnsupportedTableError and OptionError for settings that `file_settings` refuses, before anything is written.
+    `settings` is the result of `file_settings` for these files, if the caller has it already. Use the writer in a
+    `with` block: after an exception, every file that it has written is removed.
+
+    The attributes belong together because any call may end one file and begin the next file. The metadata of a file is
+    made from what holds for all files (schema, settings, level), from the open file, and from the sequence numbers that
+    earlier files have used. The rows that wait decide when a row group and a file are full.
     """
 
     def __init__(
@@ -99,7 +105,7 @@ class RollingWriter:
         self._made: list[tuple[FileIO, str]] = []
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Adds rows; columns are found by name. Writes full row groups."""
+        """Adds rows. The columns of `rows` are found by name. Row groups that are full are written."""
         physical = self._with_keys(rows)
         while physical.num_rows:
             row_count = min(physical.num_rows, self._room(physical))
@@ -112,13 +118,15 @@ class RollingWriter:
                 self._write_group()
 
     def close(self) -> list[DataFileMeta]:
-        """Writes the remaining rows. Returns the files in the order of their rows; no files if there were no rows."""
+        """Writes the remaining rows. Returns the metadata of the files in the order of their rows; an empty list if
+        there were no rows.
+        """
         self._write_group()
         self._close_file()
         return self._closed
 
     def abort(self) -> None:
-        """Removes every file this writer has written, also closed ones."""
+        """Removes every file that this writer has written, including files that are closed."""
         if self._open is not None:
             self._open.abandon()
             self._open = None
@@ -152,8 +160,8 @@ class RollingWriter:
         return pa.Table.from_arrays(columns, schema=self._physical)
 
     def _room(self, rows: pa.Table) -> int:
-        """Returns how many rows of about this size still fit into the row group, by its limits of bytes and rows and by
-        the file's limit of rows.
+        """Returns how many more rows of about this size fit into the current row group, by its limits of bytes and rows
+        and by the file's limit of rows.
         """
         row_bytes = max(1, rows.nbytes // max(1, rows.num_rows))
         written = 0 if self._open is None else self._open.row_count
@@ -208,7 +216,8 @@ class RollingWriter:
         else:
             values = file.values.to_full_stats()
         if self._is_postponed:
-            # The rows of a postponed file are not sorted: its first and last key are no bounds. Java writes none.
+            # The rows of a postponed file are not sorted, so its first and last keys are no bounds. Java writes no
+            # bounds either.
             keys = unknown_stats(self._keys)
         else:
             keys = EMPTY_STATS if file.key_stats is None else file.key_stats.to_full_stats()
@@ -218,7 +227,7 @@ class RollingWriter:
         )
         self._next_sequence_number = high + 1
         if self._has_row_ids and file.sequence_range is None:
-            low = high = 0  # the commit decides the sequence numbers of these files
+            low = high = 0  # The commit decides the sequence numbers of these files.
         return DataFileMeta(
             file_name=file.name,
             file_size=size_bytes,
@@ -243,8 +252,8 @@ class RollingWriter:
 class _OpenFile:
     """A file that is being written, with the statistics of its rows so far.
 
-    Each row group changes all of the statistics, and the entry of the file in a manifest needs all of them. So they
-    stay together until the file is closed.
+    Each row group changes all of the statistics, and the manifest entry of the file needs all of them. So they stay
+    together until the file is closed.
     """
 
     def __init__(
@@ -267,7 +276,9 @@ class _OpenFile:
 
     @property
     def size_bytes(self) -> int:
-        """Returns the bytes written so far, without the footer, and without ORC's buffer for the last stripe."""
+        """Returns the number of bytes written so far, without the footer, and without ORC's buffer for the
+        last stripe.
+        """
         return int(self._sink.tell())
 
     def write(self, group: pa.Table, fields: tuple[DataField, ...], keys: tuple[DataField, ...]) -> None:
@@ -292,7 +303,7 @@ class _OpenFile:
             return size_bytes
 
     def abandon(self) -> None:
-        """Closes the file, which the caller removes, and ignores errors of the storage."""
+        """Closes the file and ignores errors of the storage. The caller removes the file."""
         with suppress(pa.ArrowException, OSError, StorageError):
             self._rows.close()
         with suppress(pa.ArrowException, OSError, StorageError):
@@ -315,8 +326,8 @@ class _OpenFile:
 
 
 def write_data_files(writer: RollingWriter, batches: Iterable[pa.Table | pa.RecordBatch]) -> list[DataFileMeta]:
-    """Writes the batches to files and returns these. If an exception is raised on the way, also by `batches`, no file
-    is left behind.
+    """Writes the batches to files, and returns the metadata of the files. If writing fails, or if `batches` raises an
+    exception, all files are removed.
     """
     with writer:
         for batch in batches:
@@ -325,5 +336,5 @@ def write_data_files(writer: RollingWriter, batches: Iterable[pa.Table | pa.Reco
 
 
 def _key_at(rows: pa.Table, keys: tuple[DataField, ...], place: int) -> bytes:
-    """Returns the key of a row, in the form that manifests hold."""
+    """Returns the key of a row, in the serialized form that manifests hold."""
     return encode_row([from_scalar(rows.column(k.name)[place], k.type) for k in keys], [k.type for k in keys])

@@ -1,9 +1,9 @@
-"""Checks that a data file has the columns of the schema that it was written under, by names and field ids.
+"""Checks that a data file has the columns of the schema under which it was written, by names and field ids.
 
-A column that a file lacks is read as nulls, as Paimon does; so a damaged name would turn values into nulls. Files of
-other tools (for example Hive's, after a migration) may lack columns, have other names and other ids, and are accepted.
-A file is refused if exactly one of its columns does not fit: by its id, or, in a file without ids, because its name
-differs from the column's name by one bit.
+As in Paimon, a column that a file does not have is read as nulls, so a damaged name would turn values into nulls. Files
+of other tools (for example Hive's, after a migration) may lack columns, or have other names and ids; they are accepted.
+A file is refused only if exactly one of its columns does not fit: by its id, or, in a file without ids, because its
+name differs from the column's name by one bit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,17 @@ from bucketline.state.types.logical import DataField
 
 
 def ids_in(schema: pa.Schema, key: bytes) -> dict[str, int]:
-    """Returns the field ids that a format keeps under a key of its columns' metadata, by name."""
+    """Returns the field ids of columns, by column name. `key` is the key in the columns' metadata under which a format
+    stores the ids.
+    """
     texts = {f.name: (f.metadata or {}).get(key, b"") for f in schema}
     return {name: int(text) for name, text in texts.items() if text.removeprefix(b"-").isdigit()}
 
 
 def check_columns(names: Sequence[str], ids: Mapping[str, int], stored: Sequence[DataField]) -> None:
-    """Raises CorruptFileError, naming the column, if a file's columns cannot be those of its schema."""
+    """Raises CorruptFileError that names the column, if a file's columns cannot be those of its schema. `names` and
+    `ids` are those of the file; `stored` are the columns of the schema.
+    """
     if ids:
         of_id = {number: name for name, number in ids.items()}
         fit = [f for f in stored if ids.get(f.name) == f.id]
@@ -39,7 +43,7 @@ def check_columns(names: Sequence[str], ids: Mapping[str, int], stored: Sequence
                 column=field.name,
             )
         return
-    # System columns are first.
+    # System columns come first.
     own = list(names)[-len(stored) :] if stored else []
     wanted = [f.name for f in stored]
     odd_names = [(mine, its) for mine, its in zip(wanted, own, strict=False) if mine != its]
@@ -48,7 +52,7 @@ def check_columns(names: Sequence[str], ids: Mapping[str, int], stored: Sequence
         if flipped_name(its, wanted) == mine:
             raise CorruptFileError(
                 f"the schema has column {mine}, and the file has {its} in its place: the same name with one bit "
-                "flipped, and read as nulls it would lose all values. Put the file back from a copy; if it was written "
-                "with that name (by Hive, before a migration), write it again with the column's",
+                "flipped. All values of the column would be read as nulls. Restore the file from a copy; if it was "
+                "written with that name (by Hive, before a migration), write it again with the name of the column",
                 column=mine,
             )

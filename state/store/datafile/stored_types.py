@@ -1,8 +1,8 @@
-"""Checks that a data file has the types of the schema that it was written under, by precisions and scales.
+"""Checks that a data file has the types of the schema under which it was written, by precisions and scales.
 
-Files hold plain numbers, so a digit that is damaged in a schema file would change what they mean. Other tools widen
+Files hold plain numbers, so a damaged digit in a schema file would change what the numbers mean. Other tools widen
 types and have their own rules for units of time. So a file is refused only if exactly one of its columns differs, and
-the texts of the two types differ by one bit.
+the SQL names of the two types differ by one bit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,10 +24,10 @@ _Pair = tuple[DataType, list[DataType]]
 
 
 def check_types(types: Mapping[str, pa.DataType], stored: Sequence[DataField], *, has_units: bool) -> None:
-    """Raises CorruptFileError, naming the column, if a file's columns cannot have the types of its schema.
+    """Raises CorruptFileError that names the column, if a file's columns cannot have the types of its schema.
 
-    `types` are the types that the file itself states for the columns that a Paimon writer made. `has_units` is whether
-    they state the unit of a timestamp.
+    `types` are the types that the file states for its columns. `has_units` says whether they include the unit of a
+    timestamp.
     """
     odd = [(f.name, pair) for f in stored if f.name in types for pair in _different(f.type, types[f.name], has_units)]
     if len(odd) != 1:
@@ -36,7 +36,8 @@ def check_types(types: Mapping[str, pa.DataType], stored: Sequence[DataField], *
     match = next((p for p in possible if _is_one_bit_off(p, declared)), None)
     if match is not None:
         raise CorruptFileError(
-            f"column {name}: the schema says {declared.as_nullable()}, the file {match}: a bit of one is flipped",
+            f"column {name} is {declared.as_nullable()} in the schema and {match} in the file: one bit is flipped in "
+            "the schema file or in the data file; restore the damaged file from a copy",
             column=name,
             expected=str(declared),
             found=str(match),
@@ -44,8 +45,8 @@ def check_types(types: Mapping[str, pa.DataType], stored: Sequence[DataField], *
 
 
 def _different(declared: DataType, arrow: pa.DataType, has_units: bool) -> Iterator[_Pair]:
-    """Yields each type of a column, or of a value inside of it, whose precision or scale in the file differs from the
-    schema, and the types that the file may mean. Other differences are ignored.
+    """Yields each type, of the column or of a value inside it, whose precision or scale in the file differs from the
+    schema, with the types that the file may mean. Other differences are ignored.
     """
     if declared.root is TypeRoot.DECIMAL and pa.types.is_decimal(arrow):
         if (declared.precision, declared.scale) != (arrow.precision, arrow.scale):
@@ -68,7 +69,7 @@ def _different(declared: DataType, arrow: pa.DataType, has_units: bool) -> Itera
 
 
 def _is_one_bit_off(file_type: DataType, declared: DataType) -> bool:
-    """Whether one type becomes the other when a single bit of its text is flipped."""
+    """Returns True if flipping a single bit in the name of `file_type` makes it the name of `declared`."""
     text, wanted = str(file_type), declared.as_nullable()
     for place, letter in enumerate(text):
         for bit in range(_ASCII_BITS):
