@@ -1,1 +1,1 @@
-"""A commit, from messages to a published snapshot."""
+"""Carries out a commit: turns commit messages into a published snapshot."""

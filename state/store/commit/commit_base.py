@@ -1,5 +1,7 @@
-"""Reads the snapshot that a commit follows and the files in it, at each try of the commit, and only for changed
-buckets. Source: Paimon 2.0 CommitScanner; only changed buckets are read, which is enough for all rules but the bucket
+"""Reads the snapshot that a commit follows, and the files in it. This is done again in each try of the commit, and only
+for the changed buckets.
+
+Source: Paimon 2.0 CommitScanner. The changed buckets are enough for all conflict rules except the rule about the bucket
 count.
 """
 
@@ -16,8 +18,8 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 
 
 class CommitBase:
-    """One snapshot as the base of a commit; None stands for an empty table. If its live files are already known, they
-    are not read again.
+    """One snapshot as the base of a commit; None stands for an empty table. If its live files are known already
+    (`live`), they are not read again.
     """
 
     def __init__(self, latest: Snapshot | None, manifests: Manifests, live: LiveFiles | None) -> None:
@@ -27,13 +29,13 @@ class CommitBase:
         self._metas: list[ManifestFileMeta] | None = None
 
     def manifests(self) -> list[ManifestFileMeta]:
-        """Returns all manifests of the snapshot, oldest first; their lists are read once."""
+        """Returns all manifests of the snapshot, oldest first. Their lists are read once."""
         if self._metas is None:
             self._metas = [] if self.latest is None else self._manifests.base_and_delta(self.latest)
         return self._metas
 
     def entries(self, buckets: Collection[BucketId]) -> list[ManifestEntry]:
-        """Returns the live entries of these buckets."""
+        """Returns the manifest entries of the live files in these buckets."""
         if not buckets:
             return []
         if self._live is not None:
@@ -41,26 +43,27 @@ class CommitBase:
         return self._manifests.live_in(self.manifests(), EntryFilter(buckets=frozenset(buckets)))
 
     def entries_in(self, target: PartitionTest) -> list[ManifestEntry]:
-        """Returns the live entries of all partitions that pass the test."""
+        """Returns the manifest entries of the live files in all partitions that pass the test."""
         if self._live is not None:
             return _entries_of(self._live, [b for b in self._live.buckets() if target(b[0])])
         return [e for e in self._manifests.live_in(self.manifests()) if target(e.partition)]
 
     def totals(self, partitions: Collection[bytes]) -> dict[bytes, int]:
-        """Returns the bucket count of each partition that has live files with a positive one."""
+        """Returns the bucket count of each of the partitions that has live files and a positive bucket count."""
         if self._live is not None:
             totals = {p: self._live.total_buckets(p) for p in partitions}
             return {p: total for p, total in totals.items() if total is not None and total > 0}
         return self._manifests.totals_in(self.manifests(), partitions)
 
     def index(self) -> list[IndexManifestEntry]:
-        """Returns the complete list of index files."""
+        """Returns the entries of all index files of the snapshot."""
         return [] if self.latest is None else self._manifests.read_index(self.latest.index_manifest)
 
 
 class Bases:
-    """Finds the newest snapshot at each try of a commit, with its `live` files if they are known. At the first try
-    these files count as the live files of the newest snapshot; only after a lost try they are brought up to date.
+    """Finds the newest snapshot in each try of a commit. `live` holds its live files, if they are known. If `is_fresh`,
+    the first try takes them as the live files of the newest snapshot without asking the storage; after a lost try they
+    are brought up to date.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class Bases:
         return CommitBase(self.live.snapshot, self._manifests, self.live)
 
     def follow(self, snapshot: Snapshot, delta_entries: Sequence[ManifestEntry]) -> None:
-        """Notes that the commit has published this snapshot."""
+        """Records that the commit has published this snapshot."""
         if self.live is not None:
             self.live = self.live.after(snapshot, delta_entries)
 
@@ -86,10 +89,11 @@ class Bases:
 def changes_since(
     snapshots: Snapshots, manifests: Manifests, since: int, latest: int
 ) -> Iterator[tuple[Snapshot, Sequence[ManifestEntry]]] | None:
-    """Returns each snapshot after `since` up to `latest`, newest first, with its delta; None if one of these snapshots
-    is gone.
+    """Returns each snapshot after the id `since` up to the id `latest`, newest first, with the manifest entries that it
+    has added. Returns None if one of these snapshots no longer exists.
 
-    Also None when `latest` is before `since`, as after a rollback. The deltas are read when asked for.
+    Also returns None if `latest` is before `since`, as after a rollback. The entries are read when the caller asks for
+    them.
     """
     newer = list(snapshots.newest_first(latest, since))
     if latest < since or len(newer) < latest - since:

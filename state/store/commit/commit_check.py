@@ -1,7 +1,8 @@
-"""Checks whether one snapshot of a commit may follow the newest one: reads what the conflict rules need, and applies
-them.
+"""Checks whether one snapshot of a commit may follow the newest snapshot: reads what the conflict rules need, and
+applies the rules.
 
-A commit has up to two snapshots, and each is checked alone.
+A commit has up to two snapshots. Each of them is checked separately.
+
 Source: Paimon 2.0 ConflictDetection, StrictModeChecker, OverwriteChangesProvider, FileStoreCommitImpl.tryCommitOnce.
 """
 
@@ -47,7 +48,7 @@ from bucketline.state.types.order import key_order
 class PlannedOn:
     """The state of a table when a compaction was planned: its live files, and its deletion-vector files by bucket.
 
-    A snapshot can expire while the compaction runs; the conflict rules then use this copy.
+    The snapshot can expire while the compaction runs. The conflict rules then use this copy.
     """
 
     live: LiveFiles
@@ -58,8 +59,9 @@ class PlannedOn:
 class SnapshotChanges:
     """The changes of one snapshot of a commit.
 
-    `overwrite` selects the partitions whose live files are replaced; `moves_rows` says that they are replaced by files
-    with the same rows. `planned` is set for compactions that are committed alone.
+    `overwrite` is a test for the partitions whose live files are replaced. `moves_rows` says that the new files have
+    the same rows as the replaced files. `planned` is set for a compaction that is committed alone: it is the state of
+    the table when the compaction was planned.
     """
 
     kind: CommitKind
@@ -75,7 +77,8 @@ class SnapshotChanges:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Changes that fit a base: their delta, their index delta, and the base's complete index list.
+    """Changes that may be applied to a base snapshot: their manifest entries, their index entries, and all index
+    entries of the base.
 
     `base_index` may be empty if the changes neither add nor remove index files.
     """
@@ -86,9 +89,12 @@ class Fit:
 
 
 def append_changes(change: Append | Replace, changes: Changes) -> SnapshotChanges:
-    """Returns the first snapshot of a commit. If it replaces files or deletes rows, every rule is checked."""
+    """Returns the changes of the first snapshot of a commit. If the commit replaces files or deletes rows, every
+    conflict rule is checked.
+    """
     if isinstance(change, Replace):
-        # Source: Paimon 2.0 overwritePartition drops the changelog: readers of one cannot follow an overwrite.
+        # Source: Paimon 2.0 overwritePartition drops the changelog, because readers of a changelog cannot follow an
+        # overwrite.
         return SnapshotChanges(
             CommitKind.OVERWRITE,
             changes.append_entries,
@@ -111,8 +117,8 @@ def append_changes(change: Append | Replace, changes: Changes) -> SnapshotChange
 
 
 def compact_changes(changes: Changes, planned: PlannedOn | None) -> SnapshotChanges:
-    """Returns the second snapshot of a commit, or its only one; then `planned` may hold the state on which it was
-    planned.
+    """Returns the changes of the COMPACT snapshot of a commit. If it is the only snapshot of the commit, `planned` may
+    hold the state of the table when the compaction was planned.
     """
     return SnapshotChanges(
         CommitKind.COMPACT,
@@ -125,7 +131,7 @@ def compact_changes(changes: Changes, planned: PlannedOn | None) -> SnapshotChan
 
 
 class CommitChecks:
-    """The rules of one table, checked again at each try."""
+    """The conflict rules of one table. They are checked again in each try of a commit."""
 
     def __init__(self, schema: TableSchema, snapshots: Snapshots, manifests: Manifests) -> None:
         self._snapshots, self._manifests = snapshots, manifests
@@ -136,11 +142,11 @@ class CommitChecks:
         self._looks_up = bool(schema.primary_keys) and schema.settings.lookup_cause is not None
 
     def looked_at(self, before: Snapshot | None, latest: Snapshot | None, based_on: int | None) -> int | None:
-        """Returns the id up to which no snapshot belongs to this commit.
+        """Returns the id up to which no snapshot belongs to this commit; None if this is not known.
 
-        That is the id of `before`, the base of the previous try; 0 if there was none. If `before` was taken back since,
-        by its writer or by a rollback, other snapshots may have come in its place: then it is `based_on`, the snapshot
-        on which the work was planned.
+        This is the id of `before`, the base snapshot of the previous try; 0 if there was no previous try. If `before`
+        was taken back since then, by its writer or by a rollback, other snapshots may have its id. In this case the
+        result is `based_on`, the snapshot on which the work was planned.
         """
         latest_id = 0 if latest is None else latest.id
         if before is None:
@@ -153,9 +159,9 @@ class CommitChecks:
     def find_replayed(
         self, wanted: SnapshotChanges, author: Author, latest: Snapshot | None, seen: int | None
     ) -> Snapshot | Conflict | None:
-        """Returns the snapshot in which another run with the same commit user has committed the same identifier after
-        `seen`, the newest snapshot checked so far. Returns None if there is no such snapshot, or nothing to compare
-        with; a Conflict if this can no longer be known.
+        """Looks for a snapshot after the id `seen` in which another run with the same commit user has committed the
+        same identifier, and returns it. Returns None if there is no such snapshot, or if the commit has no identifier
+        to compare. Returns a Conflict if some of these snapshots can no longer be read.
         """
         if wanted.kind is CommitKind.COMPACT or author.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
             return None
@@ -167,10 +173,11 @@ class CommitChecks:
         return replayed
 
     def find_other_writer(self, author: Author, latest: Snapshot | None, seen: int) -> Conflict | None:
-        """Checks the rule `second-writer`: no other writer may have written rows since `seen`. Compactions and
-        statistics do not count.
+        """Returns a Conflict, by the rule `second-writer`, if another writer has written rows since the snapshot id
+        `seen`; otherwise None. Compactions and statistics of other writers are allowed.
 
-        It holds for tables whose buckets depend on their rows: two writers would put one key into two buckets.
+        The rule applies to tables whose buckets depend on their rows, because two writers would put one key into two
+        buckets.
         """
         latest_id = 0 if latest is None else latest.id
         newer = list(self._snapshots.newest_first(latest or 0, seen))
@@ -181,17 +188,17 @@ class CommitChecks:
             if snapshot.commit_kind.moves_rows and writer_of(snapshot.commit_user) != own:
                 return Conflict(
                     "second-writer",
-                    f"{snapshot.commit_user} wrote snapshot {snapshot.id} at the same time, but a table with 'bucket' "
-                    "= -1 takes one writer at a time: two would put a key into two buckets. Stop one of them, or give "
-                    "the table fixed or postponed buckets",
+                    f"{snapshot.commit_user} wrote snapshot {snapshot.id} at the same time, but a table with "
+                    "'bucket' = -1 allows only one writer at a time, because two writers would put a key into two "
+                    "buckets. Stop one of them, or give the table fixed or postponed buckets",
                     {"snapshot": snapshot.id, "user": snapshot.commit_user},
                 )
         return None
 
     def find_replaced(self, wanted: SnapshotChanges, planned_on: Snapshot | None) -> Conflict | None:
-        """Checks the rule `target-changed`: the snapshot on which an overwrite was planned is still in the history. A
-        rollback or a fast-forward may have put another snapshot with the same id in its place; then later snapshots do
-        not show what has changed.
+        """Returns a Conflict, by the rule `target-changed`, if the snapshot on which an overwrite was planned is no
+        longer in the history; otherwise None. After a rollback or a fast-forward, another snapshot may have its id;
+        then later snapshots do not show what has changed.
         """
         if wanted.overwrite is None or planned_on is None:
             return None
@@ -200,16 +207,16 @@ class CommitChecks:
             return None
         return Conflict(
             "target-changed",
-            f"snapshot {planned_on.id}, on which the work was planned, was taken back meanwhile; plan again from the "
-            "newest snapshot",
+            f"snapshot {planned_on.id}, on which the work was planned, was taken back meanwhile; plan the work again "
+            "on the newest snapshot",
             {"snapshot": planned_on.id},
         )
 
     def fit(self, wanted: SnapshotChanges, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
-        """Applies the changes to the base, and returns the result, or the conflict rule that they break.
+        """Applies the changes to the base, and returns the result. Returns a Conflict if the changes break a rule.
 
-        `based_on` is the snapshot on which the changes were planned. `own` is the snapshot that this commit has already
-        published, if there is one.
+        `based_on` is the id of the snapshot on which the changes were planned. `own` is the id of the snapshot that
+        this commit has already published; None if there is none.
         """
         if wanted.overwrite is not None:
             return self._fit_overwrite(wanted, wanted.overwrite, base, based_on)
@@ -224,7 +231,7 @@ class CommitChecks:
                 conflict = conflict or self._check_looked_up(spans, wanted.entries)
             if wanted.check is AppendCheck.ROWS_READ:
                 conflict = conflict or self._check_rows_unchanged(spans, wanted)
-            # After a rollback, the snapshot on which the work was planned is no older state of the table.
+            # After a rollback, the snapshot on which the work was planned is not an older state of the table.
             has_expired = conflict is not None and conflict.rule == HISTORY_GONE and based_on <= latest_id
             if has_expired and wanted.planned is not None:
                 conflict = self._check_since(wanted.planned, wanted, base)
@@ -239,7 +246,7 @@ class CommitChecks:
             conflict = check_conflicts(
                 live,
                 wanted.entries,
-                # Only an overwrite of whole partitions may change their bucket count.
+                # Only an overwrite of whole partitions may change the bucket count of a partition.
                 CommitKind.APPEND if wanted.kind is CommitKind.OVERWRITE else wanted.kind,
                 self._key_order,
                 partition_totals=self._totals(base, wanted.entries, live),
@@ -273,13 +280,15 @@ class CommitChecks:
     def _totals(
         self, base: CommitBase, entries: tuple[ManifestEntry, ...], live: list[ManifestEntry] | tuple[()]
     ) -> dict[bytes, int]:
-        """Returns the bucket counts of the entries' partitions, for fixed buckets, if `live` does not have them."""
+        """Returns the bucket counts of the partitions of `entries` (fixed buckets only), without the partitions that
+        have entries in `live`.
+        """
         known = {e.partition for e in live}
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)
 
     def _check_planned_index(self, spans: Sequence[tuple[int, int]], wanted: SnapshotChanges) -> Conflict | None:
-        """Checks the rules `index-changed` and `rows-deleted` from the first to the second snapshot of each span; 0 is
-        the empty table.
+        """Returns a Conflict if the rule `index-changed` or `rows-deleted` is broken between the two snapshots of one
+        of the pairs `spans`; otherwise None. The snapshot id 0 stands for the empty table.
         """
         takes_away = self._has_vectors and any(e.kind is FileKind.DELETE for e in wanted.entries)
         if not wanted.index and not takes_away:
@@ -304,7 +313,9 @@ class CommitChecks:
     def _check_looked_up(
         self, spans: Sequence[tuple[int, int]], delta_entries: tuple[ManifestEntry, ...]
     ) -> Conflict | None:
-        """Checks the rule `levels-changed` on the changes of each span."""
+        """Returns a Conflict if the changes between the two snapshots of one of the pairs `spans` break the rule
+        `levels-changed`; otherwise None.
+        """
         assert self._key_order is not None, "only tables with keys look them up"
         for before_id, after_id in spans:
             changes = changes_since(self._snapshots, self._manifests, before_id, after_id)
@@ -317,8 +328,8 @@ class CommitChecks:
         return None
 
     def _check_since(self, planned: PlannedOn, wanted: SnapshotChanges, base: CommitBase) -> Conflict | None:
-        """Checks the rules `index-changed`, `rows-deleted` and `levels-changed` by the former and the present state of
-        the table.
+        """Returns a Conflict if the rule `index-changed`, `rows-deleted` or `levels-changed` is broken, judging by the
+        state of the table at planning and its present state; otherwise None.
         """
         places = changed_buckets(wanted.entries, wanted.index)
         before = [e for place in sorted(places) for e in planned.vectors.get(place, ())]
@@ -336,9 +347,11 @@ class CommitChecks:
         return check_looked_up(newer, wanted.entries, self._key_order)
 
     def _check_rows_unchanged(self, spans: Sequence[tuple[int, int]], wanted: SnapshotChanges) -> Conflict | None:
-        """Checks the rule `rows-changed` on the changes of each span.
+        """Returns a Conflict if the changes between the two snapshots of one of the pairs `spans` break the rule
+        `rows-changed`; otherwise None.
 
-        Compactions move rows and change none, except compactions of the postpone bucket: they make its rows readable.
+        A compaction moves rows and changes none, except a compaction of the postpone bucket: it makes the waiting rows
+        visible.
         """
         if self._key_order is None:
             return None
@@ -359,8 +372,8 @@ class CommitChecks:
     def _check_target(
         self, target: PartitionTest, latest: Snapshot | None, based_on: int, takes_postponed: bool
     ) -> Conflict | None:
-        """Checks the rule `target-changed`: no other writer may have changed the replaced partitions since the
-        overwrite was planned.
+        """Returns a Conflict, by the rule `target-changed`, if another writer has changed a replaced partition since
+        the overwrite was planned; otherwise None.
         """
         latest_id = 0 if latest is None else latest.id
         changes = changes_since(self._snapshots, self._manifests, based_on, latest_id)
@@ -372,7 +385,7 @@ class CommitChecks:
                     return Conflict(
                         "target-changed",
                         f"snapshot {snapshot.id} ({snapshot.commit_kind.value} by {snapshot.commit_user}) changed a "
-                        "partition that is being overwritten; plan again from the newest snapshot",
+                        "partition that is being overwritten; plan the overwrite again on the newest snapshot",
                         {"partition": entry.partition.hex(), "bucket": entry.bucket, "snapshot": snapshot.id},
                     )
         return None
@@ -384,10 +397,10 @@ def _may_hold_common_keys(one: ManifestEntry, other: ManifestEntry) -> bool:
 
 
 def history_gone(since: int, latest: int) -> Conflict:
-    """Returns the conflict of work whose base can no longer be read."""
+    """Returns the conflict for work that was planned on a snapshot from which the history can no longer be read."""
     return Conflict(
         HISTORY_GONE,
-        f"the work was planned on snapshot {since}, and not all snapshots from there to {latest} can be read: they "
-        "have expired meanwhile, or the table was rolled back; plan again from the newest snapshot",
+        f"the work was planned on snapshot {since}, but some of the snapshots from there to {latest} cannot be read: "
+        "they have expired meanwhile, or the table was rolled back; plan the work again on the newest snapshot",
         {"found": latest, "expected": since},
     )

@@ -1,16 +1,17 @@
 """Checks right before a snapshot is published that its new files still exist, and right after that its branch and its
-schema do.
+schema still exist.
 
-Orphan removal removes files that nothing names once they are a day old, and the new files of a writer are not named
-before its commit. A young batch is protected by its age and needs no check. The age counts from the moment the work was
-planned, by the clock of the process that planned it and commits it, so clocks and time zones of tasks do not matter.
-After `QUICK_MS` the storage is asked for its time too, with two requests: the clock of this machine may have been
-changed meanwhile, and orphan removal compares the storage's time. After half a day each file is looked for, with one
-request each, before and after the snapshot is published. On a local disk each file is always looked for.
+Orphan removal removes files that nothing names and that are a day old. Nothing names the new files of a writer before
+its commit. A young batch is protected by its age and needs no check. The age counts from the moment at which the work
+was planned, by the clock of the process that has planned it and commits it. So the clocks and time zones of tasks do
+not matter. After `QUICK_MS` the storage is also asked for its time, with two requests, because the clock of this
+machine may have been changed meanwhile, and orphan removal uses the storage's time. After half a day each file is
+looked up, with one request for each, before and after the snapshot is published. On a local disk each file is always
+looked up.
 
-A schema is removed with a deleted branch, or by a fast-forward. A writer publishes and then looks for the schema; a
-process that deletes a branch removes the branch's schema last, and then lists what is left; a fast-forward does the
-same. So either the writer sees that the schema is gone, or the other process sees the published snapshot
+A schema can be removed because its branch is deleted, or by a fast-forward. A writer publishes, and then looks for the
+schema. A process that deletes a branch removes the branch's schema last, and then lists what is left; a fast-forward
+does the same. So either the writer sees that the schema is gone, or the other process sees the published snapshot
 (`docs/care-beside-history.md`).
 """
 
@@ -41,8 +42,8 @@ _FOREVER_MS = 2**62
 class BroughtFile:
     """A new file of a commit.
 
-    The value holds the size and the creation time of the file, if its entry records them, and whether it is a data file
-    that the commit makes live.
+    It has the size and the creation time of the file, if the file's entry records them. `is_live` says whether it is a
+    data file that the commit makes live.
     """
 
     path: str
@@ -52,8 +53,8 @@ class BroughtFile:
 
 
 def brought_files(root: str, schema: TableSchema, wanted: SnapshotChanges) -> list[BroughtFile]:
-    """Returns the files that nothing names before the snapshot is published. An upgraded file is already named by an
-    older snapshot.
+    """Returns the files that nothing names before the snapshot is published. A file that was only moved to a higher
+    level is left out, because an older snapshot names it.
     """
     return [
         *(f for e in _added(wanted.entries) for f in _of_entry(root, schema, e, is_live=True)),
@@ -63,8 +64,8 @@ def brought_files(root: str, schema: TableSchema, wanted: SnapshotChanges) -> li
 
 
 class FilesProof:
-    """Checks for the files of one snapshot of a commit, whose work was planned at `planned_ms` by the clock of
-    `world`.
+    """Checks the files of one snapshot of a commit. `planned_ms` is the time at which the work was planned, by the
+    clock of `world`.
     """
 
     def __init__(
@@ -80,16 +81,19 @@ class FilesProof:
         self._manifests: tuple[str, ...] = ()
 
     def add_manifests(self, paths: Sequence[str]) -> None:
-        """Sets the files that the commit itself has made, the newest one last; `first_gone` checks them from now on."""
+        """Sets the manifest files that the commit itself has written, with the newest file last. From now on
+        `first_gone` checks them too.
+        """
         self._manifests = tuple(paths)
         self._newest_path = self._manifests[-1] if self._manifests else None
 
     def first_gone(self, newest_path: str | None = None) -> str | None:
-        """Returns a file that is missing or incomplete; None if all exist, or are too young to be removed.
+        """Returns a file that is missing or incomplete; None if all files exist, or are too young to be removed by an
+        orphan removal.
 
-        If orphan removal has put a file aside and has not removed it yet, the file is brought back. `newest_path` is a
-        file that was written just now, and shows the storage's time; if it is None, the newest manifest shows this
-        time. Raises StorageError.
+        If orphan removal has hidden a file and not removed it yet, the file is brought back. `newest_path` is a file
+        that was written just now, so it shows the storage's time; if it is None, the newest manifest is used. Raises
+        StorageError.
         """
         self._asked_ms = self._world.clock.now_ms()
         newest_path = newest_path or self._newest_path
@@ -103,25 +107,28 @@ class FilesProof:
 
     @property
     def manifest_names(self) -> frozenset[str]:
-        """Returns the names of the files that the commit has made in the manifest folder."""
+        """Returns the names of the files that the commit has written into the manifest folder."""
         return frozenset(path.rpartition("/")[2] for path in self._manifests)
 
     @property
     def data_names(self) -> frozenset[str]:
-        """Returns the names of the live data files that the commit brings."""
+        """Returns the names of the data files that the commit makes live."""
         return frozenset(f.path.rpartition("/")[2] for f in self._files if f.is_live)
 
     @property
     def is_recent(self) -> bool:
-        """Whether the files were checked just now. A process that was paused since has to check again."""
+        """Returns True if the files were checked just now. If the process was paused since, it has to check
+        them again.
+        """
         return is_quick(self._world.clock.now_ms() - self._asked_ms)
 
     @property
     def is_certain(self) -> bool:
-        """Whether the files were so young at the last check that no removal can have taken one of them since.
+        """Returns True if the files were so young at the last check that no orphan removal can have removed one of them
+        since.
 
-        Older files are checked once more after the publication, because a removal that began before the publication
-        does not know of the published snapshot.
+        Older files are checked again after the publication, because an orphan removal that began before the publication
+        does not know the published snapshot.
         """
         return self.is_recent and not self._was_old and not self._is_free
 
@@ -129,7 +136,9 @@ class FilesProof:
         return reach(self._io, self._schema, path)
 
     def _age_ms(self, newest_path: str | None) -> int:
-        """Returns the age of the oldest file by the storage's clock; 0 if the storage does not tell."""
+        """Returns the age of the oldest file by the storage's clock, in milliseconds; 0 if the storage records no
+        times.
+        """
         if not self._files or newest_path is None:
             return 0
         oldest = min(self._files, key=lambda f: _FOREVER_MS if f.made_ms is None else f.made_ms)
@@ -158,11 +167,11 @@ class FilesProof:
 
 
 def files_gone(path: str) -> Conflict:
-    """Returns the conflict of a commit with a missing file."""
+    """Returns the conflict of a commit of which a file is missing."""
     return Conflict(
         FILES_GONE,
-        f"{path} was written for this commit and is gone, or no longer what was written: it was "
-        "taken for an orphan while the writer was slow or stopped; nothing was committed, write the rows again",
+        f"{path} was written for this commit, but is gone or was changed: it was removed as an orphan file while the "
+        "writer was slow or stopped. Nothing was committed; write the rows again",
         {"path": path},
     )
 
@@ -184,26 +193,27 @@ def _of_index(root: str, schema: TableSchema, entry: IndexManifestEntry) -> Brou
 
 
 def check_own_schema(snapshots: Snapshots, schema: TableSchema) -> None:
-    """Checks that the table still has the schema under which files were written. Costs one request; none for the first
-    schema.
+    """Checks that the table still has the schema under which files were written. Costs one request; no request for the
+    first schema.
 
-    Raises SchemaMismatchError if a fast-forward has removed or replaced the schema, because no read would succeed;
+    Raises SchemaMismatchError if a fast-forward has removed or replaced the schema, because no read would succeed, and
     StorageError.
     """
     if schema.id == 0:
-        return  # a branch begins with the table's first schema, or with a later one alone
+        return  # A branch begins with the table's first schema, or has only a later schema.
     stored = _stored(snapshots, schema.id)
     if stored is None or stored.fields != schema.fields:
         raise _schema_gone(snapshots, schema.id, stored)
 
 
 def check_published(snapshots: Snapshots, published: Snapshot, schema: TableSchema) -> None:
-    """Checks, after a snapshot was published, that the history still has the schema of its files and the schema that
-    the snapshot names. If one is missing, the snapshot is taken back. Costs one request if both are the same schema;
-    none if that is the first schema of the table itself.
+    """Checks, after a snapshot was published, that the history still has the schema of the snapshot's files and the
+    schema that the snapshot names. If one of them is missing, the snapshot is taken back. Costs one request if both are
+    the same schema, and no request if this is the first schema of the table itself.
 
     Raises BranchNotFoundError if the branch was deleted meanwhile, SchemaMismatchError if a fast-forward took the
-    schema away, CorruptFileError if another snapshot builds on this one, which stays then; StorageError.
+    schema away, CorruptFileError if another snapshot already builds on this snapshot, which then stays, and
+    StorageError.
     """
     if snapshots.owner is not None:
         return
@@ -220,11 +230,11 @@ def check_published(snapshots: Snapshots, published: Snapshot, schema: TableSche
         if table != snapshots.root and not _has_schema(snapshots, named):
             raise _branch_gone(table, snapshots.root) from gone
         if not is_base:
-            raise  # nothing builds on the snapshot; if it was not there, the fast-forward has removed it
+            raise  # Nothing builds on the snapshot. If it was not there, the fast-forward has removed it.
         raise CorruptFileError(
             f"{snapshots.root}: schema {schema.id}, under which snapshot {published.id} was written, was removed or "
-            f"replaced meanwhile, as a fast-forward does, and snapshot {published.id + 1} builds on it; roll the table "
-            f"back to snapshot {published.id - 1} and write the rows again",
+            f"replaced meanwhile, as a fast-forward does, but snapshot {published.id + 1} already builds on it; roll "
+            f"the table back to snapshot {published.id - 1} and write the rows again",
             path=snapshots.path(published.id),
             snapshot=published.id,
         ) from gone
@@ -233,8 +243,8 @@ def check_published(snapshots: Snapshots, published: Snapshot, schema: TableSche
 def _branch_gone(table: str, root: str) -> BranchNotFoundError:
     name = branch_at(table, root)
     return BranchNotFoundError(
-        f"{table}: branch '{name}' was deleted while this was written to it; nothing was committed. Create the branch "
-        "again and write again, or write to another one",
+        f"{table}: branch '{name}' was deleted while rows were written to it; nothing was committed. Create the "
+        "branch again and write again, or write to another branch",
         path=table,
         branch=name,
     )
@@ -255,7 +265,7 @@ def _stored(snapshots: Snapshots, schema_id: int) -> TableSchema | None:
 
 def _schema_gone(snapshots: Snapshots, schema_id: int, stored: TableSchema | None) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"{snapshots.root}: schema {schema_id}, under which this was written, was "
+        f"{snapshots.root}: schema {schema_id}, under which rows were written, was "
         f"{'removed' if stored is None else 'replaced'} meanwhile, as a fast-forward does; nothing was committed. "
         "Open the table again and write again",
         path=snapshots.root,

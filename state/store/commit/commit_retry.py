@@ -1,4 +1,4 @@
-"""How often, how long, and with what pauses a commit is tried again.
+"""How often, for how long, and with what pauses a commit is tried again.
 
 Source: Paimon 2.0 RetryWaiter, FileStoreCommitImpl.tryCommit.
 """
@@ -14,7 +14,9 @@ _MAX_DOUBLINGS = 62
 
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
-    """commit.max-retries, commit.timeout, commit.min-retry-wait and commit.max-retry-wait; times in milliseconds."""
+    """The options commit.max-retries, commit.timeout, commit.min-retry-wait and commit.max-retry-wait. Times are in
+    milliseconds.
+    """
 
     max_retries: int = 10
     timeout_ms: int = 2**63 - 1
@@ -33,7 +35,7 @@ class RetrySettings:
 
 
 class Retries:
-    """The tries of one snapshot, from the first on. `done` counts those after the first."""
+    """Counts the tries to publish one snapshot. `done` is the number of tries after the first."""
 
     def __init__(self, settings: RetrySettings, world: World) -> None:
         self._settings, self._world = settings, world
@@ -41,8 +43,8 @@ class Retries:
         self.done = 0
 
     def wait(self) -> bool:
-        """Pauses before the next try, each time twice as long plus up to a fifth; returns False if there is no next
-        try.
+        """Pauses before the next try, and returns True. Each pause is twice as long as the last one, up to a limit,
+        plus a random part of up to a fifth. Returns False if there is no next try.
         """
         settings = self._settings
         elapsed_ms = self._world.clock.now_ms() - self._started_ms

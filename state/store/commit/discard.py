@@ -1,5 +1,7 @@
-"""Removes the files of work that failed before or at its commit; never a file that a snapshot names. Source: Paimon 2.0
-CommitCleaner; Paimon's abort also deletes upgraded files, which are live, and keeps lost manifests.
+"""Removes the files of work that failed before or at its commit; never a file that a snapshot names.
+
+Source: Paimon 2.0 CommitCleaner. Paimon's abort also deletes files that were only moved to a higher level, which are
+live, and keeps manifests of lost tries.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,8 +23,9 @@ from bucketline.state.store.storage.parallel import all_at_once
 
 
 def compaction_outputs(schema: TableSchema, messages: Iterable[CommitMessage]) -> Iterator[tuple[str, str]]:
-    """Yields (name, path below the table or full path) of each file that the messages' compactions wrote. Upgraded
-    files are not included, because they are live.
+    """Yields the name and the path of each file that the compactions of the messages have written; the path is relative
+    to the table, or full for a file outside the table. Files that were only moved to a higher level are left out,
+    because they are live.
     """
     for m in messages:
         folder = bucket_path(schema, m.partition, m.bucket)
@@ -36,7 +39,9 @@ def compaction_outputs(schema: TableSchema, messages: Iterable[CommitMessage]) -
 
 
 def names_since(snapshots: Snapshots, manifests: Manifests, since: int) -> set[str] | None:
-    """Returns the names of all files that a snapshot after `since` added; None if that can no longer be known."""
+    """Returns the names of all files that snapshots after the id `since` have added; None if some of these snapshots
+    can no longer be read.
+    """
     latest = snapshots.latest_id() or 0
     changes = changes_since(snapshots, manifests, since, latest)
     if changes is None:
@@ -56,14 +61,16 @@ def discard_outputs(
     messages: Iterable[CommitMessage],
     taken_names: set[str],
 ) -> None:
-    """Removes the outputs of lost compactions, except those in `taken_names`; files that cannot be removed stay."""
+    """Removes the files of compactions that were lost, except files in `taken_names`. A file that cannot be removed
+    stays.
+    """
     outputs = compaction_outputs(schema, messages)
     _remove(io, schema, [located(table_path, path) for name, path in outputs if name not in taken_names])
 
 
 def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Iterable[CommitMessage]) -> None:
-    """Removes every file that the messages' writers created; files that cannot be removed stay. Only for messages that
-    are certainly in no snapshot and never will be.
+    """Removes every file that the writers of the messages have created. A file that cannot be removed stays. It is only
+    for messages that are certainly in no snapshot and never will be.
     """
     paths: list[str] = []
     for m in messages:
@@ -75,7 +82,7 @@ def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Ite
 
 
 def _remove(io: FileIO, schema: TableSchema, paths: Sequence[str]) -> None:
-    """Removes the files, at the same time where storage answers late; those that cannot be removed stay."""
+    """Removes the files, several at the same time if the storage is slow. A file that cannot be removed stays."""
 
     def remove(path: str) -> None:
         with suppress(StorageError):
@@ -85,8 +92,8 @@ def _remove(io: FileIO, schema: TableSchema, paths: Sequence[str]) -> None:
 
 
 def _with_extra(folder: str, file: DataFileMeta) -> Iterator[tuple[str, str]]:
-    """Yields (name, path) of a file and of its additional files, which lie in the same folder unless the file is on an
-    external path.
+    """Yields the name and the path of a file and of its extra files. The extra files are in the same folder as the
+    file.
     """
     place = folder if file.external_path is None else file.external_path.rpartition("/")[0]
     for name in (file.file_name, *file.extra_files):
@@ -95,7 +102,9 @@ def _with_extra(folder: str, file: DataFileMeta) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def discarded_on_error(access: BucketAccess) -> Iterator[list[CommitMessage]]:
-    """Gives a list for the messages that the block makes; when the block raises, their files are removed again."""
+    """Gives the `with` block a list for the messages that it makes. If the block raises an error, the files of these
+    messages are removed again.
+    """
     messages: list[CommitMessage] = []
     try:
         yield messages
@@ -105,7 +114,7 @@ def discarded_on_error(access: BucketAccess) -> Iterator[list[CommitMessage]]:
 
 
 def discard_manifests(manifests: Manifests, names: Iterable[str]) -> None:
-    """Removes files of the manifest folder that no snapshot names; files that cannot be removed stay."""
+    """Removes files of the manifest folder that no snapshot names. A file that cannot be removed stays."""
     for name in names:
         with suppress(StorageError):
             manifests.delete([name])

@@ -1,8 +1,10 @@
 """Publishes one snapshot of a table that a catalog owns: the catalog decides, in one request.
 
-After an unclear answer the catalog's newest snapshot is loaded and compared, by the names of its manifest lists, which
-hold a uuid: servers of Paimon 1.4 drop the snapshot's own. Sending the same snapshot again is safe: it names the one it
-follows, and once the first request has succeeded, that predecessor is no longer the newest.
+After an unclear answer, the catalog's newest snapshot is loaded and compared. The names of the manifest lists are
+compared, because they contain a uuid, and servers of Paimon 1.4 drop the uuid of the snapshot itself. Sending the same
+snapshot again is safe: it names the snapshot that it follows, and once the first request has succeeded, that snapshot
+is no longer the newest.
+
 Source: Paimon 2.0 CatalogSnapshotCommit.
 """
 
@@ -24,8 +26,8 @@ def publish_by_owner(
     proof: FilesProof,
     before: Snapshot | None,
 ) -> Publication:
-    """Publishes a snapshot and returns the outcome as `publish_snapshot` does, for a table whose newest snapshot is
-    kept by the catalog `owner`.
+    """Publishes a snapshot and returns the outcome as `publish_snapshot` does, for a table whose newest snapshot the
+    catalog `owner` decides.
     """
     unclear: StorageError | None = None
     refusal: StorageError | None = None
@@ -38,7 +40,7 @@ def publish_by_owner(
                     won = snapshot.is_same_as(holder)
                     return _looked_at(owner, snapshot, before, gone) if won else Publication(PublishOutcome.LOST)
             if gone is not None:
-                # An attempt without an answer may still arrive.
+                # An attempt whose answer was lost may still arrive.
                 return (
                     Publication(PublishOutcome.LOST, gone=gone)
                     if unclear is None
@@ -62,8 +64,8 @@ def publish_by_owner(
 
 
 def _looked_at(owner: TableOwner, snapshot: Snapshot, before: Snapshot | None, gone: str | None) -> Publication:
-    """Returns the outcome for a snapshot that is in the table; it is taken back if one of its files was removed while
-    this process was paused. Raises CorruptFileError if the catalog does not take it back.
+    """Returns the outcome for a snapshot that is in the table. If one of its files was removed while this process was
+    paused (`gone`), the snapshot is taken back. Raises CorruptFileError if the catalog does not take it back.
     """
     if gone is None:
         return Publication(PublishOutcome.WON)
@@ -71,12 +73,12 @@ def _looked_at(owner: TableOwner, snapshot: Snapshot, before: Snapshot | None, g
         if before is not None:
             owner.roll_back(before.id, newest=snapshot.id)
             return Publication(PublishOutcome.LOST, gone=gone)
-        why = "there is none before it"
+        why = "there is no snapshot before it"
     except (StorageError, OptionError) as e:
         why = e.message
     raise CorruptFileError(
-        f"snapshot {snapshot.id} names {gone}, which was removed as an orphan while this writer was stopped, and the "
-        f"table could not be rolled back: {why}; put the file back from a copy",
+        f"snapshot {snapshot.id} names {gone}, which was removed as an orphan file while this writer was stopped, "
+        f"and the table could not be rolled back: {why}; restore the file from a copy",
         path=gone,
         snapshot=snapshot.id,
     )

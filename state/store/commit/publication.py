@@ -1,13 +1,14 @@
 """Publishes one snapshot, and finds out whether that succeeded.
 
-After an unclear answer the same bytes are published again: then either they exist already, or another snapshot does, or
+After an unclear answer, the same bytes are published again. Then they exist already, or another snapshot has the id, or
 this attempt succeeds. A first attempt that is still running does no harm, because publishing never replaces a file.
 
 A writer may sleep for so long that others have used the id of its snapshot and that snapshot has expired, or that the
-files of its snapshot were removed. Then it takes back what it publishes, and so does not undo the commits of others. A
-snapshot that no longer exists may have expired: then it was in the table, others may have built on it, and its
-manifests are still in use.
-Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl; unlike there, snapshots, also of compactions, are
+files of its snapshot were removed. Then the writer takes back what it publishes, so that it does not undo the commits
+of others. If its snapshot no longer exists, the snapshot may have expired: then it was in the table, others may have
+built on it, and its manifests are still in use.
+
+Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl. Unlike there, snapshots (also of compactions) are
 distinguished by uuid, and a writer that has slept does no harm.
 """
 
@@ -32,11 +33,11 @@ def publish_snapshot(
     proof: FilesProof,
     before: Snapshot | None,
 ) -> Publication:
-    """Publishes the snapshot under its id, as the successor of `before`; if that is None, as the first snapshot of the
-    table.
+    """Publishes the snapshot under its id, as the successor of `before`, or, if `before` is None, as the first snapshot
+    of the table. Returns the outcome.
 
-    Returns the outcome. LOST with an error means that the storage has refused the publication, and that another attempt
-    would not help. `proof` has just checked the snapshot's files, and checks them again after each pause.
+    LOST with an error means that the storage has refused the publication, and that another attempt would not help.
+    `proof` has just checked the snapshot's files, and checks them again after each pause.
     """
     if snapshots.owner is not None:
         return publish_by_owner(snapshots.owner, snapshots, snapshot, retries, proof, before)
@@ -47,8 +48,8 @@ def publish_snapshot(
 class _Publishing:
     """The attempts to publish one snapshot.
 
-    `error` is the error of the last attempt without an answer. `refusal` is the error of the last attempt for which the
-    storage says that it was not carried out.
+    `error` is the error of the last attempt whose outcome is unclear. `refusal` is the error of the last attempt that
+    the storage has certainly not carried out.
     """
 
     snapshots: Snapshots
@@ -69,7 +70,7 @@ class _Publishing:
                 if self.error is None and not self.is_there and not e.retryable:
                     return self._refused(e)
                 if e.published is False and not self.is_there:
-                    # This attempt sent nothing that could still arrive, so only earlier attempts are in doubt.
+                    # This attempt has sent nothing that could still arrive, so only earlier attempts are unclear.
                     self.refusal = e
                 else:
                     self.error = e
@@ -78,8 +79,8 @@ class _Publishing:
 
     @property
     def _lost(self) -> PublishOutcome:
-        """Returns the outcome if the snapshot does not exist: an attempt without an answer may have succeeded and
-        expired, or may still arrive.
+        """Returns the outcome if the snapshot does not exist: LOST, or UNKNOWN if an attempt with an unclear answer may
+        have succeeded (and the snapshot has expired), or may still arrive.
         """
         return PublishOutcome.LOST if self.error is None else PublishOutcome.UNKNOWN
 
@@ -96,7 +97,8 @@ class _Publishing:
             taken_by = snapshots.get(snapshot.id)
             if not self._is_ours(taken_by):
                 return Publication(self._lost if taken_by is None else PublishOutcome.LOST)
-            # The store created this file, lost the answer and tried again by itself; or this writer did.
+            # The store has created this file, lost the answer, and tried again by itself; or this writer has tried
+            # again.
         self.is_there = True
         if gone is None and not self.proof.is_certain:
             gone = self.proof.first_gone(snapshots.path(snapshot.id))
@@ -106,7 +108,9 @@ class _Publishing:
         return holder is not None and holder.uuid == self.snapshot.uuid
 
     def _judged(self, gone: str | None) -> Publication:
-        """Returns the outcome for a published snapshot; it is taken back if one of its files is missing (`gone`)."""
+        """Returns the outcome for a published snapshot. If one of its files is missing (`gone`), the snapshot is taken
+        back.
+        """
         outcome = self._place()
         if outcome is PublishOutcome.LOST and self.error is not None:
             # An earlier attempt may have succeeded, and others may have built on it before it expired.
@@ -132,16 +136,17 @@ class _Publishing:
     def _take_back(self, gone: str) -> PublishOutcome:
         """Removes a snapshot that was published too late, because its files were removed while this process was paused.
 
-        The result is LOST; UNKNOWN if the snapshot no longer exists: its files have expired with it, if it was in the
-        table. Raises CorruptFileError if another snapshot builds on it already, or no snapshot would be left; then it
-        stays.
+        Returns LOST, or UNKNOWN if the snapshot no longer exists: if it was in the table, its files have expired with
+        it. Raises CorruptFileError if another snapshot already builds on it, or if no snapshot would be left; it stays
+        then.
         """
         snapshots, snapshot = self.snapshots, self.snapshot
         has_before = snapshots.exists(snapshot.id - 1)
         if not has_before and snapshot.id > 1 and snapshots.ids() == [snapshot.id]:
-            raise _broken(snapshot, gone, "all snapshots before it have expired; put the file back from a copy")
+            raise _broken(snapshot, gone, "all snapshots before it have expired; restore the file from a copy")
         is_base = snapshots.exists(snapshot.id + 1)
-        # Looked for after its follower, so that the follower cannot have been there and have expired.
+        # This is looked up after the following snapshot, so that the following snapshot cannot have existed and expired
+        # in between.
         if snapshots.get(snapshot.id) != snapshot:
             return PublishOutcome.UNKNOWN
         while not is_base:
@@ -153,21 +158,21 @@ class _Publishing:
             if snapshots.get(snapshot.id) != snapshot:
                 return PublishOutcome.UNKNOWN
             if (snapshots.earliest_id() or 0) > snapshot.id:
-                # It expired before it was deleted here, and came back.
+                # The snapshot expired before it was deleted here, and was published again.
                 snapshots.delete(snapshot.id)
                 return PublishOutcome.UNKNOWN
         rest = f"snapshot {snapshot.id + 1} builds on it; roll the table back to snapshot {snapshot.id - 1}"
         raise _broken(snapshot, gone, f"{rest} and write the rows again")
 
     def _place(self) -> PublishOutcome:
-        """Returns whether a published snapshot is part of the table's history; UNKNOWN if the snapshot no longer
-        exists.
+        """Returns whether a published snapshot is part of the table's history: WON or LOST; UNKNOWN if the snapshot no
+        longer exists.
 
-        If its predecessor has expired, others may have used the id while the writer slept, and have gone on without it:
-        no newer snapshot builds on it then. Then the published snapshot is taken back. It is also taken back if its
-        predecessor was removed by its writer or by a rollback, because the published snapshot would undo that removal.
-        A predecessor that has expired was the oldest snapshot. Raises CorruptFileError if such a snapshot cannot be
-        taken back, because another one builds on it.
+        If the snapshot before it has expired, others may have used its id while the writer slept, and have committed
+        further; no newer snapshot builds on it then. In this case the published snapshot is taken back. It is also
+        taken back if the snapshot before it was removed by its writer or by a rollback, because the published snapshot
+        would undo that removal. An expired snapshot is different from a removed one: it was the oldest snapshot. Raises
+        CorruptFileError if the published snapshot cannot be taken back, because another snapshot builds on it.
         """
         snapshots, snapshot, before = self.snapshots, self.snapshot, self.before
         base = None if before is None else snapshots.get(before.id)
@@ -180,7 +185,8 @@ class _Publishing:
             if snapshots.withdraw(snapshot):
                 return PublishOutcome.LOST
         follower = snapshots.get(snapshot.id + 1)
-        # Looked for after its follower: snapshots expire oldest first, so none has gone while this one was there.
+        # This is looked up after the following snapshot. Snapshots expire oldest first, so no other snapshot has gone
+        # while this one existed.
         if snapshots.get(snapshot.id) != snapshot:
             return PublishOutcome.UNKNOWN
         holds: bool | None = False
@@ -198,8 +204,8 @@ class _Publishing:
         return PublishOutcome.WON
 
     def _has_trace(self) -> bool:
-        """Whether the newest snapshot still holds files of the published snapshot. If not, these files may have
-        been compacted, or the table was rolled back.
+        """Returns True if the newest snapshot still holds files of the published snapshot. Otherwise these files may
+        have been compacted, or the table was rolled back.
         """
         newest = self.snapshots.latest()
         if newest is None:
@@ -210,8 +216,8 @@ class _Publishing:
 def _misplaced(snapshots: Snapshots, snapshot: Snapshot, newest_right: int) -> CorruptFileError:
     return CorruptFileError(
         f"{snapshots.root}: snapshot {snapshot.id} was made from a snapshot {snapshot.id - 1} that was taken back or "
-        f"rolled back while this writer was stopped, and snapshot {snapshot.id + 1} builds on it; roll the table back "
-        f"to snapshot {newest_right} and write the rows again",
+        f"rolled back while this writer was stopped, but snapshot {snapshot.id + 1} already builds on it; roll the "
+        f"table back to snapshot {newest_right} and write the rows again",
         path=snapshots.path(snapshot.id),
         snapshot=snapshot.id,
     )
@@ -219,16 +225,18 @@ def _misplaced(snapshots: Snapshots, snapshot: Snapshot, newest_right: int) -> C
 
 def _broken(snapshot: Snapshot, gone: str, why: str) -> CorruptFileError:
     return CorruptFileError(
-        f"snapshot {snapshot.id} names {gone}, which was removed as an orphan while this writer was stopped, and {why}",
+        f"snapshot {snapshot.id} names {gone}, which was removed as an orphan file while this writer was stopped, "
+        f"and {why}",
         path=gone,
         snapshot=snapshot.id,
     )
 
 
 def _holds(manifests: Manifests, named: Sequence[ManifestFileMeta], proof: FilesProof) -> bool | None:
-    """Whether a state of the table with these manifests has a manifest or a data file of the proof.
+    """Returns True if one of these manifests is a manifest of the proof, or lists a data file of the proof; otherwise
+    False.
 
-    None means that this is not known: the proof has no data file, and its manifests may have been merged. Reads all
+    Returns None if this is not known: the proof has no data file, and its manifests may have been merged. Reads all
     manifests if none of them is a manifest of the proof.
     """
     if any(m.file_name in proof.manifest_names for m in named):
@@ -241,6 +249,6 @@ def _holds(manifests: Manifests, named: Sequence[ManifestFileMeta], proof: Files
 def _no_trace(snapshots: Snapshots, snapshot: Snapshot) -> StorageError:
     return StorageError(
         f"{snapshots.path(snapshot.id)} was written and has expired since, and the newest snapshot holds none of its "
-        "files: what it wrote was compacted, or never was in the table",
+        "files: the files were compacted, or were never in the table",
         path=snapshots.path(snapshot.id),
     )

@@ -1,7 +1,9 @@
-"""A commit: written files become a snapshot, then compacted files become another.
+"""Carries out a commit: written files become one snapshot, then compacted files become another.
 
-The first snapshot is APPEND or OVERWRITE, the second COMPACT; `snapshot_commit` publishes each of them. A lost race is
-a Conflict. An unclear outcome is Unknown, and then no file is deleted.
+The first snapshot is APPEND or OVERWRITE, the second COMPACT. `snapshot_commit` publishes each of them. If another
+writer wins the race, the result is a Conflict. If the outcome is unclear, the result is Unknown, and no file is
+deleted.
+
 Source: Paimon 2.0 FileStoreCommitImpl.
 """
 
@@ -34,13 +36,15 @@ from bucketline.state.store.storage.local_io import LocalIO
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Base:
-    """The state on which work was planned: a table, whose schema has the options in force, at the snapshot `based_on`.
+    """The state on which work was planned: a table, whose schema has all options that apply, at the snapshot
+    `based_on`.
 
     `based_on` is 0 for the empty table; None if it does not matter which snapshots came later. `live` are the live
     files of this snapshot, so that its manifests need not be read. `vectors` are its deletion-vector files by bucket,
-    if known: then a compaction succeeds even if the snapshot has expired meanwhile. `planned_ms` is the time by the
-    table's clock when the work began, and this snapshot was the newest (None: now). Files that may be old since are
-    checked before a snapshot is published.
+    if they are known; with them, a compaction succeeds even if the snapshot has expired meanwhile. `planned_ms` is the
+    time by the table's clock when the work began and this snapshot was the newest (None: now). If so much time has
+    passed that an orphan removal could have taken files of the work, the files are checked before a snapshot is
+    published.
     """
 
     table: TableHandle
@@ -51,15 +55,16 @@ class Base:
 
 
 def publish(base: Base, change: Change, author: Author) -> CommitResult:
-    """Publishes the files of a change, and returns the result. Conflict and Unknown are about the first snapshot of the
-    commit; `Committed.dropped` tells about the second snapshot.
+    """Publishes the files of a change, and returns the result. A Conflict or Unknown is about the first snapshot of the
+    commit; `Committed.dropped` says what happened to the second snapshot.
 
-    The commit user is the table's `commit.user-prefix` and the author's name. A commit of the same user and identifier
-    after the base is recognised as this one. The index files of the changed buckets must be as they were in the base;
-    for a Replace also all files of the replaced partitions.
-    Raises SchemaMismatchError for new files outside the partitions to replace; StorageError when storage fails before
-    anything could be published (what was written for the snapshots is removed); UnsupportedTableError where no commit
-    is safe.
+    The commit user is the table's `commit.user-prefix` and the author's name. A commit after the base with the same
+    user and identifier is recognised as this commit. The index files of the changed buckets must be the same as in the
+    base; for a Replace, also all files of the replaced partitions.
+
+    Raises SchemaMismatchError for new files outside the partitions to replace. Raises StorageError if the storage fails
+    before anything could be published; the files that were written for the snapshots are removed. Raises
+    UnsupportedTableError if the storage allows no safe commit.
     """
     table, settings = base.table, base.table.table_schema.settings.commit
     check_owned(table.table_schema, table.io, table.metadata_path)
@@ -88,7 +93,7 @@ def _work(base: Base, change: Change, author: Author, stores: TableStores) -> Co
     now_ms, live = stores.world.clock.now_ms(), base.live
     planned_ms = now_ms if base.planned_ms is None else base.planned_ms
     is_seen = base.planned_ms is not None and live is not None and live.snapshot is not None
-    # On a local disk asking is quick.
+    # On a local disk asking is fast.
     quick = is_seen and is_fresh(now_ms - planned_ms) and not isinstance(stores.io, LocalIO)
     bases = Bases(stores.snapshots, stores.manifests, live, world=stores.world, is_fresh=quick)
     ignores_others = isinstance(change, Replace) and not change.moves_rows
@@ -106,7 +111,9 @@ def _planned(base: Base, change: Change) -> PlannedOn | None:
 
 
 def _leaves_snapshot(change: Append | Replace, changes: Changes, author: Author, settings: CommitSettings) -> bool:
-    """Whether written files get a snapshot. Raises SchemaMismatchError for the same reasons as `publish`."""
+    """Returns True if the written files get a snapshot. Raises SchemaMismatchError for the same reasons as
+    `publish`.
+    """
     if isinstance(change, Replace):
         _check_inside(change.target, changes)
         return True
@@ -115,12 +122,14 @@ def _leaves_snapshot(change: Append | Replace, changes: Changes, author: Author,
     ignore_empty = settings.ignore_empty if change.ignore_empty is None else change.ignore_empty
     if ignore_empty is None:
         ignore_empty = author.identifier == BATCH_COMMIT_IDENTIFIER
-    # A commit that only compacts shows its identifier by the COMPACT snapshot, but that may be dropped.
+    # A commit that only compacts records its identifier in the COMPACT snapshot, but this snapshot may be dropped.
     return not ignore_empty
 
 
 def _compacted(commit: SnapshotCommit, change: Change, made: tuple[Snapshot, ...]) -> CommitResult:
-    """Commits the compaction, and returns the result. `made` is the snapshot of the written files, if there is one."""
+    """Commits the compaction, and returns the result. `made` holds the snapshot of the written files, if
+    there is one.
+    """
     work, outcome = commit.work, _outcome_of(commit)
     if isinstance(outcome, Snapshot):
         return Committed((*made, outcome), live=work.bases.live)
@@ -146,7 +155,7 @@ def _outcome_of(commit: SnapshotCommit) -> Snapshot | Conflict | Unknown | Bucke
 
 
 def _discard_outputs(table: TableStores, messages: Sequence[CommitMessage], since: int) -> None:
-    """Removes the files of lost compactions, after it is certain that no snapshot names them."""
+    """Removes the files of lost compactions, if it is certain that no snapshot names them."""
     taken_names = names_since(table.snapshots, table.manifests, since)
     if taken_names is not None:
         discard_outputs(table.io, table.path, table.schema, messages, taken_names)
@@ -156,7 +165,7 @@ def _check_inside(target: PartitionTest, changes: Changes) -> None:
     for entry in (*changes.append_entries, *changes.compact_entries):
         if not target(entry.partition):
             raise SchemaMismatchError(
-                f"{entry.file.file_name} lies in a partition that is not being overwritten",
+                f"{entry.file.file_name} belongs to a partition that is not being overwritten; leave out its rows",
                 file=entry.file.file_name,
                 partition=entry.partition.hex(),
             )

@@ -1,4 +1,4 @@
-"""The outcome of publishing a snapshot."""
+"""The outcome of an attempt to publish a snapshot."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,9 +16,9 @@ class PublishOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The outcome for a snapshot; `error` is the storage's last error if that decided it.
+    """The outcome for a snapshot. `error` is the last error of the storage, if it has decided the outcome.
 
-    `gone` is a file of the snapshot that no longer exists, which is then the reason for LOST.
+    `gone` is a file of the snapshot that no longer exists; it is the reason for LOST.
     """
 
     outcome: PublishOutcome

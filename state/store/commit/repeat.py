@@ -1,5 +1,5 @@
-"""Repeats work whose files were removed before the commit, whose base has expired meanwhile, or whose rows another
-writer has changed.
+"""Repeats work whose files were removed before the commit, whose base snapshot has expired meanwhile, or whose rows
+another writer has changed.
 """
 
 import logging
@@ -21,13 +21,13 @@ files, or the work takes longer than a day.
 
 
 def may_repeat(error: CommitConflictError) -> bool:
-    """Whether work whose commit has failed with this error may be repeated."""
+    """Returns True if work may be repeated after its commit has failed with this error."""
     return isinstance(error, FilesGoneError) or error.rule in (HISTORY_GONE, ROWS_CHANGED)
 
 
 def repeat_if_gone(work: Callable[[], T]) -> T:
-    """Returns the result of the work. If its commit fails with an error that `may_repeat` accepts, the work is
-    repeated, `TIMES` times at most in all. The work must write new files on the newest snapshot each time.
+    """Does the work and returns its result. If its commit fails with an error that `may_repeat` accepts, the work is
+    repeated, `TIMES` times at most in all. Each time, the work must write new files on the newest snapshot.
     """
     for left in range(TIMES - 1, 0, -1):
         try:
@@ -35,22 +35,22 @@ def repeat_if_gone(work: Callable[[], T]) -> T:
         except CommitConflictError as e:
             if not may_repeat(e):
                 raise
-            _LOG.warning("the work is repeated, at most %d times: %s", left, e)
+            _LOG.warning("the work is done again, at most %d more times: %s", left, e)
     return work()
 
 
 CHANGED_TIMES = 6
-"""How often a change of rows is planned before its conflict is raised: then other writers came first five times."""
+"""How often a change of rows is planned before its conflict is raised, if other writers commit first each time."""
 
 _FIRST_PAUSE_MS = 50
 
 
 def repeat_if_changed(work: Callable[[], T], world: World) -> tuple[T, int]:
-    """Returns the result of the work, and how often it was planned again.
+    """Does the work, and returns its result and how often it was planned again.
 
-    If it conflicts with another writer it is planned again on the newest snapshot, after a pause that doubles and is
-    drawn at random, so that two writers do not meet again. Raises the last CommitConflictError, which says how often it
-    was planned.
+    If the work conflicts with another writer, it is planned again on the newest snapshot, after a pause that doubles
+    and has a random factor, so that two writers do not collide again. Raises the last CommitConflictError, which says
+    how often the work was planned.
     """
     for left in range(CHANGED_TIMES - 1, 0, -1):
         try:
@@ -58,11 +58,13 @@ def repeat_if_changed(work: Callable[[], T], world: World) -> tuple[T, int]:
         except CommitConflictError as e:
             if e.rule == ALREADY_ADDED:
                 raise
-            _LOG.warning("planned again on the newest snapshot, at most %d times more: %s", left, e)
+            _LOG.warning("planned again on the newest snapshot, at most %d more times: %s", left, e)
             longest_ms = _FIRST_PAUSE_MS << (CHANGED_TIMES - 1 - left)
             world.pause.wait_ms(int(longest_ms * world.random.fraction()))
     try:
         return work(), CHANGED_TIMES - 1
     except CommitConflictError as e:
-        message = f"planned {CHANGED_TIMES} times, and each time another writer came first: {e.message}"
+        message = (
+            f"the change was planned {CHANGED_TIMES} times, and each time another writer committed first: {e.message}"
+        )
         raise e.reworded(message) from e

@@ -1,7 +1,9 @@
-"""Publishes one snapshot of a commit: tries until it is published, refused by a rule, or out of retries.
+"""Publishes one snapshot of a commit: tries until the snapshot is published, a conflict rule refuses it, or no retries
+are left.
 
-Each try plans on the newest snapshot, writes the files that the new one names, and publishes it.
-Source: Paimon 2.0 FileStoreCommitImpl; unlike there, tries that have certainly lost leave no files behind.
+Each try plans on the newest snapshot, writes the files that the new snapshot names, and publishes it.
+
+Source: Paimon 2.0 FileStoreCommitImpl. Unlike there, tries that have certainly lost leave no files.
 """
 
 from collections.abc import Sequence
@@ -46,15 +48,15 @@ from bucketline.state.store.storage.parallel import QueuedWrites
 _LOOKS = 5
 
 Ended = Snapshot | Committed | Conflict | Unknown
-"""The end of the tries: the snapshot, or why there is none; Committed if another run with the same commit user has
-published it.
+"""How the tries ended: the snapshot, or why there is none; Committed if another run with the same commit user has
+already published the snapshot.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class TableStores:
-    """The metadata files of the table to which a commit writes, the number of tries of a commit, and the `world` from
-    which time, names and random numbers come.
+    """Access to the metadata of the table to which a commit writes, the number of tries of a commit, and the `world`
+    that supplies time, ids and random numbers.
     """
 
     io: FileIO
@@ -68,7 +70,7 @@ class TableStores:
 
     @classmethod
     def of(cls, table: TableHandle) -> "TableStores":
-        """Returns the stores of a table, with the commit options of its schema."""
+        """Returns the access to a table's metadata, with the commit options of its schema."""
         schema, root = table.table_schema, table.metadata_path
         settings = schema.settings.commit
         return cls(
@@ -92,8 +94,8 @@ class TableStores:
 
 @dataclass(frozen=True, slots=True)
 class CommitWork:
-    """What both snapshots of a commit share: who commits, on which bases, and when and on which snapshot the work was
-    planned.
+    """What both snapshots of a commit have in common: who commits, on which base snapshots, and when and on which
+    snapshot the work was planned.
     """
 
     author: Author
@@ -101,19 +103,19 @@ class CommitWork:
     based_on: int | None
     planned_ms: int
     planned_on: Snapshot | None = None
-    """The snapshot `based_on`, where it is known."""
+    """The snapshot with the id `based_on`; None if it is not known."""
 
     def of_compaction(self) -> "CommitWork":
-        """Returns the work of the second snapshot, which does not name the operation."""
+        """Returns the work for the second snapshot. It has no operation, because only the first snapshot names it."""
         return replace(self, author=replace(self.author, operation=None))
 
 
 class SnapshotCommit:
-    """The commit of one snapshot, which makes the changes `wanted`. `own` is the id of the first snapshot of the same
-    commit, if this is the second one.
+    """The commit of one snapshot, which makes the changes `wanted`. If this is the second snapshot of a commit, `own`
+    is the id of the first.
 
-    The attributes belong together because the tries of one snapshot share them: a try needs to know what earlier tries
-    have seen, which files it may use again, and which files have to be removed if it loses.
+    The attributes belong together because the tries of one snapshot share them: a try must know what earlier tries have
+    seen, which files it may use again, and which files have to be removed if it loses.
     """
 
     def __init__(
@@ -128,17 +130,17 @@ class SnapshotCommit:
         self._retries = Retries(table.retries, table.world)
         brought = brought_files(table.path, table.schema, wanted)
         self._proof = FilesProof(table.io, table.schema, brought, table.world, planned_ms=work.planned_ms)
-        # The newest snapshot known to be no commit of this one.
+        # The newest snapshot that is known not to belong to this commit.
         self._seen = work.based_on
         self._delta: list[ManifestFileMeta] | None = None
         self._last_base: CommitBase | None = None
         self._missed = 0
-        # Files of the manifest folder that serve every try, and those of one try.
+        # Files of the manifest folder that all tries use, and files that one try uses.
         self._kept: list[str] = []
         self._of_try: list[str] = []
 
     def publish(self) -> Ended:
-        """Tries to publish the snapshot until it is published, refused by a rule, or out of retries, and returns how
+        """Tries to publish the snapshot until it is published, a rule refuses it, or no retries are left. Returns how
         this ended. Raises the errors of the function `publish`.
         """
         while True:
@@ -147,7 +149,7 @@ class SnapshotCommit:
                 return ended
 
     def _try_once(self) -> Ended | None:
-        """Tries once to publish the snapshot. Returns None if it lost the race and another try is due."""
+        """Tries once to publish the snapshot. Returns None if the try has lost the race and another try is due."""
         self._of_try = []
         base: CommitBase | None = None
         try:
@@ -184,8 +186,8 @@ class SnapshotCommit:
         return self._lost(snapshot, publication)
 
     def _plan(self, base: CommitBase) -> SnapshotPlan | Committed | Conflict:
-        """Returns the plan of the next snapshot, after the rules have been checked. Returns the result of the commit
-        instead if there is nothing to publish, or the conflict if a rule refuses the snapshot.
+        """Checks the conflict rules, and returns the plan of the next snapshot. If there is nothing to publish, returns
+        the result of the commit instead; if a rule refuses the snapshot, returns the Conflict.
         """
         wanted, table, based_on, author = self._wanted, self.table, self.work.based_on, self.work.author
         if self._last_base is not None:
@@ -220,8 +222,8 @@ class SnapshotCommit:
         )
 
     def _other_bucket_count(self, fit: Fit, base: CommitBase, newest_id: int) -> Conflict | None:
-        """Returns the conflict of files that were written for another number of buckets than their new or replaced
-        partition has.
+        """Returns a Conflict for files that were written for another number of buckets than their new or replaced
+        partition has; otherwise None.
         """
         schema, wanted = self.table.schema, self._wanted
         if newest_id <= schema.id or wanted.moves_rows or schema.settings.bucket.count <= 0:
@@ -240,7 +242,9 @@ class SnapshotCommit:
             return max(table.schema.id, 0 if latest is None else latest.schema_id)
         newest_id = table.schemas.latest_id()
         if newest_id is None:
-            raise CorruptFileError(f"{table.path} has no schema any more: the table was dropped", path=table.path)
+            raise CorruptFileError(
+                f"{table.path} has no schema any more, because the table was dropped", path=table.path
+            )
         based_on = self.work.based_on
         has_moved = based_on is not None and (0 if latest is None else latest.id) != based_on
         if has_moved or self._retries.done > 0 or table.schema.id > newest_id:
@@ -248,9 +252,9 @@ class SnapshotCommit:
         return newest_id
 
     def _checked(self, snapshot: Snapshot) -> Snapshot | Unknown:
-        """Checks that a published snapshot still has its branch and its schema. Returns the snapshot, or Unknown if
-        storage does not answer. Raises BranchNotFoundError or SchemaMismatchError, after the files of the commit were
-        deleted.
+        """Checks that a published snapshot still has its branch and its schema. Returns the snapshot, or Unknown if the
+        storage does not answer. Raises BranchNotFoundError or SchemaMismatchError after the files of the commit were
+        removed.
         """
         try:
             check_published(self.table.snapshots, snapshot, self.table.schema)
@@ -263,7 +267,7 @@ class SnapshotCommit:
         return snapshot
 
     def _write(self, plan: SnapshotPlan, base: CommitBase) -> Snapshot:
-        """Writes the files that the snapshot names; returns the snapshot."""
+        """Writes the files that the snapshot names, and returns the snapshot."""
         queue = QueuedWrites(self.table.io)
         store = self.table.manifests.recording(self._of_try, queue)
         delta, is_of_try = self._delta, self._wanted.overwrite is not None or tracks_rows(self.table.schema)
@@ -273,8 +277,8 @@ class SnapshotCommit:
         snapshot = self._write_lists(plan, base, delta, store)
         queue.flush()
         if not is_of_try:
-            # The next try has the same delta. An overwrite deletes what it finds then, and ids of rows are those that
-            # are free then.
+            # The next try has the same delta. There are two exceptions: an overwrite deletes the files that it finds in
+            # that try, and with row tracking the row ids are the ids that are free in that try.
             self._delta = delta
             self._kept += self._of_try[:delta_files]
             del self._of_try[:delta_files]
@@ -285,7 +289,8 @@ class SnapshotCommit:
         self, plan: SnapshotPlan, base: CommitBase, delta: Sequence[ManifestFileMeta], store: Manifests
     ) -> Snapshot:
         before = base.manifests()
-        # Under contention the merge would probably be lost again; a later commit does it.
+        # If several writers compete, this try would probably lose, and the merge would be wasted; a later commit does
+        # it.
         after = store.merge(before, plan.schema_id) if self._retries.done == 0 else before
         base_list = WrittenList(*store.write_list(after))
         delta_list = WrittenList(*store.write_list(delta))
@@ -296,7 +301,7 @@ class SnapshotCommit:
         return plan.snapshot(base=base_list, delta=delta_list, changelog=changelog, index_manifest=index)
 
     def _lost(self, snapshot: Snapshot, publication: Publication) -> Conflict | None:
-        """Waits before the next try and returns None; or returns the conflict if there is no next try."""
+        """Waits before the next try and returns None. Returns a Conflict if there is no next try."""
         self._discard_try()
         if publication.gone is None and publication.error is None and self._retries.wait():
             return None
@@ -308,10 +313,11 @@ class SnapshotCommit:
         return _gave_up(snapshot, self._retries.done)
 
     def _may_come_right(self, base: CommitBase | None, error: BucketlineError) -> bool:
-        """Whether a file is missing because its snapshot expired, or was taken back, before it was read completely.
+        """Returns True if a file may be missing only because its snapshot expired, or was taken back, before it was
+        read completely.
 
-        A file of the newest snapshot can be missing for a moment: while its writer takes the snapshot back, or while a
-        removal of orphans has put the file aside. So it is looked for `_LOOKS` times.
+        A file of the newest snapshot can also be missing for a moment: while its writer takes the snapshot back, or
+        while orphan removal has hidden the file. So the file is looked for `_LOOKS` times.
         """
         if not isinstance(error, StorageError) or not error.missing:
             return False
@@ -325,9 +331,9 @@ class SnapshotCommit:
         discard_manifests(self.table.manifests, self._kept)
 
     def _write_hints(self, snapshot: Snapshot) -> None:
-        """Writes the hint to the newest snapshot, and after the first commit the hint to the oldest. Readers find
-        snapshots without hints. But Paimon believes a hint that names a snapshot without a follower, so a writer that
-        was stopped until both had expired corrects its hint.
+        """Writes the hint that names the newest snapshot, and after the first commit the hint that names the oldest.
+        Readers find snapshots without hints. But Paimon believes a hint that names a snapshot without a successor, so a
+        writer that was stopped until both snapshots had expired corrects its hint.
         """
         snapshots = self.table.snapshots
         with suppress(StorageError):
@@ -341,7 +347,7 @@ class SnapshotCommit:
 def _gave_up(snapshot: Snapshot, retries: int) -> Conflict:
     return Conflict(
         "retries",
-        f"other writers took snapshot {snapshot.id} and those before it, and {retries} retries did not help: raise "
+        f"other writers took the id {snapshot.id} and the ids before it, and {retries} retries did not help: raise "
         "commit.max-retries or commit.timeout, or let fewer jobs write the table",
         {"snapshot": snapshot.id, "retries": retries},
     )

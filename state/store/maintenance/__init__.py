@@ -1,1 +1,1 @@
-"""Removal of files: expiry of snapshots, and removal of orphan files."""
+"""Removes files that a table no longer needs: expiry of snapshots, and removal of orphan files."""

@@ -1,5 +1,5 @@
-"""The announcement of one run of an expiry, which exists from before the run looks at pins until the last file is
-removed.
+"""The announcement of one run of expiry. It exists from before the run looks at pins until the run has removed its last
+file.
 """
 
 from contextlib import suppress
@@ -13,8 +13,8 @@ from bucketline.state.store.catalog.pins import Notebook
 
 
 class Announced:
-    """An announcement of removals by one run of expiry. `name` is the file of the announcement; None if this run only
-    finishes what other runs have announced.
+    """An announcement that one run of expiry is about to remove snapshots. `name` is the name of its file; None if this
+    run only finishes what other runs have announced.
     """
 
     def __init__(self, notebook: Notebook, world: World) -> None:
@@ -22,12 +22,14 @@ class Announced:
         self._removal: Removal | None = None
         self.name: str | None = None
         self.is_half_done = False
-        """True once some files are gone and others still exist: then the announcement of the removal stays, for the
-        next run of expiry.
+        """True when some files are removed and others are not yet. Then the announcement stays, so that the next run of
+        expiry completes the removal.
         """
 
     def announce(self, end: int, last: Snapshot | None) -> None:
-        """Announces that the snapshots before `end` are about to be removed, of which `last` is the newest."""
+        """Announces that the snapshots before the id `end` are about to be removed. `last` is the newest of these
+        snapshots.
+        """
         removal = Removal(self._notebook.history, end, "" if last is None else last.base_manifest_list)
         if removal == self._removal:
             return
@@ -37,8 +39,8 @@ class Announced:
             self._notebook.drop(before)
 
     def goes_on(self) -> bool:
-        """Whether this run of expiry may remove files: False once another run has dropped the announcement of the
-        removal.
+        """Returns True if this run of expiry may remove files. Returns False if another run has removed this run's
+        announcement.
         """
         if self.name is not None and not self._notebook.is_there(self.name):
             return False
@@ -46,8 +48,8 @@ class Announced:
         return True
 
     def withdraw(self) -> None:
-        """Removes the announcement, unless the next run has to finish the removal. Raises StorageError; a later run
-        then drops the announcement.
+        """Removes the announcement, unless the next run has to complete the removal. Raises StorageError; a later run
+        then removes the announcement.
         """
         if self.name is not None and not self.is_half_done:
             self._notebook.drop(self.name)

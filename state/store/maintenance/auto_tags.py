@@ -1,4 +1,4 @@
-"""Tags that writers create after their commits, and the removal of the oldest of them when there are too many.
+"""Creates tags after the commits of writers, and removes the oldest of these tags when there are too many.
 
 Source: Paimon 2.0 TagAutoCreation, TagBatchCreation.
 """
@@ -25,7 +25,7 @@ from bucketline.state.store.storage.file_io import FileIO
 @dataclass(frozen=True, slots=True)
 class Tagged:
     """How far tags have been created: the id of the next snapshot to look at, and the time of the newest tag that was
-    created automatically.
+    created automatically (None if there is none).
     """
 
     next_id: int
@@ -34,7 +34,7 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class TagWork:
-    """The table in which tags are created, or the branch at `root` of the table at `path`."""
+    """The table at `path`, or its branch at `root`, in which tags are created."""
 
     io: FileIO
     path: str
@@ -49,10 +49,10 @@ class TagWork:
 
 
 def create_tags(work: TagWork, newest: Snapshot, before: Tagged | None) -> tuple[Tagged, list[str]]:
-    """Tags the snapshots up to `newest` for which a tag is due. Returns how far this has been done, and the names of
-    the new tags.
+    """Creates a tag on each snapshot up to `newest` for which a tag is due. Returns how far tags have been created, and
+    the names of the new tags.
 
-    `before` is the first result of the last call; if it is None, it is read from the newest tag that was created
+    `before` is the first result of the previous call; if it is None, it is found from the newest tag that was created
     automatically. While no tag is due, nothing is read.
     """
     plan = work.plan
@@ -74,7 +74,7 @@ def create_tags(work: TagWork, newest: Snapshot, before: Tagged | None) -> tuple
 
 
 def tag_batch(work: TagWork, newest: Snapshot) -> str:
-    """Moves the tag of batch writes to the newest snapshot of this write, and returns the tag's name."""
+    """Moves the tag of batch writes to the snapshot `newest`, which this write has made, and returns the tag's name."""
     plan = work.plan
     name = plan.batch_name(newest)
     delete_tag(work.io, work.path, work.schema, name, work.world, root=work.root)
@@ -100,8 +100,8 @@ def _create(work: TagWork, name: str, snapshot: Snapshot) -> bool:
 
 
 def _drop_surplus(work: TagWork, plan: TagPlan) -> None:
-    """Removes the oldest of the automatically created tags if there are more of them than may stay. Otherwise reads no
-    tags.
+    """Removes the oldest automatically created tags if there are more than the option allows. Without such a limit,
+    reads no tags.
     """
     most, tags = plan.settings.most, Tags(work.io, work.root)
     if most is None:

@@ -1,7 +1,10 @@
-"""Changelogs that outlive their snapshots: kept as files of their own when these expire, and removed later.
+"""Keeps changelogs longer than their snapshots, and removes them later. When a snapshot expires, its changelog becomes
+a file of its own.
 
-`changelog/changelog-<id>` holds what the file of the snapshot held. In a table with a changelog producer the changelog
-files stay. In other tables readers take the new data files of each commit as changes, so these data files stay.
+`changelog/changelog-<id>` holds what the file of the snapshot held. In a table with a changelog producer, the changelog
+files are kept. In other tables, readers take the new data files of each commit as its changes, so these data files are
+kept.
+
 Source: Paimon 2.0 ExpireChangelogImpl, ChangelogDeletion, ChangelogManager.
 """
 
@@ -49,8 +52,8 @@ from bucketline.state.store.storage.file_io import FileIO
 
 @dataclass(frozen=True, slots=True)
 class ExpiredChangelogs:
-    """The result of an expiry of changelogs: the number of removed changelogs, and the number of files that were
-    removed with them.
+    """The result of an expiry of changelogs: the number of changelogs that were removed, and the numbers of files that
+    were removed with them.
     """
 
     count: int = 0
@@ -60,7 +63,7 @@ class ExpiredChangelogs:
 
 
 def keep_changelog(io: FileIO, root: str, snapshots: Snapshots, snapshot_id: int) -> None:
-    """Writes the changelog of a snapshot that is about to expire; does nothing if the snapshot is gone already."""
+    """Writes the changelog of a snapshot that is about to expire. Does nothing if the snapshot no longer exists."""
     snapshot = snapshots.get(snapshot_id)
     if snapshot is not None:
         io.overwrite(changelog_path(root, snapshot_id), encode_snapshot(snapshot))
@@ -68,7 +71,7 @@ def keep_changelog(io: FileIO, root: str, snapshots: Snapshots, snapshot_id: int
 
 
 def expire_changelogs(io: FileIO, path: str, schema: TableSchema, world: World, *, root: str) -> ExpiredChangelogs:
-    """Removes the changelogs at `root` that the table's options do not keep, from the oldest on, and their files.
+    """Removes the changelogs at `root` that the table's options no longer keep, from the oldest on, with their files.
     Returns what was removed.
 
     Raises the errors of `expire_snapshots`; nothing has been removed then.
@@ -126,7 +129,8 @@ def _remove(
     needed = unite(footprint_of(manifests, schema, state) for state in states)
     shared = changelogs_of_others(io, path, root, going[0].id, end)
     needed = needed.union(unite(_named(manifests, schema, s) for s in (kept[0], *shared)))
-    # Without changelog files, the changes are in new data files. These stayed when a later commit deleted them.
+    # Without changelog files, the changes are in new data files. These files were kept when a later commit
+    # deleted them.
     dead = dead_files((s.id, delta_or_nothing(manifests, s)) for s in going)
     for state in states:
         for key in live_keys(manifests, state, [e for _, e in dead.values()]):
@@ -155,6 +159,6 @@ def _remove(
 
 def _named(manifests: Manifests, schema: TableSchema, changelog: Snapshot) -> Footprint:
     """Returns the manifest lists and manifests that are kept for a changelog. In a table with a changelog producer, the
-    lists of data files were removed with the snapshot and may be missing.
+    lists of data files were removed with the snapshot, so they may be missing.
     """
     return remains_of(manifests, schema, replace(changelog, index_manifest=None, statistics=None))

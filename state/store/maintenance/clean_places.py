@@ -1,5 +1,5 @@
-"""The folders of a table in which a clean-up looks for orphans, and the paths in them where every file belongs to the
-table.
+"""The folders of a table in which the removal of orphan files looks for files, and the paths in these folders where
+every file belongs to the table.
 """
 
 import re
@@ -37,8 +37,8 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 
 @dataclass(frozen=True, slots=True)
 class OldFiles:
-    """The files of a folder that a clean-up looks at: `files` that are old enough, all files that a removal has moved
-    `aside`, and `uploads` in parts that were begun long enough ago and have not ended.
+    """The files of a folder that the removal looks at: `files` that are old enough, files of any age that an earlier
+    removal has hidden (`aside`), and `uploads` in parts that were begun long enough ago but not completed.
     """
 
     io: FileIO
@@ -57,13 +57,13 @@ class TableFolder:
     is_outside: bool = False
 
     def may_hold(self, file: FileInfo) -> bool:
-        """Whether a clean-up may look at the file, by its path in the folder."""
+        """Returns True if the removal may look at the file, judging by its path in the folder."""
         belongs = _is_outside_candidate if self.is_outside else _is_candidate
         return belongs(file.path.removeprefix(f"{self.root}/").split("/"), self.bucket_depth)
 
     def list_old(self, before_ms: int) -> OldFiles:
-        """Returns the files and uploads of the folder that may be orphans: their path allows it, and they are older
-        than `before_ms`. Files that a removal has moved aside are listed whatever their age.
+        """Returns the files and uploads of the folder that may be orphan files: their path allows it, and they are
+        older than `before_ms`. Files that an earlier removal has hidden are returned whatever their age.
         """
         found = [file for file in self.io.list_files(self.root) if self.may_hold(file)]
         begun = [upload for upload in unended_uploads(self.io, self.root) if self.may_hold(upload)]
@@ -76,7 +76,7 @@ class TableFolder:
 
 
 def table_folders(table: TableHandle) -> list[TableFolder]:
-    """Returns all folders of a table, its own first."""
+    """Returns all folders of a table. Its own folder comes first."""
     schema = table.table_schema
     depth = _bucket_depth(schema)
     outside = [file_io_for(folder, schema.storage) for folder in own_folders(table.io, table.path, schema)]
@@ -84,13 +84,15 @@ def table_folders(table: TableHandle) -> list[TableFolder]:
 
 
 def is_temporary(file: FileInfo) -> bool:
-    """Whether no state can name the file: an unknown file among metadata, or a temporary file of plans."""
+    """Returns True if no snapshot can name the file: it is an unknown file among metadata files, or a temporary file of
+    compaction plans.
+    """
     folder, name = file.path.rsplit("/", 2)[-2:]
     return folder in _METADATA or (folder == COMPACTION_DIR and _TEMPORARY.fullmatch(name) is not None)
 
 
 def is_of_plan(file: FileInfo) -> bool:
-    """Whether a file belongs to an item of a compaction plan, by its folder and name."""
+    """Returns True if a file belongs to an item of a compaction plan, judging by its folder and name."""
     folder, name = file.path.rsplit("/", 2)[-2:]
     return folder == COMPACTION_DIR and plan_id_in(name) is not None
 
@@ -104,20 +106,20 @@ def _is_candidate(parts: list[str], bucket_depth: int) -> bool:
         return True
     if parts[0] == COMPACTION_DIR:
         return _is_of_plans(parts)
-    # Folders that are not buckets do not belong to the table, whatever is in them.
+    # A folder that is not a bucket does not belong to the table, whatever is in it.
     folders = parts[:-1]
     return len(folders) == bucket_depth and folders[-1].startswith("bucket-") if folders else False
 
 
 def _is_of_plans(parts: list[str]) -> bool:
-    """Whether a file in the folder of plans is a temporary file, or belongs to an item of a plan."""
+    """Returns True if a file in the folder of compaction plans is a temporary file, or belongs to an item of a plan."""
     folder, name = parts[0], parts[-1]
     return folder == COMPACTION_DIR and len(parts) == 2 and bool(_TEMPORARY.fullmatch(name) or plan_id_in(name))
 
 
 def _is_outside_candidate(parts: list[str], bucket_depth: int) -> bool:
-    """Whether a clean-up may look at a file in an external folder: the file is in a bucket, or in the hash folders
-    below a bucket.
+    """Returns True if the removal may look at a file in an external folder: the file is in a bucket, or in the hash
+    folders below a bucket.
     """
     bucket, below = parts[:-1][:bucket_depth], parts[:-1][bucket_depth:]
     is_bucket = len(bucket) == bucket_depth and bucket[-1].startswith("bucket-")
@@ -125,7 +127,9 @@ def _is_outside_candidate(parts: list[str], bucket_depth: int) -> bool:
 
 
 def _is_stray(folder: str, name: str) -> bool:
-    """Whether a file in a metadata folder is not metadata: a temporary file, or an unknown file among the snapshots."""
+    """Returns True if a file in a metadata folder is not metadata: a temporary file, or an unknown file among the
+    snapshots.
+    """
     if _TEMPORARY.fullmatch(name):
         return True
     known = name in (LATEST, EARLIEST) or name.startswith(("snapshot-", "changelog-"))
@@ -133,6 +137,6 @@ def _is_stray(folder: str, name: str) -> bool:
 
 
 def _bucket_depth(schema: TableSchema) -> int:
-    """Returns how many folders lie between the table and a data file."""
+    """Returns the number of folders between the table's folder and a data file."""
     directory = schema.settings.paths.data_directory
     return len(directory.split("/")) * bool(directory) + len(schema.partition_keys) + 1

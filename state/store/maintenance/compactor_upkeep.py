@@ -1,6 +1,8 @@
-"""The upkeep that a compactor does between rounds, if a round has committed: the same as a writer does after a commit.
+"""The upkeep that a compactor of plans does between its rounds, if a round has committed. It does what a writer does
+after a commit.
 
-Between rounds the compactor holds no item of a plan, so no lease can end while it maintains the table.
+Between rounds the compactor holds no item of a plan, so none of its leases can end while it maintains the table.
+
 Source: Paimon 2.0, whose compaction jobs maintain a table as its writers do.
 """
 
@@ -8,11 +10,13 @@ from bucketline.state.store.maintenance.upkeep import Upkeep, Upkept, logged
 from bucketline.state.store.write.table_at import TableAt
 
 UPKEEP_INTERVAL_MS = 60_000
-"""Least time between two expiries of snapshots by one compactor; rounds may follow each other within seconds."""
+"""The shortest time, in milliseconds, between two expiries of snapshots by one compactor. Rounds may follow each other
+within seconds.
+"""
 
 
 class CompactorUpkeep:
-    """Maintains one table for one compactor; `at` is the table as it was when the compactor started."""
+    """Maintains one table for one compactor. `at` is the table at the time when the compactor started."""
 
     def __init__(self, at: TableAt) -> None:
         self._at, self._clock = at, at.table.world.clock
@@ -21,12 +25,12 @@ class CompactorUpkeep:
         self._done_ms: int | None = None
 
     def owe(self) -> None:
-        """Notes that the compactor has committed."""
+        """Records that the compactor has committed, so that maintenance is due."""
         self._is_owed = True
 
     def between_rounds(self) -> Upkept:
-        """Maintains the table if there were commits since the last time, and the last time is long enough ago. Returns
-        what was done.
+        """Maintains the table if the compactor has committed since the last maintenance, and the last maintenance is
+        long enough ago. Returns what was done.
         """
         now = self._clock.now_ms()
         if self._done_ms is not None and now - self._done_ms < UPKEEP_INTERVAL_MS:
@@ -34,8 +38,8 @@ class CompactorUpkeep:
         return self.at_end()
 
     def at_end(self) -> Upkept:
-        """Maintains the table if there were commits since the last time; returns what was done. A failure is logged,
-        and a later commit does the work again.
+        """Maintains the table if the compactor has committed since the last maintenance, and returns what was done. A
+        failure is only logged; the maintenance after a later commit repeats the work.
         """
         if not self._is_owed:
             return Upkept()

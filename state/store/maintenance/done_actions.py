@@ -1,8 +1,9 @@
 """Announces that a partition is done, in the ways that the table's options ask for: a mark or an added partition in the
 catalog, a report to an HTTP server, and the `_SUCCESS` file.
 
-The file is written last, whatever the order in the options: writers take a partition with this file as marked, so a
-mark that failed is sent again.
+The `_SUCCESS` file is written last, whatever the order in the options. Writers treat a partition with this file as
+marked, so a mark that failed is sent again.
+
 Source: Paimon 2.0 PartitionMarkDoneAction, MarkPartitionDoneEventAction, AddDonePartitionAction,
 HttpReportMarkDoneAction, NormalPartitionExpire.
 """
@@ -29,14 +30,16 @@ _TIMEOUT_S = 30.0
 _MOST_ANSWER_BYTES = 1 << 20
 _SUCCESS = "SUCCESS"
 _DONE = ".done"
-"""The end of the last value of a done partition in the catalog."""
+"""The suffix of the last partition value, by which the catalog knows an added partition that stands for a done
+partition.
+"""
 
 
 def mark_partitions(table: TableHandle, schema: TableSchema, partitions: Iterable[bytes]) -> list[str]:
     """Marks partitions as done, and returns the names of their folders.
 
-    `schema` has the options in force. Raises StorageError if a mark or report was not accepted, and the errors of
-    `mark_done`; the partitions before the failed one are marked then.
+    `schema` holds the options that apply. Raises StorageError if a mark or report was not accepted, and the errors of
+    `mark_done`; all partitions before the failed partition are marked then.
     """
     owner = _catalog(table, schema)
     actions = schema.settings.expiry.done_actions
@@ -55,7 +58,7 @@ def mark_partitions(table: TableHandle, schema: TableSchema, partitions: Iterabl
 
 
 def forget_done(table: TableHandle, schema: TableSchema, dropped: Iterable[bytes]) -> None:
-    """Removes the entries of `done-partition` from the catalog for partitions that have been dropped. Raises
+    """Removes the entries that `done-partition` has added to the catalog, for partitions that were dropped. Raises
     StorageError, UnsupportedTableError.
     """
     owner = owner_of(table.io, table.metadata_path)
@@ -64,8 +67,8 @@ def forget_done(table: TableHandle, schema: TableSchema, dropped: Iterable[bytes
 
 
 def _catalog(table: TableHandle, schema: TableSchema) -> TableOwner | None:
-    """Returns the catalog that gets the marks, None if the options ask for none. Raises OptionError if the table has no
-    such catalog.
+    """Returns the catalog that gets the marks; None if the options ask for no marks in a catalog. Raises OptionError if
+    they do but the table has no such catalog.
     """
     check_done_actions(schema.options)
     if IN_CATALOG.isdisjoint(schema.settings.expiry.done_actions):
@@ -80,7 +83,9 @@ def _done_partition(schema: TableSchema, partition: bytes) -> PartitionSpec:
 
 
 def _report(table: TableHandle, schema: TableSchema, partition: bytes) -> None:
-    """Reports one partition to the HTTP server, and waits for the answer."""
+    """Reports one partition to the HTTP server, and waits for the answer. Raises StorageError if the report is not
+    accepted.
+    """
     settings = schema.settings.expiry
     assert settings.done_url is not None, "checked with the options"
     body = {
@@ -97,15 +102,15 @@ def _report(table: TableHandle, schema: TableSchema, partition: bytes) -> None:
             said = json.loads(answer.read(_MOST_ANSWER_BYTES))
     except (OSError, HTTPException, ValueError, RecursionError) as e:
         raise StorageError(
-            f"{where}: the report of partition {body['partition']} failed: {e}; it is sent again when partitions are "
-            "marked next",
+            f"{where}: the report of partition {body['partition']} failed: {e}; it is sent again the next time that "
+            "partitions are marked",
             path=table.path,
             retryable=True,
         ) from e
     result = said.get("result") if isinstance(said, dict) else said
     if str(result).upper() != _SUCCESS:
         raise StorageError(
-            f"{where}: the report of partition {body['partition']} was not accepted: `result` of the answer should be "
+            f"{where}: the report of partition {body['partition']} was not accepted: in the answer, `result` must be "
             f"'{_SUCCESS}' but is {result!r}",
             path=table.path,
             retryable=True,
@@ -113,7 +118,9 @@ def _report(table: TableHandle, schema: TableSchema, partition: bytes) -> None:
 
 
 def _full_name(table: TableHandle) -> str:
-    """Returns database and table, by the REST catalog or else by the folders of a warehouse."""
+    """Returns the name of the database and the table, from the REST catalog, or else from the folders of the
+    warehouse.
+    """
     owned = owned_io(table.io)
     if owned is not None:
         return str(owned.table.name)

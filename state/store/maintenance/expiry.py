@@ -1,11 +1,12 @@
-"""Removes old snapshots and the files that only they needed.
+"""Removes old snapshots and the files that only these snapshots needed.
 
-It plans, then removes snapshot by snapshot from the oldest: first its files, then the snapshot file. So an interrupted
-run leaves at most the oldest snapshot incomplete, and the next run finishes it. The EARLIEST hint is written last.
-Several processes may expire one table at once: each reads immutable deltas and removes the files that no kept snapshot,
-tag or branch has. A file that another process has removed already is simply missing.
-Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagDeletion. Stricter in two things: branches keep their
-files, and a partly missing delta is not used.
+It makes a plan, then removes snapshot by snapshot from the oldest: first its files, then the snapshot file. So an
+interrupted run leaves at most the oldest snapshot incomplete, and the next run completes the removal. The EARLIEST hint
+is written last. Several processes may expire one table at once: each removes the files that no kept snapshot, tag or
+branch has. A file that another process has removed already is no error.
+
+Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagDeletion. Stricter in two points: branches keep their
+files, and a delta of which a part is missing is not used.
 """
 
 from collections.abc import Iterable, Sequence
@@ -67,7 +68,7 @@ _PINNED = "a pinned state"
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
     """What a run of expiry has removed: the snapshots from `begin` to `end` - 1, the number of files of each kind, the
-    expired `tags`, and the number of `changelogs` that had outlived their snapshots.
+    expired `tags`, and the number of `changelogs` that had been kept longer than their snapshots.
     """
 
     begin: int = 0
@@ -80,7 +81,7 @@ class ExpireResult:
 
     @property
     def snapshots(self) -> int:
-        """Returns the number of snapshots removed."""
+        """Returns the number of snapshots that were removed."""
         return self.end - self.begin
 
 
@@ -106,12 +107,12 @@ def expire_snapshots(
     root: str | None = None,
     finishes: bool = True,
 ) -> ExpireResult:
-    """Removes the snapshots that `retention` does not keep. If it is None, the table's options decide. Expired tags are
-    removed before them, and changelogs that outlive their snapshots after them.
+    """Removes the snapshots that `retention` does not keep, and returns what was removed. If `retention` is None, the
+    table's options decide. Expired tags are removed first, and old changelogs last.
 
-    `root` is the metadata folder of a branch; None stands for the table's own folder. If `finishes` is true, also
-    finishes an expiry that another run has announced and not completed, even if no snapshot is due. Raises OptionError
-    for invalid retention, StorageError and CorruptFileError when a kept snapshot, tag or branch cannot be read: nothing
+    `root` is the metadata folder of a branch; None stands for the table's own folder. If `finishes` is True, also
+    completes an expiry that another run has announced and not completed, even if no snapshot is due. Raises OptionError
+    for invalid retention, StorageError and CorruptFileError if a kept snapshot, tag or branch cannot be read; nothing
     has been removed then.
     """
     run = _Expiry(io, path, schema, world, root)
@@ -152,8 +153,8 @@ def maybe_expire(
 
 
 def delete_tag(io: FileIO, path: str, schema: TableSchema, name: str, world: World, *, root: str | None = None) -> bool:
-    """Removes a tag and the files that only this tag needs; returns False if there is no such tag. The tag is
-    removed first, so that a crash leaves only orphans.
+    """Removes a tag and the files that only this tag needs; returns False if there is no tag of that name. The tag is
+    removed first, so that a crash leaves only orphan files.
     """
     tags = Tags(io, root or path)
     tag = tags.get(name)
@@ -177,9 +178,9 @@ def move_tag(
     *,
     root: str | None = None,
 ) -> None:
-    """Creates or moves the tag that marks a writer's newest snapshot, and removes files that only its old snapshot
-    needs. The tag moves back only if its snapshot was rolled back. A marker that is no longer moved expires after
-    `MARKER_RETAINED_MS`.
+    """Creates or moves the tag that marks a writer's newest snapshot, and removes files that only the tag's old
+    snapshot needs. The tag moves back only if its snapshot was rolled back. If the writer no longer moves the tag, it
+    expires after `MARKER_RETAINED_MS`.
     """
     tags = Tags(io, root or path)
     old = tags.get(name)
@@ -189,17 +190,17 @@ def move_tag(
             return
     tags.replace(Tag(name, snapshot, created_local_ms=world.clock.local_ms(), retained_ms=MARKER_RETAINED_MS))
     if old is None:
-        return  # should the snapshot expire, this tag is all that is left of the writer
+        return  # If the snapshot expires, this tag is the last trace of the writer.
     if old.snapshot.id == snapshot.id or Snapshots(io, root or path).exists(old.snapshot.id):
-        return  # while the previous snapshot exists, no later snapshot has lost a file
+        return  # While the previous snapshot exists, no later snapshot has lost a file.
     _take_back_if_expired(io, root or path, tags, name, snapshot, old)
     _Expiry(io, path, schema, world, root).release(old.snapshot)
 
 
 def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot: Snapshot, old: Tag) -> None:
-    """Takes the marker back and raises RemovalUnderWayError if its snapshot is gone or is being removed."""
-    # The newest snapshot is never announced for removal. If this one is no longer the newest, the process that
-    # announces it sees the tag.
+    """Removes the marker tag again and raises RemovalUnderWayError, if its snapshot is gone or is being removed."""
+    # The newest snapshot is never announced for removal. If this snapshot is no longer the newest, the process that
+    # announces its removal sees the tag.
     if not Snapshots(io, root).exists(snapshot.id + 1):
         return
     pin, removals = pin_of(root, snapshot), Notebook(io, root).look().removals.values()
@@ -208,7 +209,8 @@ def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot
         return
     tags.replace(old)
     raise RemovalUnderWayError(
-        f"{root}: snapshot {snapshot.id} expired before tag '{name}' was there; a later batch marks its own",
+        f"{root}: snapshot {snapshot.id} expired before tag '{name}' was created; a later batch will create the tag "
+        "on its own snapshot",
         path=root,
         snapshot=snapshot.id,
     )
@@ -226,9 +228,9 @@ def _is_due(snapshots: Snapshots, retention: Retention, world: World, newest_id:
 
 
 class _Expiry:
-    """One run of expiry over the table at `path`, or over the branch with metadata at `root`.
+    """One run of expiry over the table at `path`, or over its branch with metadata at `root`.
 
-    The attributes are the stores of the table's metadata: expiry has to ask all of them which files are still needed.
+    The attributes give access to the table's metadata, because expiry must ask all of it which files are still needed.
     """
 
     def __init__(self, io: FileIO, path: str, schema: TableSchema, world: World, root: str | None = None) -> None:
@@ -245,8 +247,8 @@ class _Expiry:
         self._changelog_is_data = not schema.settings.changelog.producer.writes_files
 
     def run(self, retention: Retention, *, finishes: bool) -> ExpireResult:
-        """Expires snapshots, and returns what was removed. If `finishes` is true, also removes the files that other
-        runs of expiry have announced and not removed, even if no snapshot is due.
+        """Expires snapshots, and returns what was removed. If `finishes` is True, also removes the files that other
+        runs have announced but not removed, even if no snapshot is due.
         """
         ended = self._end_tags()
         idle_ms = self._schema.settings.retention.consumers_ms
@@ -258,12 +260,12 @@ class _Expiry:
                 if begin >= end and not finishes:
                     break
                 if finishes:
-                    # If a rollback to a tag was stopped, the tag's snapshot is below the hint EARLIEST.
+                    # If a rollback to a tag was stopped, the tag's snapshot has a lower id than the hint EARLIEST.
                     begin = min([begin, *self._snapshots.ids()])
                 if begin < end:
                     own.announce(end, self._snapshots.get(end - 1))
-                # In this order: if a process made a tag before the look at pins and removed it afterwards, its pin is
-                # seen.
+                # The order matters: if a process made a tag before the look at pins and removed the tag afterwards, its
+                # pin is seen.
                 tags = self._without_done_rollback(self._tags.list())
                 notes = look_and_drop_left(self._io, self._notebook, self._world, own.name)
                 end = self._end_among_others(end, notes)
@@ -283,18 +285,18 @@ class _Expiry:
         return ExpireResult(tags=ended)
 
     def release(self, released: Snapshot) -> None:
-        """Removes the files of an expired state that no remaining state needs.
+        """Removes the files of an expired snapshot that no remaining snapshot, tag or branch needs.
 
-        Does nothing for a state that is not older than every snapshot: it shares files with some of them, or it was
-        rolled back, and then its files are orphans.
+        Does nothing if the snapshot is not older than every existing snapshot: it shares files with some of them, or it
+        was rolled back, and then its files are orphan files.
         """
-        # A snapshot whose own file exists is not older than the oldest one.
+        # A snapshot whose own file exists is not older than the oldest snapshot.
         earliest = None if self._snapshots.exists(released.id) else self._snapshots.earliest_id()
         if earliest is None or released.id >= earliest:
             return
         oldest, others = self._snapshots.get(earliest), [t.snapshot for t in self._tags.list()]
-        # The pins are read after the tag was removed: a process that found the tag has written its pin before, so the
-        # pin, or the state made from it, is seen here.
+        # The pins are read after the tag was removed. A process that has found the tag has written its pin before, so
+        # the pin, or the reference made under it, is seen here.
         pins = self._notebook.look().pins.values()
         if oldest is None or None in pins or any(o.id == released.id for o in others):
             return
@@ -325,8 +327,8 @@ class _Expiry:
         return tuple(t.name for t in over)
 
     def _range(self, retention: Retention) -> tuple[int, int]:
-        # If its writer takes the newest snapshot back, the previous one is needed, with the files that the newest one
-        # deleted.
+        # If the writer of the newest snapshot takes it back, the previous snapshot is needed, with the files that the
+        # newest snapshot has deleted.
         earliest, latest = self._snapshots.earliest_id(), self._snapshots.settled_id(self._world.clock.now_ms())
         if earliest is None or latest is None:
             return 0, 0
@@ -345,8 +347,8 @@ class _Expiry:
         )
 
     def _end_among_others(self, end: int, notes: Notes) -> int:
-        """Returns the end of the snapshots that this run of expiry may remove while other processes are active: the end
-        goes on to where other runs have announced removals, and stops before what consumers and pins keep.
+        """Returns the end of the snapshots that this run may remove while other processes are active. If other runs
+        have announced removals up to a later end, that end is used; the end stops before what consumers and pins keep.
         """
         others = [r for r in notes.removals.values() if r is not None and r.history == self._notebook.history]
         announced = [r for r in others if r.end > end]
@@ -354,7 +356,7 @@ class _Expiry:
         if further:
             latest = self._snapshots.settled_id(self._world.clock.now_ms())
             end = max(end, min(max(further), latest or 0))
-        # After the look at pins: a consumer registered since is in the plan, or is found now.
+        # This comes after the look at pins: a consumer that has registered since is in the plan, or is found now.
         return held_end(self._notebook.history, min([end, *self._next_of_consumers()]), notes.pins.values())
 
     def _without_done_rollback(self, tags: Sequence[Tag]) -> Sequence[Tag]:
@@ -370,7 +372,7 @@ class _Expiry:
         return [t for t in tags if t is not mark]
 
     def _drop_done(self, notes: Notes) -> None:
-        """Drops the announcements of removals by other runs of expiry if the snapshots are gone, or were replaced by a
+        """Removes the announcements of other runs if the announced snapshots are gone, or were replaced by a
         rollback.
         """
         for name, removal in notes.removals.items():
@@ -384,8 +386,8 @@ class _Expiry:
         return next_of_consumers(self._io, self._root).values() if holds else ()
 
     def _plan(self, begin: int, end: int, tags: Sequence[Tag], pins: Iterable[Pin | None]) -> list[_Step] | None:
-        """Returns the files that are removed with each snapshot of [begin, end), oldest first; None if a kept snapshot
-        was removed meanwhile.
+        """Returns the files that are removed with each snapshot from the id `begin` to `end` - 1, oldest first; None if
+        a kept snapshot was removed meanwhile.
         """
         snapshots = {i: s for i in range(begin, end + 1) if (s := self._snapshots.get(i)) is not None}
         oldest_kept = snapshots.pop(end, None)
@@ -411,7 +413,9 @@ class _Expiry:
                     live = live_keys(self._manifests, state, [e for _, e in dead.values()])
             except StorageError as e:
                 if e.missing and (name == _PINNED or is_marker(name)):
-                    continue  # a process that refers to the snapshot finds that out as well; a marker says how far its
+                    # A process that refers to the snapshot also finds that out. The marker records how far its stream
+                    # has got.
+                    continue
                     # stream has got
                 self._refuse_broken(name, e)
                 return None
@@ -424,22 +428,24 @@ class _Expiry:
         return [self._step(s, [e for last, e in dead.values() if last == i], gone[i]) for i, s in ordered]
 
     def _leaves_markers(self, steps: Sequence[_Step], tags: Sequence[Tag]) -> bool:
-        """Makes a marker for each stream that has none among `tags` and may lose its last snapshots by these steps.
-        Returns whether there was such a stream.
+        """Creates a marker tag for each stream that has none among `tags` and may lose its last snapshots in these
+        steps. Returns True if there was such a stream.
         """
         going = [s.snapshot for s in steps]
         ends = self._schema.settings.tags.end_by_time
         return leave_markers(self._tags, self._snapshots, going, tags, self._world, ends=ends)
 
     def _sharing(self, begin: int, end: int, tags: Sequence[Tag]) -> list[tuple[str, Snapshot]]:
-        """Returns the tags and branch states that may need files of [begin, end), each with a name."""
+        """Returns the tags and branch states that may need files of the snapshots from `begin` to `end` - 1, each with
+        a description.
+        """
         tagged = [(f"tag {t.name}", t.snapshot) for t in tags]
         sharing = sharing_tags([s for _, s in tagged], begin, end)
         return [(n, s) for n, s in tagged if s in sharing] + self._branches.states_of_others(self._root)
 
     def _remains(self, snapshot: Snapshot) -> Footprint:
-        """Returns the files that are removed with a snapshot unless something else needs them. If changelogs outlive
-        their snapshots, the files that the changelog needs are not included.
+        """Returns the files that are removed with a snapshot unless something else needs them. If changelogs are kept
+        longer than their snapshots, the files that the changelog needs are not included.
         """
         if not self._keeps_changelogs:
             return remains_of(self._manifests, self._schema, snapshot)
@@ -463,8 +469,8 @@ class _Expiry:
         note_expired(self._io, self._root, tags, {s.snapshot.id: s.snapshot.commit_user for s in steps})
         names = sorted(t.name for t in tags)
         for number, step in enumerate(steps):
-            # A tag of Paimon may keep the next snapshot; the next run sees it. A run that finds its announcement gone
-            # was stopped for so long that another run has taken over.
+            # A tag made by Paimon may keep the next snapshot; the next run sees the tag. If the announcement is gone,
+            # this run was stopped for so long that another run has taken over.
             if not own.goes_on() or (number > 0 and self._tags.names() != names):
                 end, steps = step.snapshot.id, steps[:number]
                 break
@@ -484,15 +490,15 @@ class _Expiry:
         )
 
     def _refuse_broken(self, name: str, error: StorageError) -> None:
-        """Raises the error of reading a kept state if the state still exists. Does nothing if another process has
-        removed the state meanwhile.
+        """Raises the error of reading a kept snapshot or tag if it still exists. Does nothing if another process has
+        removed it meanwhile.
         """
         reraise_unless_missing(error)
         states = [f"snapshot {i}" for i in self._snapshots.ids()] + [f"tag {n}" for n in self._tags.names()]
         if name in (*states, *(n for n, _ in self._branches.states_of_others(self._root))):
             raise CorruptFileError(
-                f"{self._path}: {name} cannot be read, so nothing is expired: {error.message}; see what `doctor` says, "
-                "and delete a tag or branch that is not needed",
+                f"{self._path}: {name} cannot be read, so no snapshot is expired: {error.message}; see what `doctor` "
+                "says, and delete a tag or branch that is not needed",
                 path=self._path,
                 state=name,
             ) from error

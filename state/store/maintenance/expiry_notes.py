@@ -1,9 +1,10 @@
-"""Notes that expiry leaves about stopped writers: they record that none of the removed snapshots was the writer's.
+"""Notes that expiry leaves for writers that have stopped. A note records that none of the removed snapshots was made by
+the writer.
 
-A stream's marker tag keeps its newest snapshot. When later snapshots have expired, it is not visible any more whether
-one of them was a batch that the stream committed just before it died. So expiry leaves a note:
-`<table>/bucketline/expired-<writer>`, a small JSON file. Paimon's tools look for files in other folders only. A note is
-written before the snapshots are removed. It is valid only for the marker that it was written for.
+A stream's marker tag keeps the stream's newest snapshot. When later snapshots have expired, it can no longer be seen
+whether one of them was a batch that the stream committed just before it died. So expiry leaves a note:
+`<table>/bucketline/expired-<writer>`, a small JSON file. Paimon's tools do not look in this folder. A note is written
+before the snapshots are removed. It is valid only for the marker tag that it was written for.
 """
 
 import json
@@ -18,19 +19,19 @@ _FOLDER = "bucketline"
 
 
 def seen_up_to(io: FileIO, path: str, user: str, marker: Snapshot) -> int:
-    """Returns the newest snapshot id up to which no snapshot after the marker belongs to the writer; at least the
-    marker's own id.
+    """Returns the id of the newest snapshot up to which no snapshot after the marker was made by the writer; this is at
+    least the id of the marker's own snapshot.
     """
     noted = _read(io, path, user)
     return marker.id if noted is None or noted[0] != marker.id else max(marker.id, noted[1])
 
 
 def note_expired(io: FileIO, path: str, tags: Iterable[Tag], users: Mapping[int, str]) -> None:
-    """Writes a note for each marker that is older than the removed snapshots. It says up to which id no snapshot
-    belonged to the marker's writer.
+    """Writes a note for each marker tag that is older than the removed snapshots. The note says up to which id no
+    snapshot was made by the marker's writer.
 
-    `users` are the commit users of these snapshots by id. The note ends before a gap in the ids, and before a snapshot
-    of the writer.
+    `users` maps the ids of the removed snapshots to their commit users. The note ends before a gap in the ids, and
+    before a snapshot of the writer.
     """
     for tag in tags:
         user = tag.name.removeprefix(MARKER_TAG)
@@ -45,13 +46,15 @@ def note_expired(io: FileIO, path: str, tags: Iterable[Tag], users: Mapping[int,
 
 
 def drop_note(io: FileIO, path: str, tag_name: str) -> None:
-    """Removes the note of a tag if the tag is a marker and has a note."""
+    """Removes the note of a tag, if the tag is a marker and has a note."""
     if tag_name.startswith(MARKER_TAG):
         io.delete(_path(path, tag_name.removeprefix(MARKER_TAG)))
 
 
 def _read(io: FileIO, path: str, user: str) -> tuple[int, int] | None:
-    """Returns (marker, newest id seen); None if there is no readable note, so that nothing is known."""
+    """Returns the id of the marker's snapshot, and the id up to which the note speaks; None if there is no note that
+    can be read.
+    """
     data = io.read_optional(_path(path, user))
     try:
         note = json.loads(data or b"null")

@@ -1,8 +1,8 @@
-"""The marker that expiry leaves of a stream whose last snapshot it removes.
+"""Creates the marker tag of a stream whose last snapshot expiry is about to remove.
 
-A stream marks its newest snapshot after each commit. A stream that died between commit and mark in its first batch has
-no marker, and its snapshots are the only trace of it. So the process that removes these snapshots makes the marker
-first, as the stream would have done. An existing marker stays as it is.
+A stream tags its newest snapshot after each commit. A stream that died between commit and tag in its first batch has no
+marker tag, and its snapshots are its only trace. So the process that removes these snapshots first creates the marker
+tag, as the stream would have done. A marker tag that exists stays unchanged.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,12 +25,12 @@ def leave_markers(
     *,
     ends: bool,
 ) -> bool:
-    """Makes a marker for each stream that has none among the `known` tags, and has a batch among the snapshots that are
-    about to be removed (`going`, oldest first). The removal of these snapshots has been announced. Returns whether
-    there was any such stream; if so, the table's tags have changed.
+    """Creates a marker tag for each stream that has none among the tags `known` but has a batch among the snapshots
+    that are about to be removed (`going`, oldest first). The removal of these snapshots has been announced. Returns
+    True if there was such a stream; then the table's tags have changed.
 
-    A marker expires as if the stream had made it with the snapshot. If tags expire by time (`ends`), no marker is made
-    that would have expired already.
+    The marker expires as if the stream had created it together with the snapshot. If tags expire by time (`ends`), no
+    marker is created that would have expired already.
     """
     made = False
     for name, snapshot in unmarked(going, [t.name for t in known]).items():
@@ -56,6 +56,8 @@ def _can_be_named(name: str) -> bool:
 
 
 def _is_undone(snapshots: Snapshots, snapshot: Snapshot) -> bool:
-    """Whether a snapshot was rolled back since it was read, and was not merely removed by another expiry."""
+    """Returns True if a snapshot was rolled back since it was read; False if it exists or another expiry has removed
+    it.
+    """
     found = snapshots.get(snapshot.id)
     return (snapshots.latest_id() or 0) < snapshot.id if found is None else not snapshot.is_same_as(found)

@@ -1,5 +1,5 @@
-"""Removes what dead processes have left: pins, announcements of removals, and branches whose removal was begun. The
-next process that removes files calls this module.
+"""Removes what dead processes have left: pins, announcements of removals, and branches whose removal was not completed.
+The next process that removes files calls this module.
 """
 
 import logging
@@ -18,10 +18,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def look_and_drop_left(io: FileIO, notebook: Notebook, world: World, own: str | None = None) -> Notes:
-    """Returns the notes of all processes but `own`. Notes that are an hour old are removed, and not returned. Branches
-    whose removal was begun are removed first, whatever their age.
+    """Returns the pins, announcements and notes of all processes, except the file `own`. Files that are an hour old are
+    removed, and not returned. Branches whose removal was begun are removed first, whatever their age.
 
-    The storage's clock decides about the age. It is asked only if a note seems old by the clock of `world`.
+    The storage's clock decides about the age. It is asked only if a file seems old by the clock of `world`.
     """
     notes = notebook.look(own)
     Branches(io, notebook.table).finish_removals(notes, world)
@@ -29,8 +29,8 @@ def look_and_drop_left(io: FileIO, notebook: Notebook, world: World, own: str | 
     died = [notes.pins[name] for name in left if name in notes.pins]
     for branch in sorted(unfinished(io, notebook.table, died)) if died else ():
         _LOG.warning(
-            "%s: a fast-forward to branch '%s' has died, and the table may have a part of the branch only; "
-            "do it again, by fast_forward('%s')",
+            "%s: a fast-forward to branch '%s' was interrupted, and the table may have only a part of the branch; "
+            "repeat it with fast_forward('%s')",
             notebook.table,
             branch,
             branch,

@@ -1,4 +1,4 @@
-"""The files that a table needs: those that its snapshots, tags, changelogs, branches and compaction plans name."""
+"""The files that a table needs: the files that its snapshots, tags, changelogs, branches and compaction plans name."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -19,11 +19,13 @@ from bucketline.state.store.plans.plan_files import named_by_plans
 from bucketline.state.store.storage.file_io import FileIO
 
 Progress = Callable[[int, int], None]
-"""A function that is called with the number of steps done, and their total."""
+"""A function that is called with the number of steps that are done, and the number of all steps."""
 
 
 class NamedFiles:
-    """The names of all files that some state of a table names; each manifest is read once."""
+    """The names of all files that some snapshot, tag, changelog, branch or plan of a table names. Each manifest is read
+    once.
+    """
 
     def __init__(self, io: FileIO, path: str, manifests: Manifests) -> None:
         self._io, self._path, self._manifests = io, path, manifests
@@ -31,7 +33,7 @@ class NamedFiles:
         self._newest: dict[str, Snapshot] = {}
 
     def collect(self, progress: Progress) -> None:
-        """Collects the names. Raises CorruptFileError if a state exists and cannot be read."""
+        """Collects the names. Raises CorruptFileError if a snapshot or tag exists but cannot be read."""
         self._add_pinned()
         roots = self._roots()
         total = sum(len(Snapshots(self._io, root).ids()) for _, root in roots)
@@ -47,9 +49,11 @@ class NamedFiles:
                     self._add_changelog(name_of_list)
 
     def follow(self) -> None:
-        """Adds the names in snapshots published since the last call, and in tags and branches as they are now."""
-        # Pins are read before the new snapshots: a publisher drops its pin after the snapshot is published. What a pin
-        # refers to was named by another state before, which an earlier look has seen.
+        """Adds the names in snapshots that were published since the last call, and in tags and branches as they are
+        now.
+        """
+        # Pins are read before the new snapshots, because a process removes its pin after it has published its snapshot.
+        # Whatever a pin refers to was named before by another snapshot, which an earlier call has seen.
         self._add_pinned()
         for branch, root in self._roots():
             known = self._newest.get(root)
@@ -62,16 +66,22 @@ class NamedFiles:
             self.names |= named_by_plans(self._io, root)
 
     def _roots(self) -> list[tuple[str | None, str]]:
-        """Returns the metadata folders of the table, and of its branches with their names."""
+        """Returns the metadata folders of the table (with None) and of its branches (with their names)."""
         branches = Branches(self._io, self._path)
         return [(None, self._path), *((n, branches.path(n)) for n in branches.names())]
 
     def _added(self, branch: str | None, root: str, states: Iterable[tuple[str, Snapshot]]) -> Iterator[str]:
-        """Adds the names in the states, one state after the other, and yields the names of the states."""
+        """Adds the names in the snapshots and tags `states`, one after the other, and yields the description
+        of each.
+        """
         branches = Branches(self._io, self._path)
         if Schemas(self._io, root).latest_id() is None and (branch is None or not branches.is_going(branch)):
-            raise CorruptFileError(f"{root}: there is no schema, so it is not known what is in use", path=root)
-        # If a snapshot's own file is gone, its other files are needed in case that file is put back.
+            raise CorruptFileError(
+                f"{root}: there is no schema, so it is not known which files are in use; restore the schema files "
+                "from a copy",
+                path=root,
+            )
+        # If the snapshot's own file is missing, its other files are needed in case that file is restored.
         Snapshots(self._io, root).check_complete() if branch is None else branches.check_complete(branch)
         where = "" if branch is None else f" of branch {branch}"
         for name, snapshot in states:
@@ -82,15 +92,15 @@ class NamedFiles:
             yield name
 
     def _add_pinned(self) -> None:
-        """Adds the snapshots and files that other processes are about to refer to. Raises CorruptFileError for a pin
-        that cannot be read, since the files that its process needs are not known.
+        """Adds the snapshots and files to which other processes are about to refer. Raises CorruptFileError for a pin
+        that cannot be read, because the files that its process needs are not known.
         """
         notes = Notebook(self._io, self._path).look()
         for name, pin in notes.pins.items():
             if pin is None:
                 raise CorruptFileError(
-                    f"{self._path}: {name} in the folder '{OWN_DIR}' cannot be read, so it is not known what is in "
-                    "use; expiry drops it once it is an hour old",
+                    f"{self._path}: {name} in the folder '{OWN_DIR}' cannot be read, so it is not known which files "
+                    "are in use; expiry removes this file once it is an hour old",
                     path=self._path,
                 )
             for state in pin.states:
@@ -104,13 +114,15 @@ class NamedFiles:
         except StorageError as e:
             reraise_unless_missing(e)
             if is_marker(name) or name not in (n for n, _ in _states(self._io, root)):
-                return  # expired or deleted meanwhile; or the tag is a marker, which records how far its stream has got
+                # The snapshot has expired or the tag was deleted meanwhile; or the tag is a marker tag, which records
+                # how far its stream has got even without the snapshot.
+                return
                 # even without the snapshot
             if name == f"snapshot {snapshot.id}" and self._is_going(root, snapshot):
                 return  # an expiry has removed a part of its files, and removes the snapshot too
             raise CorruptFileError(
-                f"{self._path}: {shown} cannot be read, so it is not known what is in use: {e.message}; expire it or "
-                "delete it, or see what `doctor` says",
+                f"{self._path}: {shown} cannot be read, so it is not known which files are in use: {e.message}; "
+                "expire it or delete it, or see what `doctor` says",
                 path=self._path,
                 state=shown,
             ) from e
@@ -131,8 +143,8 @@ class NamedFiles:
             self.names.add(snapshot.index_manifest)
 
     def _add_changelog(self, list_name: str | None) -> None:
-        """Adds the files that a changelog names. They are removed with its snapshot unless a tag keeps that, so they
-        may be missing.
+        """Adds the files that a changelog names. They are removed with the changelog's snapshot unless a tag keeps the
+        snapshot, so they may be missing.
         """
         if list_name is None:
             return
@@ -153,7 +165,7 @@ class NamedFiles:
 
 
 def _states(io: FileIO, root: str, after: int = 0) -> Iterator[tuple[str, Snapshot]]:
-    """Yields the snapshots above an id, ascending, and all tags, each with its name."""
+    """Yields the snapshots with an id above `after`, in ascending order, and then all tags, each with a description."""
     snapshots = Snapshots(io, root)
     for snapshot_id in snapshots.ids():
         snapshot = snapshots.get(snapshot_id) if snapshot_id > after else None

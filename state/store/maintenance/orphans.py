@@ -1,10 +1,11 @@
-"""Finds and removes orphan files: those that no snapshot, tag, changelog or branch of a table names.
+"""Finds and removes orphan files: files that no snapshot, tag, changelog or branch of a table names.
 
-Crashed writers and clean-ups leave such files. A file that is yet to be committed looks the same, so a file counts only
-if it is a day old by the storage's clock (`commit.file_age`), and during the removal new commits are read again and
-again.
-Source: Paimon 2.0 OrphanFilesClean, LocalOrphanFilesClean. Stricter in two things: a kept state that cannot be read
-stops the removal, since the files it needs are not known; and Paimon takes any age.
+Writers and removals that crash leave such files. A file that a writer has not committed yet looks the same. So a file
+counts only if it is a day old by the storage's clock (`commit.file_age`), and new commits are read again and again
+during the removal.
+
+Source: Paimon 2.0 OrphanFilesClean, LocalOrphanFilesClean. Stricter in two points: a snapshot or tag that cannot be
+read stops the removal, because the files that it needs are not known; and Paimon allows any age.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,12 +27,12 @@ from bucketline.state.store.storage.objects.unended_uploads import end_upload
 from bucketline.state.store.storage.storage_clock import storage_now_ms
 
 _AT_ONCE = 20
-"""The number of files that are removed between two looks at new commits."""
+"""How many files are removed between two looks at new commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanResult:
-    """The files that no state names, ordered by path; `deleted` says whether they were removed."""
+    """The files that nothing names, ordered by path. `deleted` says whether they were removed."""
 
     files: tuple[FileInfo, ...]
     deleted: bool
@@ -49,19 +50,20 @@ def remove_orphan_files(
     no_writers: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> OrphanResult:
-    """Returns the orphans whose content last changed more than `older_than_ms` ago, and removes them unless it is a dry
-    run. Orphans are also uploads in parts that were begun that long ago and have not ended.
+    """Returns the orphan files whose content last changed more than `older_than_ms` ago, and removes them unless it is
+    a dry run. Uploads in parts that were begun that long ago and not completed are included.
 
-    Ages are by the storage's clock; a dry run, which writes nothing, uses this machine's clock instead. A file whose
-    time the storage does not record is kept. Only with `no_writers`, the promise that no process writes to the table,
-    may files younger than a day be removed. `progress` is called after each snapshot whose files were looked up.
+    Ages are measured by the storage's clock; a dry run writes nothing, so it uses this machine's clock. If the storage
+    does not record when a file was written, the file is kept. Files younger than a day may be removed only with
+    `no_writers`, which states that no process writes to the table. `progress` is called after each snapshot whose files
+    were looked up.
 
-    Memory: about 300 bytes for each file in the table's folder while it is listed, then as much for each old file, and
-    150 bytes for each file, manifests included, that a state names.
+    Takes about 300 bytes of memory for each file in the table's folder while the folder is listed, then as much for
+    each old file, and 150 bytes for each file, manifests included, that is in use.
 
-    Raises FilesTooYoungError when files younger than a day are to be removed without `no_writers`, OptionError for a
-    negative time, UnsupportedTableError for storage that records no times, CorruptFileError when a snapshot, tag or
-    branch cannot be read: nothing has been removed then, unless the state was made while files were being removed.
+    Raises FilesTooYoungError for a removal of files younger than a day without `no_writers`, OptionError for a negative
+    time, UnsupportedTableError for storage that records no times, CorruptFileError if a snapshot, tag or branch cannot
+    be read. Nothing has been removed then, unless the unreadable snapshot or tag was made during the removal.
     """
     world = table.world
     if not dry_run:
@@ -69,7 +71,7 @@ def remove_orphan_files(
     _check_age(table, older_than_ms, may_be_young=dry_run or no_writers)
     if not dry_run:
         look_and_drop_left(table.io, Notebook(table.io, table.path), world)
-    # Files are listed before the names are collected, so files that are committed in between are named.
+    # Files are listed before the names are collected, so the names include files that are committed in between.
     listed = []
     for folder in table_folders(table):
         now_ms = world.clock.now_ms() if dry_run else storage_now_ms(folder.io, folder.root, world)
@@ -90,33 +92,34 @@ def remove_orphan_files(
 def _check_age(table: TableHandle, older_than_ms: int, *, may_be_young: bool) -> None:
     if older_than_ms < 0:
         raise OptionError(
-            f"older_than must not be negative, and is {older_than_ms} ms", key="older_than", value=older_than_ms
+            f"older_than must not be negative, but is {older_than_ms} ms", key="older_than", value=older_than_ms
         )
     if older_than_ms < REMOVABLE_MS and not may_be_young:
         raise FilesTooYoungError(
-            f"{table.path}: files younger than a day may be those of a writer that is about to commit, and are not "
-            f"removed; {older_than_ms} ms were asked for",
+            f"{table.path}: files younger than a day may belong to a writer that is about to commit, so they are not "
+            f"removed; older_than is {older_than_ms} ms and must be at least a day",
             key="older_than",
             value=older_than_ms,
         )
 
 
 def _remove_old(old: OldFiles, used: NamedFiles, world: World) -> Iterator[FileInfo]:
-    """Removes the orphans of a folder, and yields each once it is gone."""
+    """Removes the orphan files of a folder, and yields each file when it is gone."""
     for file in old.aside:
         if not _is_orphan(file, used):
             bring_back(old.io, file)
     orphans = [f for f in old.files if _is_orphan(f, used)]
     for start in range(0, len(orphans), _AT_ONCE):
-        # A commit published since the names were collected may name old files if it has checked that they exist.
+        # A commit that was published since the names were collected may name old files, if it has checked that they
+        # exist.
         used.follow()
         still_orphans = [f for f in orphans[start : start + _AT_ONCE] if _is_orphan(f, used)]
         yield from _remove(old.io, still_orphans, used, world)
 
 
 def _remove(io: FileIO, files: Sequence[FileInfo], used: NamedFiles, world: World) -> list[FileInfo]:
-    """Removes the files, and returns those that are gone. If the storage can move files aside, it checks once more
-    before the removal that no state names them.
+    """Removes the files, and returns the files that are gone. If the storage can rename in one step, a file is hidden
+    first, and removed only if still nothing names it.
     """
     places: dict[str, tuple[FileInfo, FileInfo]] = {}
     removed = []

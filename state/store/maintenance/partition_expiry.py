@@ -1,4 +1,4 @@
-"""Drops partitions that have expired, by an OVERWRITE snapshot that takes all their files out of the table.
+"""Drops partitions that have expired, with an OVERWRITE snapshot that takes all their files out of the table.
 
 Source: Paimon 2.0 NormalPartitionExpire, FileStoreCommitImpl.dropPartitions.
 """
@@ -22,9 +22,9 @@ _LOG = logging.getLogger(__name__)
 def expire_partitions(at: TableAt, *, user: str, after_ms: int | None = None) -> tuple[str, ...]:
     """Drops the partitions that have expired, and returns the names of their folders.
 
-    `after_ms` replaces the table's `partition.expiration-time`; without both, no partition expires. Partitions whose
-    values hold no time are logged, and stay. Raises the errors of `commit_change`; partitions that were dropped before
-    the error stay dropped.
+    `after_ms` replaces the table's `partition.expiration-time`; if both are missing, no partition expires. Partitions
+    whose values hold no time stay, and are named in a warning. Raises the errors of `commit_change`; partitions that
+    were dropped before the error stay dropped.
     """
     schema = at.plan.schema
     at = at.followed()
@@ -32,8 +32,9 @@ def expire_partitions(at: TableAt, *, user: str, after_ms: int | None = None) ->
     expired = expired_partitions(schema, newest_files(view), at.table.world.clock.local_ms(), after_ms=after_ms)
     if expired.timeless:
         _LOG.warning(
-            "%s: %s hold no time that 'partition.timestamp-pattern' and 'partition.timestamp-formatter' can read, and "
-            "will not expire; set these, or 'partition.expiration-strategy' = 'update-time'",
+            "%s: the partitions %s hold no time that 'partition.timestamp-pattern' and "
+            "'partition.timestamp-formatter' can read, so they do not expire; set these options, or "
+            "'partition.expiration-strategy' = 'update-time'",
             at.table.path,
             ", ".join(partition_path(schema, p).rstrip("/") for p in expired.timeless[:3]),
         )
@@ -46,8 +47,8 @@ def expire_partitions(at: TableAt, *, user: str, after_ms: int | None = None) ->
 
 
 def newest_files(view: LiveFiles) -> dict[bytes, int | None]:
-    """Returns the creation time of the newest live file of each partition, as local time; None if the file does not
-    record it.
+    """Returns the creation time of the newest live file of each partition, as local time in milliseconds; None if a
+    file of the partition does not record its creation time.
     """
     newest: dict[bytes, int | None] = {}
     for partition, bucket in view.buckets():
@@ -58,14 +59,16 @@ def newest_files(view: LiveFiles) -> dict[bytes, int | None]:
 
 
 def _forget(at: TableAt, dropped: Sequence[bytes]) -> None:
-    """Removes the partitions from the catalog. They are dropped already, so a failure is logged as a warning."""
+    """Removes the entries of the partitions from the catalog. The partitions have been dropped already, so a failure is
+    only logged as a warning.
+    """
     try:
         forget_done(at.table, at.plan.schema, dropped)
     except BucketlineError as e:
-        _LOG.warning("%s: partitions were dropped, and stay marked as done in the catalog: %s", at.table.path, e)
+        _LOG.warning("%s: partitions were dropped, but stay marked as done in the catalog: %s", at.table.path, e)
 
 
 def _dropped(at: TableAt, partitions: Sequence[bytes], user: str) -> TableAt:
-    """Returns the table after a commit that drops these partitions."""
+    """Commits the removal of these partitions, and returns the table after the commit."""
     chosen = frozenset(partitions)
     return at.after(commit_change(at, Replace((), chosen.__contains__), Author(user)))

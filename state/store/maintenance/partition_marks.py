@@ -1,7 +1,8 @@
-"""Partitions that a writer has changed and not marked as done yet.
+"""The partitions that a writer has changed and not marked as done yet.
 
-Paimon keeps them in the state of its job. Here the table shows them: a partition is unmarked if it has no `_SUCCESS`
-file newer than its files.
+Paimon stores them in the state of its job. Here the table itself shows them: a partition is unmarked if it has no
+`_SUCCESS` file that is newer than its data files.
+
 Source: Paimon 2.0 PartitionMarkDoneListener, PartitionMarkDoneTrigger.
 """
 
@@ -20,7 +21,7 @@ from bucketline.state.store.write.visibility import Waits, what_waits
 
 
 class PendingMarks:
-    """The partitions of one table that are to be marked, each with the local time of its last change."""
+    """The partitions of one table that have to be marked as done later, each with the local time of its last change."""
 
     def __init__(self, at: TableAt, *, resumes: bool) -> None:
         self._clock = at.table.world.clock
@@ -29,15 +30,15 @@ class PendingMarks:
         self._changed = _unmarked(at, at.view) if resumes else {}
 
     def touch(self, messages: Iterable[CommitMessage]) -> None:
-        """Notes the partitions that a commit has changed. Where readers see rows only after a compaction, a compaction
-        counts as a change as well.
+        """Records the partitions that a commit has changed. If readers see rows only after a compaction, a compaction
+        also counts as a change.
         """
         for message in messages:
             if message.new_files or (self._waits and not message.is_empty):
                 self._changed[message.partition] = self._clock.local_ms()
 
     def forget(self, schema: TableSchema, dropped: Collection[str]) -> None:
-        """Forgets partitions that were dropped, given by the names of their folders."""
+        """Removes partitions that were dropped; `dropped` are the names of their folders."""
         for partition in list(self._changed):
             if partition_path(schema, partition).rstrip("/") in dropped:
                 del self._changed[partition]
@@ -46,7 +47,7 @@ class PendingMarks:
         """Marks the partitions that are done, and returns the names of their folders. At the end of the input all
         partitions are marked, if the options say so.
 
-        `hidden` are partitions with rows that readers do not see yet.
+        `hidden` are partitions with rows that readers do not see yet; they are not marked.
         """
         schema, now = at.plan.schema, self._clock.local_ms()
         ends = at_end and schema.settings.expiry.done_at_end
@@ -58,7 +59,9 @@ class PendingMarks:
 
 
 def _unmarked(at: TableAt, view: LiveFiles) -> dict[bytes, int]:
-    """Returns the partitions that were changed after they were last marked; costs one small read for each partition."""
+    """Returns the partitions that were changed after they were last marked, with the time of the change. This costs one
+    small read for each partition.
+    """
     table, schema = at.table, at.plan.schema
     clock = table.world.clock
     ahead = clock.local_ms() - clock.now_ms()

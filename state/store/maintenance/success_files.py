@@ -1,4 +1,4 @@
-"""Writes and reads `_SUCCESS` files, which say that a partition is done, or that a tag has been created.
+"""Writes and reads `_SUCCESS` files, which say that a partition is done, or that a tag was created.
 
 Source: Paimon 2.0 SuccessFile, SuccessFileMarkDoneAction, SuccessFileTagCallback.
 """
@@ -19,7 +19,8 @@ _CREATED, _MODIFIED = "creationTime", "modificationTime"
 def mark_done(io: FileIO, path: str, schema: TableSchema, partitions: Iterable[bytes], world: World) -> list[str]:
     """Writes the `_SUCCESS` file of each partition, and returns the names of the partitions' folders.
 
-    An existing file keeps the time of its creation. Raises CorruptFileError if it is not a `_SUCCESS` file.
+    If the file exists, its creation time is kept, and only its modification time changes. Raises CorruptFileError if
+    the existing file is not a `_SUCCESS` file.
     """
     names = []
     for partition in partitions:
@@ -30,7 +31,9 @@ def mark_done(io: FileIO, path: str, schema: TableSchema, partitions: Iterable[b
 
 
 def marked_ms(io: FileIO, path: str, schema: TableSchema, partition: bytes) -> int | None:
-    """Returns when a partition was last marked as done, in epoch ms; None if it was not marked."""
+    """Returns the time at which a partition was last marked as done, in milliseconds since 1970; None if it was not
+    marked.
+    """
     file = f"{path}/{partition_path(schema, partition)}{_NAME}"
     data = io.read_optional(file)
     return None if data is None else _times(file, data)[1]
@@ -42,7 +45,7 @@ def mark_tag(io: FileIO, path: str, tag: str, world: World) -> None:
 
 
 def unmark_tag(io: FileIO, path: str, tag: str) -> None:
-    """Removes the `_SUCCESS` file of a tag; does nothing if there is no such file."""
+    """Removes the `_SUCCESS` file of a tag. Does nothing if there is no such file."""
     io.delete(_of_tag(path, tag))
 
 
@@ -63,4 +66,4 @@ def _times(file: str, data: bytes) -> tuple[int, int]:
         times = json.loads(data)
         return int(times[_CREATED]), int(times[_MODIFIED])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
-        raise CorruptFileError(f"{file}: not a {_NAME} file: {e!r}; remove it", path=file) from e
+        raise CorruptFileError(f"{file} is not a {_NAME} file: {e!r}; remove it", path=file) from e

@@ -1,7 +1,8 @@
-"""The upkeep that a writer does after its commits, by the table's own rules: tags, expiry, marks of done partitions.
+"""The upkeep that a writer does after its commits, as the table's options say: it creates tags, expires snapshots and
+partitions, and marks partitions as done.
 
-All of this may fail without harm: the rows are in the table, and a later commit repeats the upkeep. Source: Paimon 2.0
-TableCommitImpl.maintain, NormalPartitionExpire, PartitionMarkDoneListener.
+A failure of upkeep does no harm: the rows are in the table, and upkeep after a later commit does the work. Source:
+Paimon 2.0 TableCommitImpl.maintain, NormalPartitionExpire, PartitionMarkDoneListener.
 """
 
 import logging
@@ -24,7 +25,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Upkept:
-    """The result of upkeep: snapshots expired, tags created, partitions dropped and partitions marked as done."""
+    """What upkeep has done: the number of expired snapshots, the tags created, the partitions dropped and the
+    partitions marked as done.
+    """
 
     expired_snapshots: int = 0
     tags: tuple[str, ...] = ()
@@ -32,7 +35,7 @@ class Upkept:
     done_partitions: tuple[str, ...] = ()
 
     def followed_by(self, later: "Upkept") -> "Upkept":
-        """Returns the sum of this result and a later one."""
+        """Returns the sum of this result and a later result."""
         return Upkept(
             self.expired_snapshots + later.expired_snapshots,
             (*self.tags, *later.tags),
@@ -45,7 +48,8 @@ class Upkeep:
     """Maintains one table for one writer, and holds what must be remembered between the writer's commits.
 
     A stream keeps one `Upkeep`; each batch write makes its own. A stream first checks for expired partitions at a
-    random moment within `partition.expiration-check-interval`, so that of many short streams some check as well.
+    random moment within `partition.expiration-check-interval`. So if there are many short streams, some of them do
+    check.
     """
 
     def __init__(self) -> None:
@@ -54,7 +58,9 @@ class Upkeep:
         self._marks: PendingMarks | None = None
 
     def after_commit(self, at: TableAt, messages: Sequence[CommitMessage], made: Sequence[Snapshot]) -> Upkept:
-        """Maintains the table after a commit of a stream, without marks of partitions; returns what was done."""
+        """Maintains the table after a commit of a stream, except that no partitions are marked as done. Returns what
+        was done. `made` are the snapshots of the commit.
+        """
         self._note(at, messages)
         return self._follow_rules(at, made[-1] if made else None, forced=False)
 
@@ -66,8 +72,8 @@ class Upkeep:
         *,
         forced: bool = False,
     ) -> Upkept:
-        """Maintains the table after a batch write, and returns what was done. `forced` is for a compaction, which
-        maintains `write-only` tables as well.
+        """Maintains the table after a batch write, and returns what was done. `made` are the snapshots of the write.
+        `forced` is for a compaction, which also maintains `write-only` tables.
         """
         if not made:
             return Upkept()
@@ -92,14 +98,14 @@ class Upkeep:
         return Upkept(expired, tags, dropped, tuple(marked))
 
     def after_compaction(self, at: TableAt, newest: Snapshot) -> Upkept:
-        """Maintains the table after compactions from a plan, even if the table's own writers leave upkeep to
-        compactions. Returns what was done.
+        """Maintains the table after compactions from a plan, also if the table is `write-only`. Returns what
+        was done.
         """
         return self._follow_rules(at, newest, forced=True)
 
     def mark_done(self, at: TableAt, *, at_end: bool = False, hidden: Collection[bytes] = ()) -> tuple[str, ...]:
-        """Marks the partitions that are done, and returns the names of their folders; `hidden` are partitions with rows
-        that readers do not see yet.
+        """Marks the partitions that are done, and returns the names of their folders. `hidden` are partitions with rows
+        that readers do not see yet; they are not marked.
         """
         marked: list[str] = []
         with logged("marking partitions as done"):
@@ -177,8 +183,8 @@ class Upkeep:
 
 @contextmanager
 def logged(doing: str) -> Iterator[None]:
-    """Logs a BucketlineError that the body raises, and goes on."""
+    """Runs a `with` block. If the block raises a BucketlineError, logs it as a warning and goes on."""
     try:
         yield
     except BucketlineError as e:
-        _LOG.warning("%s failed, the commit stands all the same: %s", doing, e)
+        _LOG.warning("%s failed, but the commit itself has succeeded: %s", doing, e)

@@ -225,7 +225,7 @@ def test_a_fast_forward_that_died_is_told_with_the_way_on(table: Table, caplog: 
     _age_notes(table)
     with caplog.at_level(logging.WARNING):
         _care(table)
-    assert "do it again, by fast_forward('b')" in caplog.text
+    assert "repeat it with fast_forward('b')" in caplog.text
     open_table(table.path).fast_forward("b")
     assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {9}
     assert open_table(table.path).doctor(rows=True) == []
