@@ -1,1 +1,1 @@
-"""SQL statements, carried out without Spark."""
+"""Carries out SQL statements without Spark."""

@@ -1,4 +1,4 @@
-"""Groups, aggregates and orders numbers as Spark does, where Arrow does it in another way.
+"""Groups, aggregates and orders numbers as Spark does, in the cases in which Arrow does it in another way.
 
 NaN is one value, greater than every number; -0.0 and 0.0 are one value; a sum that its type cannot hold is an error.
 """
@@ -19,15 +19,15 @@ from bucketline.state.types.if_else import if_else
 
 _BELOW_SIGN = np.int64((1 << 63) - 1)
 _LARGEST_ERROR = float(1 << 62)
-"""The largest difference between a sum of whole numbers and the sum of the same numbers as doubles that counts as
-rounding; a sum that has wrapped around differs by 2^64.
+"""The largest difference between a sum of integers and the sum of the same numbers as doubles that counts as a rounding
+error. A sum that has overflowed differs by 2^64.
 """
 _DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """`count`, `sum`, `min`, `max` or `mean` of a column; `count` of None counts rows."""
+    """An aggregate of a column: `count`, `sum`, `min`, `max` or `mean`. If `column` is None, `count` counts rows."""
 
     function: str
     column: str | None
@@ -37,10 +37,10 @@ class Aggregate:
 def grouped(
     rows: pa.Table, keys: Sequence[str], aggregates: Sequence[Aggregate]
 ) -> tuple[list[pa.ChunkedArray], list[pa.ChunkedArray]]:
-    """Returns the values of the keys and of the aggregates, each with one value per group; without keys there is one
+    """Returns the values of the keys and of the aggregates, each with one value per group. Without keys there is one
     group.
 
-    Raises SchemaMismatchError for a sum that is too large.
+    Raises SchemaMismatchError for a sum that is too large for its type.
     """
     flat = [_flat(rows.column(key)) for key in keys]
     columns = {f"key {i} {at}": part for i, parts in enumerate(flat) for at, part in enumerate(parts)}
@@ -63,9 +63,7 @@ def grouped(
 
 
 def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns values that sort in the same order as the column in Spark; they are whole numbers for FLOAT and
-    DOUBLE.
-    """
+    """Returns values that sort in the same order as the column in Spark. They are integers for FLOAT and DOUBLE."""
     return _ranks(column) if pa.types.is_floating(column.type) else column
 
 
@@ -102,7 +100,8 @@ def _prepared(column: pa.ChunkedArray, aggregate: Aggregate) -> pa.ChunkedArray:
     if aggregate.function in ("min", "max"):
         return sortable(column)
     if aggregate.function == "sum" and pa.types.is_decimal(column.type):
-        return column.cast(pa.decimal128(_DIGITS, column.type.scale))  # older releases of pyarrow keep the precision
+        # Older releases of pyarrow keep the precision of the column, so the precision is raised here.
+        return column.cast(pa.decimal128(_DIGITS, column.type.scale))
     return _one_value_each(column) if aggregate.distinct else column
 
 
@@ -126,9 +125,11 @@ def _result(found: pa.Table, rows: pa.Table, at: int, aggregate: Aggregate) -> p
 
 
 def _check_sum(values: pa.ChunkedArray, near: np.ndarray, column: str) -> None:
-    """Raises SchemaMismatchError if the sums are far from the given approximate sums, because they wrapped around."""
+    """Raises SchemaMismatchError if a sum has overflowed, which shows when it is far from the approximate sum in
+    `near`.
+    """
     if pa.types.is_decimal(values.type):
-        # A sum of doubles is off by some digits near the limit; a sum of 128 bits wraps around beyond 1.7 times the
+        # A sum of doubles is wrong by some digits near the limit. A sum of 128 bits overflows beyond 1.7 times the
         # limit.
         most = pa.scalar(Decimal((0, (9,) * _DIGITS, -values.type.scale)), values.type)
         is_above = np.asarray(pc.greater(pc.abs(values), most).fill_null(False))
@@ -141,8 +142,8 @@ def _check_sum(values: pa.ChunkedArray, near: np.ndarray, column: str) -> None:
 
 
 def _ranks(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns the bits of the numbers as whole numbers, with those of negative numbers inverted so that they ascend
-    too.
+    """Returns the bits of the numbers as integers. The bits of negative numbers are inverted, so that the integers have
+    the same order as the numbers.
     """
     bits = np.asarray(_one_value_each(column).cast(pa.float64()).fill_null(0.0)).view(np.int64)
     mask = np.asarray(column.is_null())

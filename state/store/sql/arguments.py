@@ -1,4 +1,4 @@
-"""Reads the arguments of a call as values. Messages that Paimon's users know are kept word for word."""
+"""Reads the arguments of a CALL as values. Messages that Paimon's users know are kept word for word."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,8 +13,8 @@ Arguments = Mapping[str, str]
 
 
 def chosen_partitions(table: Table, arguments: Arguments) -> list[Mapping[str, object]] | None:
-    """Returns the partitions that the arguments choose; None for all. Raises OptionError if two arguments choose
-    partitions.
+    """Returns the partitions that the arguments choose; None for all partitions. Raises OptionError if both arguments,
+    `partitions` and `where`, are given.
     """
     if "partitions" in arguments and "where" in arguments:
         raise wrong_argument("partitions and where cannot be used together.", "where")
@@ -26,7 +26,9 @@ def chosen_partitions(table: Table, arguments: Arguments) -> list[Mapping[str, o
 
 
 def options_of(arguments: Arguments) -> dict[str, str]:
-    """Returns the mapping that `options` = `k=v,k=v` describes. Raises OptionError."""
+    """Returns the options in the argument `options`, which has the form `k=v,k=v`; an empty mapping if it is left out.
+    Raises OptionError for another form.
+    """
     options = {}
     for part in arguments["options"].split(",") if "options" in arguments else ():
         key, equals, value = part.partition("=")
@@ -37,15 +39,15 @@ def options_of(arguments: Arguments) -> dict[str, str]:
 
 
 def number_of(arguments: Arguments, name: str) -> int:
-    """Returns the value of an argument that is a number. Raises OptionError."""
+    """Returns the value of an argument that is an integer. Raises OptionError if it is not."""
     try:
         return whole_number(arguments[name].strip())
     except ValueError as e:
-        raise wrong_argument(f"{name} takes a number, not {arguments[name]!r}", name) from e
+        raise wrong_argument(f"{name} must be a number, not {arguments[name]!r}", name) from e
 
 
 def duration_ms_of(arguments: Arguments, name: str) -> int:
-    """Returns the milliseconds of an argument that is a duration. Raises OptionError."""
+    """Returns the value of an argument that is a duration, in milliseconds. Raises OptionError if it is not."""
     try:
         return parse_given_duration(arguments[name])
     except OptionError as e:
@@ -53,21 +55,25 @@ def duration_ms_of(arguments: Arguments, name: str) -> int:
 
 
 def flag_of(arguments: Arguments, name: str) -> bool:
-    """Returns the value of an argument that is true or false; false if the argument is left out. Raises OptionError."""
+    """Returns the value of an argument that is true or false; False if the argument is left out. Raises OptionError for
+    any other value.
+    """
     text = arguments.get(name, "false").strip().lower()
     if text not in ("true", "false"):
-        raise wrong_argument(f"{name} takes true or false, not {arguments[name]!r}", name)
+        raise wrong_argument(f"{name} must be true or false, not {arguments[name]!r}", name)
     return text == "true"
 
 
 def instant_ms(text: str, name: str) -> int:
-    """Returns a local time as milliseconds since 1970. Raises OptionError."""
+    """Returns a local time in milliseconds since 1970. `name` is the argument that the error names. Raises OptionError
+    for a string that is no time.
+    """
     try:
         return round(datetime.fromisoformat(text.strip()).timestamp() * 1000)
     except (ValueError, OverflowError) as e:
-        raise wrong_argument(f"{name} takes a time, as '2026-01-31 12:00:00', not {text!r}", name) from e
+        raise wrong_argument(f"{name} must be a time such as '2026-01-31 12:00:00', not {text!r}", name) from e
 
 
 def wrong_argument(message: str, argument: str) -> OptionError:
-    """Returns an error that names the argument."""
+    """Returns an error with this message that names the argument."""
     return OptionError(message, key=argument, argument=argument)

@@ -1,7 +1,8 @@
-"""Finds the value that a SET gives to each column: values for fields of a column become one value for the whole column,
-and DEFAULT becomes the column's default.
+"""Finds the value that a SET clause gives to each column. Values for fields of a column are combined into one value for
+the whole column, and DEFAULT becomes the column's default.
 
-Source: Paimon 2.0 PaimonAssignmentUtils: the other fields stay, and a null struct becomes one of nulls.
+Source: Paimon 2.0 PaimonAssignmentUtils: fields that are not set keep their values, and a null struct becomes a struct
+of nulls.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,8 @@ from bucketline.state.types.logical import DataField, DataType, TypeRoot
 def values_by_column(
     assignments: SetValues, fields: Sequence[DataField], verb: str, table: str | None = None
 ) -> dict[str, exp.Expression]:
-    """Returns the value of each column that a SET names; fields that stay are read from the columns of `table`.
+    """Returns the new value of each column that a SET clause names. Fields that are not set are read from the columns
+    of `table`. `verb` is the statement, for messages.
 
     Raises OptionError for an unknown column or field, and if a column or field is set twice.
     """
@@ -34,15 +36,15 @@ def values_by_column(
 
 
 def is_default(node: exp.Expression) -> bool:
-    """Whether a value is the word DEFAULT."""
+    """Returns True if a value is the word DEFAULT."""
     if isinstance(node, exp.Column):
         return not node.table and not node.this.quoted and node.name.upper() == "DEFAULT"
     return isinstance(node, exp.Var) and node.name.upper() == "DEFAULT"
 
 
 def default_of(field: DataField) -> exp.Expression:
-    """Returns a column's default as a value; NULL if it has no default. Raises OptionError if SQL cannot express the
-    default.
+    """Returns a column's default as an SQL value; NULL if it has no default. Raises OptionError if SQL cannot express
+    the default.
     """
     if field.default_value is None:
         return exp.null()
@@ -50,7 +52,7 @@ def default_of(field: DataField) -> exp.Expression:
 
 
 def _named(node: exp.Expression, data_type: DataType) -> exp.Expression:
-    """Returns a STRUCT of values with the names of the type's fields."""
+    """Returns a STRUCT of values with the field names of the type. Any other value is returned unchanged."""
     if not isinstance(node, exp.Anonymous):
         return node
     name, inner = str(node.this).lower(), node.expressions
@@ -67,8 +69,8 @@ def _named(node: exp.Expression, data_type: DataType) -> exp.Expression:
 
 
 def with_defaults(values: exp.Values, fields: Sequence[DataField]) -> exp.Values | None:
-    """Returns the rows of VALUES for these columns, with defaults in place of the word DEFAULT; None if the word does
-    not occur.
+    """Returns the rows of VALUES for these columns, with the columns' defaults in place of the word DEFAULT; None if
+    the word does not occur.
     """
     rows = [row for row in values.expressions if isinstance(row, exp.Tuple)]
     if not any(is_default(node) for row in rows for node in row.expressions):
@@ -84,7 +86,9 @@ def with_defaults(values: exp.Values, fields: Sequence[DataField]) -> exp.Values
 def _by_field(
     assignments: SetValues, fields: Sequence[DataField], verb: str, above: tuple[str, ...]
 ) -> dict[DataField, dict[tuple[str, ...], exp.Expression]]:
-    """Returns the assignments of each field, by the part of their path that comes after the field."""
+    """Returns the assignments of each field. The keys of the inner mapping are the parts of the paths that come after
+    the field. `above` is the path to the fields, for messages.
+    """
     found: dict[str, dict[tuple[str, ...], exp.Expression]] = {}
     for (name, *rest), node in assignments.items():
         meant = spellings(name, [f.name for f in fields])
@@ -105,10 +109,10 @@ def _rebuilt(
     verb: str,
     path: tuple[str, ...],
 ) -> exp.Expression:
-    """Returns the struct with the fields that are set; the other fields stay as they are."""
+    """Returns the struct with the fields that are set. All other fields keep their values."""
     if field.type.root is not TypeRoot.ROW:
         raise refused(
-            f"{verb}: {'.'.join(path)} is {field.type}, and has no fields to set; set the whole of it", statement=verb
+            f"{verb}: {'.'.join(path)} is {field.type}, and has no fields to set; set the whole value", statement=verb
         )
     known = _by_field(inner, field.type.fields, verb, path)
     parts: list[exp.Expression] = []

@@ -16,7 +16,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Versions
 
 RANGE_KEYS = frozenset((BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG, TAG_TO_SNAPSHOT.key))
-"""The options that name the two snapshots."""
+"""The options that name the first and the last snapshot."""
 
 AUDIT_LOG = "audit_log"
 """The only system table that shows changes between snapshots."""
@@ -24,14 +24,17 @@ AUDIT_LOG = "audit_log"
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """The changes after snapshot `since`, up to and including `until`."""
+    """A range of changes: those after the snapshot `since`, up to and including the snapshot `until`."""
 
     since: int
     until: int
 
 
 def changed_between(table: TableHandle, options: Mapping[str, str], system: str | None) -> Between | None:
-    """Returns the snapshots that the options name; None if they name none. Raises OptionError."""
+    """Returns the range of changes that the options name; None if they name none. `system` is the name of the system
+    table that is queried; None for the table itself. Raises OptionError for options that contradict each other or are
+    not supported.
+    """
     ranges = [key for key in (BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG) if key in options]
     if not ranges:
         if TAG_TO_SNAPSHOT.key in options:
@@ -39,7 +42,9 @@ def changed_between(table: TableHandle, options: Mapping[str, str], system: str 
         return None
     named = (*ranges, *table.table_schema.settings.reading.named_versions)
     if len(named) > 1:
-        raise refused(f"'{named[0]}' and '{named[1]}' both say what is read; set one", option=named[1])
+        raise refused(
+            f"'{named[0]}' and '{named[1]}' both say which changes are read; set only one of them", option=named[1]
+        )
     (key,) = ranges
     if key == TO_AUTO_TAG:
         raise refused(
@@ -50,8 +55,8 @@ def changed_between(table: TableHandle, options: Mapping[str, str], system: str 
     first, _, second = (part.strip() for part in options[key].partition(","))
     if not first or not second or "," in second:
         raise refused(
-            f"'{key}' = {options[key]!r}: it takes the beginning, which is left out, and the end, as '{key}' = "
-            f"'{'1,3' if key == BETWEEN else '2026-01-31 12:00:00,2026-01-31 13:00:00'}'",
+            f"'{key}' = {options[key]!r} is not valid: give the start, which is not included, and the end, as in "
+            f"'{key}' = '{'1,3' if key == BETWEEN else '2026-01-31 12:00:00,2026-01-31 13:00:00'}'",
             option=key,
         )
     versions = Versions(table.io, table.metadata_path)
@@ -87,7 +92,9 @@ def _checked(versions: Versions, since: int, until: int) -> Between:
 
 
 def _between_times(table: TableHandle, versions: Versions, first_ms: int, second_ms: int) -> Between:
-    """Returns the changes from the newest snapshot at or before the beginning to the newest at or before the end."""
+    """Returns the changes from the newest snapshot at or before the first time to the newest snapshot at or before the
+    second time.
+    """
     if second_ms < first_ms:
         raise refused(f"Ending timestamp {second_ms} should be >= starting timestamp {first_ms}.", option=BETWEEN_TIMES)
     start, end = versions.at_time(first_ms), versions.at_time(second_ms)

@@ -1,4 +1,4 @@
-"""Carries out CALL: Paimon's procedures, by the operations of `Table`. Messages that Paimon's users know are kept word
+"""Carries out CALL: runs Paimon's procedures by operations of `Table`. Messages that Paimon's users know are kept word
 for word.
 
 Source: Paimon 2.0 CompactProcedure, RescaleProcedure, ExpireSnapshotsProcedure, RemoveOrphanFilesProcedure,
@@ -43,7 +43,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def call(session: SqlSession, statement: Call, queries: Queries) -> pa.Table:
-    """Runs a procedure, and returns its result in Paimon's columns. Raises OptionError for wrong arguments."""
+    """Runs a procedure, and returns its result in the columns that Paimon's procedure has. Raises OptionError for wrong
+    arguments.
+    """
     arguments = bind_call(statement)
     if statement.procedure == COMPACT_DATABASE:
         return _compact_database(session, statement.catalog, arguments, queries)
@@ -66,8 +68,8 @@ def call(session: SqlSession, statement: Call, queries: Queries) -> pa.Table:
 
 
 def read_table_name(text: str) -> TableReference:
-    """Returns the table that an argument names, as `db.t`. Parts may be in backticks, and `db.*` means all tables of
-    the database.
+    """Returns the table that an argument names in the form `db.t`. Parts of the name may be in backticks. `db.*` means
+    all tables of the database.
     """
     if text.endswith(".*"):
         return TableReference("*", text[:-2])
@@ -124,10 +126,14 @@ def _compact(session: SqlSession, name: TableReference, arguments: Arguments, qu
 
 
 def _compact_database(session: SqlSession, catalog: str | None, arguments: Arguments, queries: Queries) -> pa.Table:
-    """Compacts all tables whose `database.table` matches; a table that fails is counted, and the others go on."""
+    """Compacts all tables whose `database.table` matches the arguments, and returns a row with the numbers of tables
+    that succeeded and failed. If a table fails, the remaining tables are still compacted.
+    """
     for name in ("mode", "table_options", "partition_idle_time", "compact_strategy"):
         if name in arguments:
-            raise wrong_argument(f"{name} is not supported; use options, or CALL sys.compact for each table", name)
+            raise wrong_argument(
+                f"{name} is not supported for a whole database; use options, or CALL sys.compact for each table", name
+            )
     databases = _pattern(arguments.get("including_databases", ".*"), "including_databases")
     including = _pattern(arguments.get("including_tables", ".*"), "including_tables")
     excluding = arguments.get("excluding_tables")
@@ -152,13 +158,15 @@ def _pattern(text: str, name: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as e:
-        raise wrong_argument(f"{name} = {text!r} is no regular expression: {e}", name) from e
+        raise wrong_argument(f"{name} = {text!r} is not a regular expression: {e}", name) from e
 
 
 def _idle(
     table: Table, partitions: Sequence[Mapping[str, object]] | None, before_local_ms: int
 ) -> list[Mapping[str, object]]:
-    """Returns the chosen partitions that got no new file since `before_local_ms`; None chooses all partitions."""
+    """Returns the chosen partitions that got no new file since `before_local_ms`. None as `partitions` chooses all
+    partitions.
+    """
     idle = partitions_where(table, None, before_local_ms)
     if partitions is None:
         return idle
@@ -168,7 +176,9 @@ def _idle(
 def _rescale(table: Table, name: str, arguments: Arguments, queries: Queries) -> pa.Table:
     for argument in ("scan_parallelism", "sink_parallelism"):
         if argument in arguments:
-            text = f"{argument} is not supported: the work takes the cores of the process or of Spark"
+            text = (
+                f"{argument} is not supported, because the work uses all cores of the process or of Spark; leave it out"
+            )
             raise wrong_argument(text, argument)
     if handle_of(table).snapshot_store.latest_id() is None:
         raise wrong_argument(f"Table {name} has no snapshot, no need to rescale.", "table")
@@ -217,7 +227,7 @@ def _remove_orphans_of(session: SqlSession, name: TableReference, arguments: Arg
 
 def _remove_orphans(table: Table, arguments: Arguments) -> pa.Table:
     if "parallelism" in arguments:
-        raise wrong_argument("parallelism is not supported: leave it out", "parallelism")
+        raise wrong_argument("parallelism is not supported; leave it out", "parallelism")
     mode = arguments.get("mode", "local").upper()
     if mode not in ("LOCAL", "DISTRIBUTED"):
         raise wrong_argument(
@@ -225,7 +235,7 @@ def _remove_orphans(table: Table, arguments: Arguments) -> pa.Table:
         )
     if mode == "DISTRIBUTED":
         raise wrong_argument(
-            "mode 'distributed' is not supported: leave it out, the work is done in this process", "mode"
+            "mode 'distributed' is not supported, because the work is done in this process; leave it out", "mode"
         )
     age = timedelta(days=1)
     if "older_than" in arguments:

@@ -1,7 +1,7 @@
 """Carries out CALL of the procedures that maintain a table: its partitions, tags, branches, consumers, manifests and
 files.
 
-Source: Paimon 2.0 org.apache.paimon.spark.procedure, for names, arguments and columns of results.
+Source: Paimon 2.0 org.apache.paimon.spark.procedure, for the names, the arguments and the columns of results.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,18 +35,18 @@ _SORTS = ("manifest_sort_enabled", "manifest_sort_partition_field", "manifest_so
 
 
 def done() -> pa.Table:
-    """Returns the result of a procedure that has no result except that it has ended."""
+    """Returns the result of a procedure that only reports that it has ended."""
     return pa.table({"result": [True]})
 
 
 def age_of(table: Table, arguments: Arguments) -> timedelta:
-    """Returns how long ago the moment `older_than` is; zero for a moment in the future."""
+    """Returns how long ago the time in the argument `older_than` is; zero for a time in the future."""
     now_ms = handle_of(table).world.clock.now_ms()
     return timedelta_of(max(0, now_ms - instant_ms(arguments["older_than"], "older_than")))
 
 
 def with_options(table: Table, options: Mapping[str, str]) -> Table:
-    """Returns the table with these options in addition."""
+    """Returns the table with these options added to its own options."""
     handle = handle_of(table)
     schema = replace(handle.table_schema, options={**handle.table_schema.options, **options})
     return Table(replace(handle, table_schema=schema))
@@ -141,7 +141,11 @@ def _clear_consumers(table: Table, arguments: Arguments) -> pa.Table:
 def _compact_manifest(table: Table, arguments: Arguments) -> pa.Table:
     for name in _SORTS:
         if name in arguments:
-            raise wrong_argument(f"{name} is not supported: manifests are merged in the order they were written", name)
+            raise wrong_argument(
+                f"{name} is not supported, because manifests are merged in the order in which they were written; "
+                "leave it out",
+                name,
+            )
     if not flag_of(arguments, "dry_run"):
         with_options(table, options_of(arguments)).compact_manifests()
     return done()
@@ -149,7 +153,7 @@ def _compact_manifest(table: Table, arguments: Arguments) -> pa.Table:
 
 def _remove_unexisting_files(table: Table, arguments: Arguments) -> pa.Table:
     if "parallelism" in arguments:
-        number_of(arguments, "parallelism")  # files are listed in parallel if storage answers late
+        number_of(arguments, "parallelism")  # Files are listed in parallel if the storage is slow.
     paths = table.remove_unexisting_files(dry_run=flag_of(arguments, "dry_run"))
     return pa.table({"fileName": pa.array(paths, pa.string())})
 
@@ -171,15 +175,15 @@ def _rewrite_file_index(table: Table, arguments: Arguments) -> pa.Table:
 
 
 def _moment(arguments: Arguments, name: str) -> datetime:
-    """Returns the moment that a text holds: milliseconds since 1970, as in Paimon, or a local time. Raises
-    OptionError.
+    """Returns the time in an argument, which is a number of milliseconds since 1970, as in Paimon, or a local time.
+    Raises OptionError for any other value.
     """
     text = arguments[name].strip()
     ms = number_of(arguments, name) if text.lstrip("-").isdigit() else instant_ms(text, name)
     try:
         return datetime.fromtimestamp(ms / 1000, UTC)
     except (ValueError, OverflowError, OSError) as e:
-        raise wrong_argument(f"{name} = {text!r} is no time in the years 1 to 9999", name) from e
+        raise wrong_argument(f"{name} = {text!r} is not a time in the years 1 to 9999", name) from e
 
 
 CARE_CALLS: Mapping[str, Callable[[Table, Arguments], pa.Table]] = {

@@ -1,4 +1,4 @@
-"""Carries out INSERT, UPDATE, DELETE and TRUNCATE by the operations of `Table`."""
+"""Carries out INSERT, UPDATE, DELETE and TRUNCATE by operations of `Table`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,8 +40,9 @@ from bucketline.state.types.timestamp_text import cast_text, plain_value
 
 
 def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table:
-    """Writes the rows. OVERWRITE replaces the partition that the statement names; without one, the options decide
-    whether it replaces the whole table or the partitions that get rows.
+    """Writes the rows of an INSERT, and returns the id of the newest snapshot as a row. OVERWRITE replaces the
+    partition that the statement names. If it names none, the options decide whether the whole table is replaced, or
+    only the partitions that get rows.
     """
     table = session.table(statement.table.name, statement.table.options, writes=True)
     if statement.overwrite and not statement.partition:
@@ -81,8 +82,9 @@ def _without_default(statement: Insert, fields: Sequence[DataField]) -> Insert:
 
 
 def _overwritten(session: SqlSession, table: Table, queries: Queries) -> Table:
-    """Returns the table for INSERT OVERWRITE without a partition: it replaces all rows, unless Spark's mode is dynamic,
-    or an option of the table, the session or the statement says otherwise.
+    """Returns the table for INSERT OVERWRITE without a partition, with the option that says what is replaced. All rows
+    are replaced, unless Spark's mode is dynamic, or an option of the table, the session or the statement says
+    otherwise.
     """
     handle = handle_of(table)
     if says_what_is_overwritten({**handle.table_schema.options, **handle.write_options}):
@@ -93,12 +95,12 @@ def _overwritten(session: SqlSession, table: Table, queries: Queries) -> Table:
 
 
 def _target_columns(table: Table, statement: Insert) -> list[str]:
-    """Returns the columns that get the query's values, in the query's order. Raises OptionError for an unknown
+    """Returns the columns that get the query's values, in the order of the query. Raises OptionError for an unknown
     column.
     """
     for name in (*statement.partition, *statement.dynamic):
         if name not in table.partition_by:
-            raise refused(f"INSERT: {name!r} is no partition column of {statement.table.name}", column=name)
+            raise refused(f"INSERT: {name!r} is not a partition column of {statement.table.name}", column=name)
     if statement.columns is None:
         return [n for n in table.schema.names if n not in statement.partition]
     names = []
@@ -114,9 +116,10 @@ def _target_columns(table: Table, statement: Insert) -> list[str]:
 
 
 def _literal_rows(statement: Insert, fields: Sequence[DataField], queries: Queries) -> pa.Table | None:
-    """Returns the rows of VALUES in the types of the columns; None for a query, or if a value is no literal.
+    """Returns the rows of VALUES, with the types of the columns; None if the statement has a query instead, or if a
+    value is no literal.
 
-    A time without a zone for a column of instants is left to Spark, whose session has a zone.
+    A time without a time zone for a column with time zone is left to Spark, whose session has a time zone.
     """
     tree = statement.query.tree
     if not isinstance(tree, exp.Values) or statement.by_name:
@@ -132,7 +135,9 @@ def _literal_rows(statement: Insert, fields: Sequence[DataField], queries: Queri
 
 
 def _literal_table(rows: Sequence[Sequence[exp.Expression]], fields: Sequence[DataField]) -> pa.Table | None:
-    """Returns VALUES as a table; None if a value is no literal. Raises OptionError for a literal that does not fit."""
+    """Returns the rows of VALUES as a table; None if a value is no literal. Raises OptionError for a literal that does
+    not fit its column.
+    """
     columns = []
     for at, field in enumerate(fields):
         nodes = [row[at] for row in rows]
@@ -150,9 +155,11 @@ def _completed(
     table: TableSchema,
     by_name: bool,
 ) -> pa.RecordBatchReader:
-    """Returns a reader of the rows under the table's names, with constant columns and with nulls for columns that get
-    no value. Values get the types of the columns (`stored_column`). The fields of structs are matched as the columns
-    are: by name or by position.
+    """Returns a reader of the rows under the table's column names. Constant columns (`fixed`) are added, and nulls for
+    columns that get no value.
+
+    Values are converted to the types of the columns (`stored_column`). The fields of structs are matched in the same
+    way as the columns: by name or by position.
     """
     own, fields_rule = {f.name: f for f in table.fields}, by_spelling if by_name else by_position
 
@@ -174,18 +181,20 @@ def _completed(
 
 
 def _fixed_value(field: DataField, text: str | None) -> pa.Scalar:
-    """Returns the value of `PARTITION (column = value)`, which may be written as text for every type."""
+    """Returns the value of `PARTITION (column = value)`. For every type the value may be written as a string. Raises
+    OptionError for a string that is no value of the column.
+    """
     target = arrow_type(field.type)
     if text is None:
         return pa.scalar(None, target)
     try:
         return cast_text(text, target)
     except pa.ArrowInvalid as e:
-        raise refused(f"INSERT: {text!r} is no value of partition column '{field.name}' {field.type}") from e
+        raise refused(f"INSERT: {text!r} is not a value of partition column '{field.name}' {field.type}") from e
 
 
 def _check_width(statement: Insert, width: int, names: Sequence[str]) -> None:
-    """Raises SchemaMismatchError unless there is a value for each column."""
+    """Raises SchemaMismatchError if the number of values differs from the number of columns."""
     if width != len(names):
         raise SchemaMismatchError(
             f"INSERT INTO {statement.table.name}: {width} values for {len(names)} columns ({', '.join(names)})",
@@ -195,6 +204,9 @@ def _check_width(statement: Insert, width: int, names: Sequence[str]) -> None:
 
 
 def delete(session: SqlSession, statement: Delete, queries: Queries) -> pa.Table:
+    """Deletes the rows that meet the condition, and returns the id of the newest snapshot as a row. Without a
+    condition, all rows are removed.
+    """
     table = session.table(statement.table.name, statement.table.options, writes=True)
     if statement.where is None:
         return snapshot_result(table.truncate())
@@ -209,6 +221,7 @@ def delete(session: SqlSession, statement: Delete, queries: Queries) -> pa.Table
 
 
 def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table:
+    """Updates the rows that meet the condition, and returns the id of the newest snapshot as a row."""
     table = session.table(statement.table.name, statement.table.options, writes=True)
     schema = handle_of(table).table_schema
     fields = schema.fields
@@ -230,8 +243,8 @@ def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table
 
 
 def _joins(table: Table, queries: Queries) -> bool:
-    """Whether Spark must find the rows to change: it supports queries that refer to the row itself, and any number of
-    rows.
+    """Returns True if Spark must find the rows to change. Spark supports queries that refer to the changed row itself,
+    and any number of rows.
     """
     return queries is not LOCAL_QUERIES and bool(table.primary_key)
 
@@ -249,12 +262,13 @@ def _with_literals(session: SqlSession, statement: Update, queries: Queries) -> 
 
 
 def _condition(table: Table, where: exp.Expression, alias: str) -> SqlExpression:
-    """Returns the condition for `Table.delete` and `Table.update`."""
+    """Returns the WHERE condition in the form that `Table.delete` and `Table.update` take."""
     schema = handle_of(table).table_schema
     return SqlExpression(sql_text(bind_columns(where, (*schema.fields, *hidden_fields(schema)), alias)))
 
 
 def truncate(session: SqlSession, statement: TruncateTable) -> pa.Table:
+    """Removes all rows of the table or of a partition, and returns the id of the newest snapshot as a row."""
     table = session.table(statement.name, writes=True)
     if statement.partition is None:
         return snapshot_result(table.truncate())

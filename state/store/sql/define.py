@@ -1,4 +1,6 @@
-"""Carries out definitions: CREATE, DROP, ALTER, USE, SHOW, DESCRIBE, SET and RESET."""
+"""Carries out definitions: CREATE, DROP, ALTER, USE, SHOW, DESCRIBE, SET and RESET. Each function returns the result of
+its statement as a table.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -56,7 +58,9 @@ _OF_ONE_TABLE = (
 
 
 def create_table(session: SqlSession, statement: CreateTable, queries: Queries) -> pa.Table:
-    """Creates a table. With AS SELECT the table gets the rows too, and is removed again if they cannot be written."""
+    """Creates a table. With AS SELECT the rows of the query are written too; if this fails, the table is
+    removed again.
+    """
     catalog, name = session.place(statement.name)
     schema: str | pa.Schema | None = statement.columns
     keys, partitions = statement.primary_key, statement.partition_by
@@ -71,7 +75,7 @@ def create_table(session: SqlSession, statement: CreateTable, queries: Queries) 
         options = {**(_without_place(source.options) if statement.like_options else {}), **options}
     rows, is_there = None, statement.replaces and catalog.has_table(name)
     if statement.replaces and not is_there and not statement.created:
-        raise refused(f"REPLACE TABLE: there is no table {name}; CREATE OR REPLACE TABLE makes one")
+        raise refused(f"REPLACE TABLE: there is no table {name}; use CREATE OR REPLACE TABLE to create it")
     query = statement.query
     if query is not None:
         query = _as_it_was(session, query, name) if is_there else query
@@ -95,8 +99,8 @@ def create_table(session: SqlSession, statement: CreateTable, queries: Queries) 
 
 
 def _as_it_was(session: SqlSession, query: Query, name: str) -> Query:
-    """Returns the query so that it reads the table `name` at its present snapshot. That table is replaced: it is
-    already empty when the query is run.
+    """Returns the query, changed so that it reads the table `name` at its present snapshot. The query is run after the
+    table was replaced by an empty table.
     """
     relations = []
     for relation in query.relations:
@@ -109,7 +113,7 @@ def _as_it_was(session: SqlSession, query: Query, name: str) -> Query:
 
 
 def _nullable(field: pa.Field) -> pa.Field:
-    """Returns the field, nullable with everything in it except keys of maps, as Spark makes columns from a query."""
+    """Returns the field as nullable, with everything in it except keys of maps, as Spark makes columns from a query."""
     kind = field.type
     if pa.types.is_struct(kind):
         kind = pa.struct([_nullable(f) for f in kind])
@@ -128,6 +132,7 @@ def _without_place(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def create_database(session: SqlSession, statement: CreateDatabase) -> pa.Table:
+    """Creates a database."""
     session.catalog_of(statement.catalog).create_database(statement.name, exist_ok=statement.exist_ok)
     return DONE
 
@@ -143,10 +148,11 @@ def create_catalog(session: SqlSession, statement: CreateCatalog) -> pa.Table:
 
 
 def drop(session: SqlSession, statement: Drop) -> pa.Table:
+    """Drops a table, a database or a catalog."""
     if statement.kind is Kind.CATALOG:
         (name,) = statement.path
         if name == session.catalog:
-            raise refused(f"catalog '{name}' is in use; USE CATALOG another one first", catalog=name)
+            raise refused(f"catalog '{name}' is in use; change to another catalog with USE CATALOG first", catalog=name)
         if session.catalogs.pop(name, None) is None and not statement.missing_ok:
             raise refused(f"there is no catalog '{name}'", catalog=name)
         return DONE
@@ -156,13 +162,14 @@ def drop(session: SqlSession, statement: Drop) -> pa.Table:
         return DONE
     table = table_name(statement.path)
     if table.system is not None or table.branch is not None:
-        raise refused(f"DROP TABLE {table}: drop the table itself; a branch goes with CALL sys.delete_branch")
+        raise refused(f"DROP TABLE {table}: a branch cannot be dropped by DROP TABLE; use CALL sys.delete_branch")
     home, full_name = session.place(table)
     home.drop_table(full_name, missing_ok=statement.missing_ok)
     return DONE
 
 
 def use(session: SqlSession, statement: Use) -> pa.Table:
+    """Changes the current catalog or the current database of the session."""
     if statement.kind is Kind.CATALOG:
         session.use_catalog(statement.path[0])
         return DONE
@@ -179,7 +186,7 @@ def use(session: SqlSession, statement: Use) -> pa.Table:
 
 
 def show(session: SqlSession, statement: Show) -> pa.Table:
-    """Returns the result of SHOW: names of databases, tables or catalogs, or facts about one table."""
+    """Returns the result of SHOW: names of databases, tables or catalogs, or properties of one table."""
     if statement.subject in _SHOWN_OF_TABLE or statement.subject == "CREATE TABLE":
         name = table_name(statement.path)
         table = session.table(name)
@@ -206,24 +213,29 @@ def show(session: SqlSession, statement: Show) -> pa.Table:
 
 
 def _show_views(session: SqlSession, statement: Show) -> pa.Table:
-    """Returns no rows, in Spark's columns: folders and JDBC catalogs hold no views."""
+    """Returns no rows, in the columns of Spark's SHOW VIEWS, because folders and JDBC catalogs hold no views."""
     catalog_name, database = database_name(statement.path or (session.database,))
     catalog = session.catalog_of(catalog_name)
     if catalog.settings.metastore is MetastoreKind.REST:
-        raise refused("SHOW VIEWS is not supported in a REST catalog: views are not read", statement="SHOW VIEWS")
+        raise refused(
+            "SHOW VIEWS is not supported in a REST catalog, because bucketline does not read views",
+            statement="SHOW VIEWS",
+        )
     catalog.list_tables(database)
     columns = [("namespace", pa.string()), ("viewName", pa.string()), ("isTemporary", pa.bool_())]
     return pa.schema(columns).empty_table()
 
 
 def refresh(session: SqlSession, statement: Refresh) -> pa.Table:
-    """Checks that the table exists. There is nothing to refresh, since each statement reads the table anew."""
+    """Checks that the table exists. Nothing has to be refreshed, because each statement reads the table anew."""
     session.table(statement.name)
     return DONE
 
 
 def _like(names: list[str], pattern: str | None) -> list[str]:
-    """Returns the names that match: `*` and `%` stand for any characters, `_` for one, `|` separates alternatives."""
+    """Returns the names that match the pattern: `*` and `%` stand for any characters, `_` for one character, and `|`
+    separates alternatives.
+    """
     if pattern is None:
         return names
     signs = {"*": ".*", "%": ".*", "_": ".", "|": "|"}
@@ -276,7 +288,7 @@ def _columns(
 
 
 def create_statement(table: Table, name: str) -> str:
-    """Returns the CREATE TABLE statement that creates the same table."""
+    """Returns a CREATE TABLE statement that creates a table like this one."""
     handle = handle_of(table)
     schema = handle.table_schema
     columns = [f"  {columns_text([f])}" for f in schema.fields]
@@ -310,13 +322,13 @@ def _show_tags(table: Table, statement: Show) -> pa.Table:
 
 
 def _show_partitions(table: Table, statement: Show) -> pa.Table:
-    """Returns the partitions; with PARTITION (...), only those with its values."""
+    """Returns the partitions of a table; with PARTITION (...), only the partitions with its values."""
     if not table.partition_by:
         raise refused(f"SHOW PARTITIONS: {table.path} has no partitions")
     wanted = spelled_keys(statement.partition or {}, table.partition_by)
     for name in wanted:
         if name not in table.partition_by:
-            raise refused(f"SHOW PARTITIONS: {name!r} is no partition column of {table.path}", column=name)
+            raise refused(f"SHOW PARTITIONS: {name!r} is not a partition column of {table.path}", column=name)
     return texts("partition", shown_partitions(table, wanted))
 
 
@@ -329,6 +341,9 @@ _SHOWN_OF_TABLE: Mapping[str, Callable[[Table, Show], pa.Table]] = {
 
 
 def alter(session: SqlSession, statement: AlterTable) -> pa.Table:
+    """Changes the schema of a table. With IF EXISTS or IF NOT EXISTS, changes of columns that do not exist, or exist
+    already, are left out.
+    """
     refuse_system_table(statement.name)
     try:
         table = session.table(statement.name)
@@ -348,6 +363,7 @@ def alter(session: SqlSession, statement: AlterTable) -> pa.Table:
 
 
 def rename(session: SqlSession, statement: RenameTable) -> pa.Table:
+    """Renames a table."""
     refuse_system_table(statement.name)
     refuse_system_table(statement.to)
     catalog, name = session.place(statement.name)
@@ -364,6 +380,7 @@ def rename(session: SqlSession, statement: RenameTable) -> pa.Table:
 
 
 def set_option(session: SqlSession, statement: Set, queries: Queries) -> pa.Table:
+    """Sets an option of the session, or shows the options that are set."""
     if statement.key is not None and statement.value is not None:
         if not queries.set_option(statement.key, statement.value):
             session.set(statement.key, statement.value)
@@ -373,19 +390,21 @@ def set_option(session: SqlSession, statement: Set, queries: Queries) -> pa.Tabl
 
 
 def reset(session: SqlSession, statement: Reset) -> pa.Table:
+    """Removes an option of the session, or all options."""
     session.reset(statement.key)
     return DONE
 
 
 def drop_partitions(session: SqlSession, statement: DropPartitions) -> pa.Table:
+    """Drops partitions, and returns the id of the newest snapshot as a row."""
     table = session.table(statement.name, writes=True)
     partitions = [spelled_keys(values, table.partition_by) for values in statement.partitions]
     before = handle_of(table).snapshot_store.latest_id()
     newest = table.drop_partitions(partitions)
     if (newest or None) == before and not statement.missing_ok:
         raise refused(
-            f"ALTER TABLE DROP PARTITION: no partition of {statement.name} matches; DROP IF EXISTS PARTITION passes "
-            "over that",
+            f"ALTER TABLE DROP PARTITION: no partition of {statement.name} matches; use DROP IF EXISTS PARTITION to "
+            "ignore this",
             statement="ALTER TABLE",
         )
     return snapshot_result(newest)

@@ -1,6 +1,6 @@
 """Carries out MERGE INTO by `Table.merge`.
 
-Rows are joined by columns that are added to the source, under the names of the table's columns. The source also keeps
+Rows are joined by columns that are added to the source under the names of the table's columns. The source also keeps
 its own columns, for conditions and values.
 """
 
@@ -31,14 +31,18 @@ from bucketline.state.types.arrow import with_types
 from bucketline.state.types.timestamp_text import plain_value
 
 RenamesColumns: TypeAlias = Callable[[exp.Expression], exp.Expression]
-"""A function that replaces the name of a column in a clause by the column that the name means."""
+"""A function that takes a node of a clause. If the node is the name of a column, the function returns the column that
+the name means; otherwise it returns the node.
+"""
 
 KeyValue: TypeAlias = SqlExpression | pa.Scalar
-"""The value to which ON compares each column of the table, in terms of the source's columns."""
+"""The value with which ON compares a column of the table, computed from the source's columns."""
 
 
 def merge(session: SqlSession, statement: Merge, queries: Queries) -> pa.Table:
-    """Changes the rows that match, and those that do not, as the clauses say, in one commit."""
+    """Changes the rows that match, and the rows that do not match, as the clauses say, in one commit. Returns the id of
+    the newest snapshot as a row.
+    """
     table = session.table(statement.table.name, statement.table.options, writes=True)
     engine = engine_of(queries, table)
     spread = queries.spread(session, statement.source) if isinstance(engine, SpreadEngine) else None
@@ -46,7 +50,7 @@ def merge(session: SqlSession, statement: Merge, queries: Queries) -> pa.Table:
     schema = named(rows.schema, statement.source_columns, "MERGE USING")
     doubled = next((n for n in schema.names if schema.names.count(n) > 1), None)
     if doubled is not None:
-        raise refused(f"MERGE: the source has column {doubled!r} twice; give one another name", column=doubled)
+        raise refused(f"MERGE: the source has column {doubled!r} twice; give one of them another name", column=doubled)
     clauses = _Clauses(statement, table, schema)
     shape = _SourceShape(schema.names, clauses.key)
     source = shape.reader(rows) if isinstance(rows, pa.RecordBatchReader) else ShapedFrame(rows.frame, shape)
@@ -55,7 +59,7 @@ def merge(session: SqlSession, statement: Merge, queries: Queries) -> pa.Table:
 
 
 class _Clauses:
-    """The clauses of a statement, as arguments of `Table.merge`."""
+    """The clauses of a MERGE statement, as arguments of `Table.merge`."""
 
     def __init__(self, statement: Merge, table: Table, source: pa.Schema) -> None:
         self._statement, self._table, self._schema = statement, table, handle_of(table).table_schema
@@ -77,12 +81,14 @@ class _Clauses:
 
     @property
     def _inserts_by_key(self) -> bool:
-        """Whether new rows could replace rows of the table, because a row with the same key may exist."""
+        """Returns True if new rows could replace rows of the table, because the table may have a row with the
+        same key.
+        """
         return bool(self._statement.not_matched) and bool(self._schema.primary_keys)
 
     def _joins(self, part: exp.Expression) -> bool:
-        """Whether a part of ON compares a column of the table with a value of the source, so that rows can be joined by
-        it.
+        """Returns True if a part of ON compares a column of the table with a value of the source, so that rows can be
+        joined by the column. The column is then recorded in `key`.
         """
         if not isinstance(part, exp.EQ):
             return False
@@ -114,8 +120,8 @@ class _Clauses:
         )
 
     def _target_filter(self) -> pc.Expression | None:
-        """Returns the part of ON that needs only columns of the table, as a filter on its rows. None if ON has no such
-        part, or if a clause also needs rows that do not pass it.
+        """Returns the part of ON that needs only columns of the table, as a filter on the table's rows. Returns None if
+        ON has no such part, or if a clause also needs rows that do not meet it.
         """
         if self._statement.by_source or self._inserts_by_key:
             return None
@@ -128,7 +134,7 @@ class _Clauses:
                     bind_columns(part, self._schema.fields, self._statement.alias), self._schema.fields
                 )
             except OptionError:
-                continue  # such a condition is computed for each pair of rows
+                continue  # Such a condition is computed for each pair of rows.
             passing = own if passing is None else passing & own
         return passing
 
@@ -157,7 +163,7 @@ class _Clauses:
         return UpdateClause({n: self._value(n, node, names) for n, node in values.items()}, condition)
 
     def _is_joined(self, name: str, node: exp.Expression) -> bool:
-        """Whether a column of the primary key is set to the value that it equals by ON."""
+        """Returns True if a column of the primary key is set to the value that it equals anyway, by ON."""
         if name not in self._schema.primary_keys or name not in self.key or self._names.sides(node) != {SOURCE}:
             return False
         return SqlExpression(sql_text(node.transform(self._names.plain))) == self.key[name]
@@ -189,8 +195,8 @@ class _Clauses:
 
 @dataclass(frozen=True, slots=True)
 class _SourceShape:
-    """Converts the source's rows, whose columns have these names: first the columns by which they are joined, then
-    their own columns. Objects of this class can be sent to Spark's tasks.
+    """Converts the source's rows, whose columns have the names `names`: puts the columns by which rows are joined
+    first, and the source's own columns after them. The value can be sent to Spark's tasks.
     """
 
     names: Sequence[str]
@@ -208,6 +214,6 @@ class _SourceShape:
         return pa.RecordBatch.from_arrays([*values, *own.columns], names=[*self.key, *own.schema.names])
 
     def reader(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-        """Returns a reader of the rows, each batch converted when it is read."""
+        """Returns a reader of the rows, which converts each batch when it is read."""
         schema = self(pa.RecordBatch.from_pylist([], schema=rows.schema)).schema
         return pa.RecordBatchReader.from_batches(schema, (with_types(self(batch), schema) for batch in rows))

@@ -1,4 +1,4 @@
-"""Finds the column that a name in a MERGE means: a column of the table, or of the source."""
+"""Finds the column that a name in a MERGE statement means: a column of the table, or a column of the source."""
 
 from collections.abc import Sequence
 
@@ -12,21 +12,23 @@ from bucketline.state.store.sql.relation import is_local, is_zoned
 from bucketline.state.store.sql.spelling import spellings
 
 _OWN, _LOCAL = "_source_", "_local_"
-"""Prefixes of the source's own columns, whose names may equal those of the columns for joins. The second prefix is for
-instants as local times.
+"""Prefixes of the source's own columns, because their names may equal the names of the columns by which rows are
+joined. The second prefix is for timestamps that were converted to local times.
 """
 
 
 class MergeNames:
-    """The columns of both sides. Case does not matter in a name if the name means one column anyway."""
+    """The columns of the table and of the source. Upper and lower case in a name do not matter if the name means only
+    one column anyway.
+    """
 
     def __init__(self, target_alias: str, target: Sequence[str], source_alias: str, source: pa.Schema) -> None:
         self._sides = ((TARGET, target_alias, target), (SOURCE, source_alias, source.names))
         self._source = source
 
     def find(self, node: exp.Column) -> tuple[str, str]:
-        """Returns the side of a column, and the column's name there. Raises OptionError for a name that is unknown or
-        ambiguous.
+        """Returns which side a column belongs to (table or source), and the column's name there. Raises OptionError for
+        a name that is unknown or ambiguous.
         """
         matches = [
             (side, alias, name)
@@ -38,36 +40,42 @@ class MergeNames:
             return matches[0][0], matches[0][2]
         if matches:
             several = ", ".join(f"{alias}.{name}" for _, alias, name in matches)
-            raise refused(f"MERGE: {node.sql(DIALECT)!r} can mean {several}; write which one", column=node.name)
+            raise refused(
+                f"MERGE: {node.sql(DIALECT)!r} can mean {several}; write which of them is meant", column=node.name
+            )
         known = "; ".join(f"{alias} has {', '.join(names)}" for _, alias, names in self._sides)
         raise refused(f"MERGE: unknown column {node.sql(DIALECT)!r}; {known}", column=node.name)
 
     def sides(self, node: exp.Expression) -> set[str]:
-        """Returns the sides whose columns a value needs."""
+        """Returns the sides (table, source) whose columns a value needs."""
         return {self.find(column)[0] for column in node.find_all(exp.Column)}
 
     def both(self, node: exp.Expression) -> exp.Expression:
-        """Returns the column that a name means in a clause on pairs of rows. Other nodes stay as they are."""
+        """Returns the column that a name means in a clause on pairs of rows. Nodes that are no columns are returned
+        unchanged.
+        """
         return node if not isinstance(node, exp.Column) else _placed(*self.find(node))
 
     def source(self, node: exp.Expression) -> exp.Expression:
         """Returns the source's column that a name means in a clause on source rows. Raises OptionError for a column of
         the table.
         """
-        return self._of_one(node, SOURCE, "a row without a match has columns of the source alone")
+        return self._of_one(node, SOURCE, "a row without a match has only columns of the source")
 
     def target(self, node: exp.Expression) -> exp.Expression:
         """Returns the table's column that a name means in a clause on rows of the table. Raises OptionError for a
         column of the source.
         """
-        return self._of_one(node, TARGET, "a row that is not matched by the source has columns of the table alone")
+        return self._of_one(node, TARGET, "a row that no source row matches has only columns of the table")
 
     def plain(self, node: exp.Expression) -> exp.Expression:
-        """Returns the column that a name means, under its name in the table or source, without alias and prefix."""
+        """Returns the column that a name means, under its name in the table or the source, without alias and prefix.
+        Nodes that are no columns are returned unchanged.
+        """
         return node if not isinstance(node, exp.Column) else exp.column(exp.to_identifier(self.find(node)[1]))
 
     def of_source(self, name: str, clause: str) -> exp.Expression:
-        """Returns the source's column with that name, for * in a clause. Raises OptionError if there is no such
+        """Returns the source's column with that name, for `*` in a clause. Raises OptionError if there is no such
         column.
         """
         matches = spellings(name, self._sides[1][2])
@@ -89,8 +97,8 @@ class MergeNames:
         return _placed(side, name)
 
     def local(self, node: exp.Expression, wanted: pa.DataType) -> exp.Expression:
-        """Converts a value for a column as Spark does: an instant of the source becomes a local time of its zone if the
-        column has no zone.
+        """Converts a value for a column as Spark does: if the column has no time zone, a timestamp with time zone
+        becomes a local time of its time zone.
         """
         if not isinstance(node, exp.Column) or node.table != SOURCE:
             return node
@@ -101,8 +109,8 @@ class MergeNames:
 
 
 def own_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns the columns of a source under the prefixed names that clauses use, and its instants as local times in
-    addition.
+    """Returns the columns of a source under the prefixed names that clauses use. Timestamps with time zone are added
+    once more as local times.
     """
     names, columns = [f"{_OWN}{name}" for name in rows.schema.names], list(rows.columns)
     for field, column in zip(rows.schema, rows.columns, strict=True):

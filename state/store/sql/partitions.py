@@ -1,5 +1,5 @@
-"""Reads the partitions that a procedure's argument names: `dt=2026-01-01,hr=7;dt=2026-01-02`, a condition, or a time
-since the last write.
+"""Reads the partitions that an argument of a procedure names: `dt=2026-01-01,hr=7;dt=2026-01-02`, a condition, or the
+time since the last write.
 
 Source: Paimon 2.0 SparkProcedureUtils, ParameterUtils.
 """
@@ -27,7 +27,7 @@ from bucketline.state.types.values import to_scalar
 
 
 def partitions_of_text(table: Table, text: str) -> list[Mapping[str, object]]:
-    """Returns the partitions that a text lists. Raises OptionError if a column is no partition column."""
+    """Returns the partitions that a string lists. Raises OptionError if a column is not a partition column."""
     _require_partitions(table)
     choices: list[Mapping[str, object]] = []
     for part in text.split(";"):
@@ -50,8 +50,8 @@ def partitions_of_text(table: Table, text: str) -> list[Mapping[str, object]]:
 def partitions_where(
     table: Table, condition: exp.Expression | None, before_local_ms: int | None
 ) -> list[Mapping[str, object]]:
-    """Returns the partitions that pass a condition on their columns, and to which no file was written since a local
-    time.
+    """Returns the partitions that meet a condition on their columns (None: all), and to which no file was written since
+    the local time `before_local_ms` (None: any time).
 
     Raises OptionError for a condition on other columns.
     """
@@ -85,8 +85,7 @@ def partitions_where(
 
 def shown_partitions(table: Table, wanted: Mapping[str, object]) -> list[str]:
     """Returns the partitions with these values, as Spark's SHOW PARTITIONS shows them: values as Spark writes them,
-    escaped as in the names of folders; `null` for rows without a value. Rows that wait in the postpone bucket do not
-    count.
+    escaped as in the names of folders; `null` for rows without a value. Rows in the postpone bucket do not count.
 
     Source: Spark 4.0 ShowPartitionsExec.
     """

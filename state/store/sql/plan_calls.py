@@ -1,5 +1,5 @@
-"""Carries out CALL of sys.plan_compaction and sys.run_compactor, by which one process plans compactions that any number
-of other processes do.
+"""Carries out CALL of sys.plan_compaction and sys.run_compactor. With them, one process plans compactions, and any
+number of other processes carry them out.
 """
 
 import pyarrow as pa
@@ -38,12 +38,12 @@ _DONE = pa.schema(
 )
 
 _POLL_MS = 200
-"""How long a compactor waits before it looks again whether other compactors still hold items."""
+"""How long a compactor waits before it looks again whether other compactors still hold items, in milliseconds."""
 
 
 def plan_compaction(table: Table, arguments: Arguments) -> pa.Table:
-    """Plans compactions that compactors do later. Returns one row for each item, with the number of the plan and the
-    number of executors that can share its work. Raises OptionError, UnsupportedTableError.
+    """Plans compactions that compactors carry out later. Returns one row for each item of the plan, with the number of
+    the plan and the number of executors that can share its work. Raises OptionError, UnsupportedTableError.
     """
     options = options_of(arguments)
     if "compact_strategy" in arguments:
@@ -65,11 +65,11 @@ def plan_compaction(table: Table, arguments: Arguments) -> pa.Table:
 
 
 def run_compactor(table: Table, arguments: Arguments, engine: Engine) -> pa.Table:
-    """Does planned compactions until no item is left to claim. Returns one row for each item that it took, in the order
-    in which they ended.
+    """Carries out planned compactions until no item is left to claim. Returns one row for each item that this process
+    has claimed, in the order in which the items ended.
 
-    For the time of `wait` it stays while other compactors hold items, and takes over those whose leases end. Raises
-    OptionError, UnsupportedTableError, StorageError.
+    For the time of the argument `wait` it goes on while other compactors hold items, and takes over items whose leases
+    end. Raises OptionError, UnsupportedTableError, StorageError.
     """
     lease_ms, others = lease_and_others(options_of(arguments))
     handle = handle_of(table)

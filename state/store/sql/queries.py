@@ -1,4 +1,4 @@
-"""The interface that runs queries: in this process, or in a Spark session."""
+"""The interface through which statements run queries: in this process, or in a Spark session."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,11 @@ from bucketline.state.store.table.write_result import WriteResult
 
 @dataclass(frozen=True, slots=True)
 class QueryTarget:
-    """The table into which the rows of a query go. The query's columns become columns of the table by position
-    (`names`), or by their own names (None); other columns of the table get the constants, or are null. `overwrites`
-    says that the rows replace those that `partition` matches, or without `partition` those that `Table.overwrite`
-    replaces by the table's options.
+    """The table into which the rows of a query go.
+
+    The query's columns become columns of the table by position (`names`), or, if `names` is None, by their own names.
+    All other columns of the table get the constants, or are null. With `overwrites`, the rows replace the rows that
+    `partition` matches; without `partition`, the rows that `Table.overwrite` replaces by the table's options.
     """
 
     table: Table
@@ -40,7 +41,7 @@ class SpreadRows:
 
 
 class Queries(Protocol):
-    """The interface of what runs the queries of statements: this process, or a Spark session."""
+    """What runs the queries of statements: this process, or a Spark session."""
 
     @property
     def engine(self) -> Engine:
@@ -52,18 +53,18 @@ class Queries(Protocol):
         ...
 
     def check(self, session: SqlSession, query: Query) -> None:
-        """Checks that a query can be run. Raises the errors of `rows`."""
+        """Checks that a query can be run, without running it. Raises the errors of `rows`."""
         ...
 
     def spread(self, session: SqlSession, query: Query) -> SpreadRows | None:
-        """Returns the rows of a query without collecting them in this process: tasks will compute them where they are
-        needed. None if queries run in this process. Raises the errors of `rows`.
+        """Returns the rows of a query without collecting them in this process: tasks compute them where they are
+        needed. Returns None if queries run in this process. Raises the errors of `rows`.
         """
         ...
 
     def write(self, session: SqlSession, query: Query, target: QueryTarget) -> WriteResult | None:
-        """Writes the rows of a query into a table from the tasks that compute them. Returns None, and writes nothing,
-        if queries run in this process.
+        """Writes the rows of a query into a table, from the tasks that compute the rows. Returns None, and writes
+        nothing, if queries run in this process.
         """
         ...
 
@@ -108,8 +109,8 @@ LOCAL_QUERIES = LocalQueries()
 
 
 def engine_of(queries: Queries, table: Table) -> Engine:
-    """Returns the engine that changes rows of a table: that of `queries`, or this process if readers of the table also
-    see the rows that wait in the postpone bucket, which no other engine can read.
+    """Returns the engine that changes rows of a table: the engine of `queries`, or this process if readers of the table
+    also see rows in the postpone bucket, because no other engine can read these.
     """
     reading = handle_of(table).table_schema.settings.reading
     return LOCAL_ENGINE if reading.sees_postponed else queries.engine

@@ -1,4 +1,4 @@
-"""A table in a query: its columns, and its rows under a filter."""
+"""A table in a query: its columns, and its rows that meet a filter."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ _TIME_TYPES = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMEST
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of a query: columns under an alias. Without a table the rows come from `log`, which can be read once:
-    a system table, VALUES or another query.
+    """The source of a query: columns under an alias. If `table` is None, the rows come from `log`, which can be read
+    once: from a system table, VALUES or another query.
     """
 
     table: Table | None
@@ -39,19 +39,20 @@ class Source:
     schema: pa.Schema
     fields: Sequence[DataField]
     hidden: Sequence[DataField] = ()
-    """Columns that a query reads only if it names them; * does not include them."""
+    """Columns that a query reads only if it names them; `*` does not include them."""
 
     log: Iterator[pa.RecordBatch] | None = None
 
     @property
     def known(self) -> Sequence[DataField]:
-        """Returns all columns that a query may name, including hidden ones."""
+        """Returns all columns that a query may name, including hidden columns."""
         return (*self.fields, *self.hidden)
 
     def batches(
         self, columns: Sequence[str], where: exp.Expression | None, limit: int | None
     ) -> Iterator[pa.RecordBatch]:
-        """Yields these columns of the rows that pass `where`. If that saves work, not more than `limit` rows are read.
+        """Yields the rows that meet `where`, with these columns. If that saves work, only `limit` rows are read.
+
         A condition on single columns skips files that cannot match; any other condition is computed for each row.
         Raises OptionError for a condition that only Spark can compute.
         """
@@ -92,14 +93,14 @@ class Source:
             try:
                 passing = condition(with_blanks(SqlExpression(sql_text(where)), self.known), known, batch.num_rows)
             except OptionError as e:
-                text = f"WHERE {where.sql(DIALECT)} needs Spark: give a Spark session ({e.message})"
+                text = f"WHERE {where.sql(DIALECT)} needs Spark: pass a Spark session ({e.message})"
                 raise refused(text) from refusal
             yield batch.filter(passing).select(list(columns))
 
 
 def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: bool = True) -> Source:
-    """Returns the table of a relation, at its version, as a source. The source has no rows if the query is only to be
-    checked.
+    """Returns the table of a relation, at the version that it names, as a source. If `reads` is False, because the
+    query is only checked, the source has no rows.
     """
     table, between = session.queried(relation)
     if between is not None:
@@ -117,8 +118,8 @@ def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: b
 
 
 def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = ()) -> Source:
-    """Returns a source of given rows, under other names if names are given. Raises OptionError for a wrong number of
-    names, SchemaMismatchError for a type that tables do not have.
+    """Returns a source of the given rows. If `names` is not empty, the columns get these names. Raises OptionError for
+    a wrong number of names, SchemaMismatchError for a type that tables do not have.
     """
     schema = named(rows.schema, names, alias)
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
@@ -126,7 +127,9 @@ def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = (
 
 
 def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:
-    """Returns the columns under other names, if there are any. Raises OptionError for a wrong number of names."""
+    """Returns the columns under these names; unchanged if `names` is empty. Raises OptionError for a wrong number of
+    names. `place` says in the message where the names are.
+    """
     if not names:
         return schema
     if len(names) != len(schema):
@@ -137,11 +140,12 @@ def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:
 def bind_columns(
     node: exp.Expression, fields: Sequence[DataField], alias: str, *, also: Collection[str] = ()
 ) -> exp.Expression:
-    """Returns a copy of the node in which columns have the table's spelling and no alias before them; names in `also`
-    stay as they are. `TIMESTAMP '...'` and similar literals become plain texts, which get the type of the column that
-    they are compared with. A literal that is a whole column of the result keeps its type.
+    """Returns a copy of the node in which columns have the table's spelling and no alias before them. Names in `also`
+    stay unchanged.
 
-    Raises OptionError for a column that is unknown, or belongs to another table.
+    `TIMESTAMP '...'` and similar literals become plain strings, which get the type of the column that they are compared
+    with. If a literal is a whole column of the result, it keeps its type. Raises OptionError for a column that is
+    unknown, or belongs to another table.
     """
     names = [f.name for f in fields]
 
@@ -169,7 +173,7 @@ def bind_columns(
 
 
 def _is_projected(node: exp.Expression) -> bool:
-    """Whether a node is one of the expressions after SELECT, and not a part of one."""
+    """Returns True if a node is one of the expressions after SELECT, and not only a part of one."""
     column = node.parent if isinstance(node.parent, exp.Alias) else node
     return isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
 
@@ -181,19 +185,19 @@ def _inner_field(column: exp.Expression, path: Sequence[str]) -> exp.Expression:
 
 
 def _names_places(node: exp.Expression, hidden: Sequence[DataField]) -> bool:
-    """Whether a condition names a column that tells where a row lies. No file holds such a column."""
+    """Returns True if a condition names a column that tells where a row is stored. No file contains such a column."""
     places = {f.name for f in hidden if f.name in PLACES}
     return any(c.parts[0].name in places for c in node.find_all(exp.Column))
 
 
 def is_time_literal(node: exp.Expression) -> bool:
-    """Whether a node is `DATE '...'`, `TIMESTAMP '...'` or a CAST of a text to such a type."""
+    """Returns True if a node is `DATE '...'`, `TIMESTAMP '...'` or a CAST of a string to such a type."""
     is_text = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string
     return is_text and bool(node.to.is_type(*_TIMES))
 
 
 def is_literal(node: exp.Expression, field: DataField) -> bool:
-    """Whether a node is a literal that can be used for a column of that type as it is written."""
+    """Returns True if a node is a literal that can be used for a column of that type without a conversion."""
     while isinstance(node, exp.Paren | exp.Neg):
         node = node.this
     if is_time_literal(node):
@@ -204,22 +208,22 @@ def is_literal(node: exp.Expression, field: DataField) -> bool:
 
 
 def literal_of(node: exp.Expression, field: DataField) -> pa.Scalar:
-    """Returns the value of a literal in a column. Raises OptionError if the column cannot hold it."""
+    """Returns the value of a literal for a column. Raises OptionError if the column cannot hold it."""
     return literal_scalar(field, node.this if is_time_literal(node) else node)
 
 
 def is_zoned(arrow: pa.DataType) -> bool:
-    """Whether values of a type are instants: timestamps with a time zone."""
+    """Returns True if the type is a timestamp with a time zone."""
     return bool(pa.types.is_timestamp(arrow)) and arrow.tz is not None
 
 
 def is_local(arrow: pa.DataType) -> bool:
-    """Whether values of a type are timestamps without a time zone."""
+    """Returns True if the type is a timestamp without a time zone."""
     return bool(pa.types.is_timestamp(arrow)) and arrow.tz is None
 
 
 def refuse_subqueries(node: exp.Expression, verb: str) -> None:
-    """Raises OptionError, with what to use instead, if there is a query in a condition or value."""
+    """Raises OptionError if a condition or value contains a query. The message says what to use instead."""
     if node.find(exp.Select, exp.Subquery, exp.Exists):
         raise refused(
             f"{verb}: a query in {node.sql(DIALECT)!r} is not supported; use MERGE INTO ... USING (SELECT ...)",
@@ -228,5 +232,5 @@ def refuse_subqueries(node: exp.Expression, verb: str) -> None:
 
 
 def null_first(array: pa.ChunkedArray, first: bool) -> pa.ChunkedArray:
-    """Returns a sort key that puts nulls first or last: 0 sorts before 1."""
+    """Returns an integer sort key that puts nulls first or last, because 0 sorts before 1."""
     return pc.cast(pc.is_valid(array) if first else pc.is_null(array), pa.int8())

@@ -1,18 +1,18 @@
-"""The results of statements that are not queries."""
+"""The results of statements that are no queries."""
 
 from collections.abc import Sequence
 
 import pyarrow as pa
 
 DONE = pa.table({"result": ["OK"]})
-"""The results of statements that define something, and of those that set an option."""
+"""The result of a statement that defines something or sets an option."""
 
 
 def snapshot_result(snapshot_id: int | None) -> pa.Table:
-    """Returns the result of a change of rows: the newest snapshot, null if there is none."""
+    """Returns the result of a change of rows: the id of the newest snapshot; null if the table has no snapshot."""
     return pa.table({"snapshot_id": pa.array([snapshot_id or None], pa.int64())})
 
 
 def texts(name: str, values: Sequence[str]) -> pa.Table:
-    """Returns one column of texts."""
+    """Returns a table with one STRING column of these values."""
     return pa.table({name: pa.array(list(values), pa.string())})

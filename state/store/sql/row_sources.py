@@ -19,13 +19,14 @@ _BATCH_ROWS = 65536
 
 
 def united(left: pa.RecordBatchReader, right: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Returns the rows of both queries, in their common types, under the names of the first. Raises OptionError for
-    different numbers of columns, pa.ArrowInvalid for types without a common type.
+    """Returns the rows of both queries, in their common types, under the column names of the first query. Raises
+    OptionError for different numbers of columns, pa.ArrowInvalid for types without a common type.
     """
     names = left.schema.names
     if len(names) != len(right.schema):
         raise refused(
-            f"UNION: {counted(len(names), 'column')} and {counted(len(right.schema), 'column')} do not go together"
+            f"UNION: the queries have {counted(len(names), 'column')} and {counted(len(right.schema), 'column')}; "
+            "give both the same number of columns"
         )
     kinds = [common_type([a.type, b.type]) for a, b in zip(left.schema, right.schema, strict=True)]
     schema = pa.schema([pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)])
@@ -39,15 +40,17 @@ def united(left: pa.RecordBatchReader, right: pa.RecordBatchReader) -> pa.Record
 
 
 def series(node: exp.Expression) -> pa.RecordBatchReader | None:
-    """Returns the numbers of `range(end)` or `range(start, end[, step])` after FROM, as the column `id`; None for other
-    functions.
+    """Returns the numbers of `range(end)` or `range(start, end[, step])` after FROM, as the column `id`; None for any
+    other function.
     """
     call = node.this if isinstance(node, exp.Table) else node
     if not isinstance(call, exp.Anonymous) or str(call.this).lower() != "range":
         return None
     bounds = [literal(argument, int) for argument in call.expressions]
     if not 1 <= len(bounds) <= 3 or (len(bounds) == 3 and bounds[2] == 0):
-        raise refused(f"{call.sql(DIALECT)}: range takes an end, or a start, an end and a step other than 0")
+        raise refused(
+            f"{call.sql(DIALECT)}: the arguments of range are an end, or a start, an end and a step other than 0"
+        )
     numbers = range(*bounds)
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 

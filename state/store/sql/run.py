@@ -1,4 +1,4 @@
-"""Runs one statement after the other, with the state of a session."""
+"""Runs statements one after the other. The session holds what lasts between them."""
 
 from typing import assert_never
 
@@ -38,7 +38,7 @@ from bucketline.state.store.sql.session import SqlSession
 
 
 def run_statement(session: SqlSession, statement: Statement, queries: Queries = LOCAL_QUERIES) -> pa.Table:
-    """Runs a statement, and returns the rows of a query, or the result of another statement.
+    """Runs a statement. Returns the rows of a query, or the result of any other statement.
 
     Raises OptionError for a statement that is not supported, and the errors of the operations of `Table` and `Catalog`.
     """

@@ -1,7 +1,7 @@
 """Carries out SELECT without Spark: Arrow filters, projects, counts, sorts and limits the rows of one table.
 
-Other clauses are refused with a message that names them; a Spark session can run them. Sorting and aggregates hold the
-columns that they need in memory; other queries stream.
+Any other clause is refused with a message that names it; a Spark session can run it. Sorting and aggregates hold the
+columns that they need in memory; all other queries stream.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ _NAMES = {"joins": "JOIN", "with_": "WITH", "windows": "WINDOW", "laterals": "LA
 _OF_A_TABLE = ("this", "db", "catalog", "alias")
 _MOST_DIGITS = 20
 _MOST_ROWS = 1 << 61
-"""The largest LIMIT and OFFSET: no table has as many rows, and the sum of both still fits into 64 bits."""
+"""The largest LIMIT and OFFSET. No table has this many rows, and the sum of both still fits into 64 bits."""
 
 _AGGREGATES: dict[type[exp.Expression], str] = {
     exp.Count: "count",
@@ -60,8 +60,9 @@ _AGGREGATES: dict[type[exp.Expression], str] = {
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """One column of the result: a column of the table, a constant, a computed value, or an aggregate (`count` of None
-    counts rows)."""
+    """One column of the result: a column of the table, a constant, a computed value, or an aggregate. The aggregate
+    `count` without a column counts rows.
+    """
 
     name: str
     column: str | None = None
@@ -73,8 +74,8 @@ class _Output:
 
 
 def run_select(session: SqlSession, query: Query, *, reads: bool = True) -> pa.RecordBatchReader:
-    """Returns the rows of a query; no rows if it is only to be checked. Raises OptionError, naming what needs Spark,
-    for a query that is not supported here.
+    """Returns the rows of a query; no rows if `reads` is False, because the query is only checked. Raises OptionError
+    for a query that is not supported here; the message says what needs Spark.
     """
     tree = _without_brackets(query.tree)
     if isinstance(tree, exp.Table):
@@ -131,7 +132,9 @@ def _source(session: SqlSession, query: Query, node: exp.Expression, reads: bool
 
 
 def _united(session: SqlSession, query: Query, tree: exp.Union, reads: bool) -> pa.RecordBatchReader:
-    """Returns the rows of two queries, the first query's rows first, under its names."""
+    """Returns the rows of the two queries of a UNION, first the rows of the first query, under the column names of the
+    first query.
+    """
     _refuse_others(tree, "this", "expression", "distinct")
     left, right = (
         run_select(session, replace(query, tree=side, relations=_named_in(side, query)), reads=reads)
@@ -149,15 +152,13 @@ def _united(session: SqlSession, query: Query, tree: exp.Union, reads: bool) -> 
 
 
 def _named_in(node: exp.Expression, query: Query) -> tuple[Relation, ...]:
-    """Returns the tables that a part of a query names."""
+    """Returns the tables of the query that are named in a part of it."""
     starts = {start_of(t) for t in node.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
     return tuple(r for r in query.relations if r.start in starts)
 
 
 def _without_brackets(tree: exp.Expression) -> exp.Expression:
-    """Returns the query inside of brackets; ORDER BY and LIMIT after brackets or VALUES become those of an outer
-    query.
-    """
+    """Returns the query inside brackets. ORDER BY and LIMIT after brackets or VALUES become those of an outer query."""
     if not isinstance(tree, exp.Subquery | exp.Values | exp.Union):
         return tree
     behind = {key: tree.args[key] for key in ("order", "limit", "offset") if tree.args.get(key)}
@@ -177,14 +178,16 @@ def _without_brackets(tree: exp.Expression) -> exp.Expression:
 
 
 def _refuse_others(node: exp.Expression, *allowed: str) -> None:
-    """Raises OptionError, naming the first other clause, if a part of a query has other clauses than these."""
+    """Raises OptionError if a part of a query has other clauses than these. The message names the first other
+    clause.
+    """
     other = next((key for key, value in node.args.items() if value and key not in allowed), None)
     if other is not None:
         raise _needs_spark(f"{_NAMES.get(other, other.upper())} in {node.sql(DIALECT)}")
 
 
 def _bound(tree: exp.Select, source: Source) -> exp.Expression:
-    """Returns the query with the table's own spelling of its columns; ORDER BY may also name columns of the result."""
+    """Returns the query with the table's own spelling of its columns. ORDER BY may also name columns of the result."""
     copied = tree.copy()
     copied.set("from_", None)
     order = copied.args.get("order")
@@ -205,7 +208,7 @@ class _Select:
         self._offset = _count(tree, "offset") or 0
 
     def reader(self, names: Sequence[str]) -> pa.RecordBatchReader:
-        """Returns columns as a stream, without computing anything."""
+        """Returns a stream of columns of the table, without computing anything."""
         limit = None if self._limit is None else self._limit + self._offset
         batches = self._source.batches(names, self._condition, limit)
         first = next(batches, None)
@@ -213,7 +216,7 @@ class _Select:
         return pa.RecordBatchReader.from_batches(schema, self._window(first, batches))
 
     def run(self) -> pa.RecordBatchReader:
-        """Returns the rows. Raises OptionError for types that Arrow cannot sort or aggregate."""
+        """Returns the rows of the query. Raises OptionError for types that Arrow cannot sort or aggregate."""
         try:
             return self._run()
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError) as e:
@@ -290,7 +293,9 @@ class _Select:
         return _Output(name, column=of.name, aggregate=function, distinct=distinct)
 
     def _group(self, outputs: Sequence[_Output]) -> list[str] | None:
-        """Returns the columns of GROUP BY; an empty list for one row of aggregates, None if nothing is aggregated."""
+        """Returns the columns of GROUP BY; an empty list if the result is one row of aggregates; None if nothing is
+        aggregated.
+        """
         group = self._tree.args.get("group")
         keys: list[str] = []
         if group is not None:
@@ -299,7 +304,7 @@ class _Select:
             if isinstance(node, exp.Literal) and not node.is_string:
                 at = _position(node)
                 if not 1 <= at <= len(outputs) or outputs[at - 1].aggregate or outputs[at - 1].column is None:
-                    raise refused(f"GROUP BY {node.this} names no column of the result")
+                    raise refused(f"GROUP BY {node.this}: the result has no such column")
                 node = exp.column(outputs[at - 1].column)
             if not isinstance(node, exp.Column):
                 raise _needs_spark(f"GROUP BY {node.sql(DIALECT)}")
@@ -310,12 +315,14 @@ class _Select:
             if output.computed is not None:
                 raise _needs_spark(f"{output.name} beside GROUP BY or an aggregate")
             if output.aggregate is None and output.column not in keys and output.constant is None:
-                raise refused(f"column '{output.column}' is neither in GROUP BY nor in an aggregate")
+                raise refused(
+                    f"column '{output.column}' is neither in GROUP BY nor in an aggregate; add it to one of them"
+                )
         return keys
 
     def _aggregated(self, outputs: Sequence[_Output], keys: list[str]) -> pa.Table:
         if not keys and all(o.aggregate == "count" and o.column is None for o in outputs):
-            # Rows of a table without columns are counted by metadata if that is enough.
+            # The rows of a table are counted from metadata if that is enough, so no columns are read.
             counted = [] if self._source.log is None else [self._fields[0].name]
             batches = self._source.batches(counted, self._condition, None)
             count = sum(batch.num_rows for batch in batches)
@@ -340,7 +347,7 @@ class _Select:
         return pa.table(columns, names=[str(i) for i in range(len(columns))])
 
     def _projected(self, outputs: Sequence[_Output], order: exp.Expression | None) -> pa.Table:
-        """Returns the outputs, then the columns that are needed only for sorting."""
+        """Returns the columns of the result, and after them the columns that are needed only for sorting."""
         hidden = [] if order is None else self._hidden(order, outputs)
         needed = [n for o in outputs for n in (o.uses if o.column is None else (o.column,))] + hidden
         is_limited = self._limit is not None and order is None and not self._tree.args.get("distinct")
@@ -358,14 +365,14 @@ class _Select:
         return [name for name in dict.fromkeys(names) if name not in aliases]
 
     def _order_keys(self, order: exp.Expression, outputs: Sequence[_Output]) -> list[tuple[str, bool, bool]]:
-        """Returns for each sort key its column of the result, whether it descends, and whether nulls come first."""
+        """Returns for each sort key the column of the result, whether it descends, and whether nulls come first."""
         keys = []
         for e in order.expressions:
             node = e.this
             if 1 <= _position(node) <= len(outputs):
                 at = str(_position(node) - 1)
             elif isinstance(node, exp.Literal) and node.this.isdigit():
-                raise refused(f"ORDER BY {node.sql(DIALECT)} names no column of the result")
+                raise refused(f"ORDER BY {node.sql(DIALECT)}: the result has no such column")
             elif isinstance(node, exp.Column):
                 places = [i for i, o in enumerate(outputs) if o.name == node.name]
                 places += [i for i, o in enumerate(outputs) if o.column == node.name and o.aggregate is None]
@@ -383,14 +390,16 @@ def _sorted(rows: pa.Table, keys: Sequence[tuple[str, bool, bool]]) -> pa.Table:
     by: list[tuple[str, str]] = []
     for i, (name, descends, nulls_first) in enumerate(keys):
         if name not in rows.column_names:
-            raise refused("ORDER BY names a column that the result has not")
+            raise refused("ORDER BY names a column that the result does not have; select the column too")
         columns |= {f"null {i}": null_first(rows.column(name), nulls_first), f"{i}": sortable(rows.column(name))}
         by += [(f"null {i}", "ascending"), (f"{i}", "descending" if descends else "ascending")]
     return rows.take(pc.sort_indices(pa.table(columns), sort_keys=by))
 
 
 def _position(node: exp.Expression) -> int:
-    """Returns the column of the result that a whole number names, from 1; 0 for anything else."""
+    """Returns the position (from 1) of the column of the result that an integer stands for; 0 if the node is no
+    integer.
+    """
     is_whole = isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit()
     return whole_number(node.this) if is_whole else 0
 
@@ -403,7 +412,7 @@ def _count(tree: exp.Expression, key: str) -> int | None:
     value = node.expression
     if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
         raise _needs_spark(f"{key.upper()} {'' if value is None else value.sql(DIALECT)}")
-    digits = value.this.lstrip("0")[:_MOST_DIGITS]  # more digits than these are above _MOST_ROWS anyway
+    digits = value.this.lstrip("0")[:_MOST_DIGITS]  # A number with more digits is above _MOST_ROWS anyway.
     return min(int(digits or "0"), _MOST_ROWS)
 
 
@@ -423,11 +432,10 @@ def _constant(node: exp.Expression) -> pa.Scalar:
 
 def _constants(rows: Sequence[Sequence[exp.Expression]]) -> pa.RecordBatchReader:
     """Returns a reader of rows of constants. Raises OptionError for rows of different lengths, and for types without a
-    common
-    type.
+    common type.
     """
     if any(len(row) != len(rows[0]) for row in rows):
-        raise refused("VALUES: all rows need as many values")
+        raise refused("VALUES: all rows must have the same number of values")
     names = [n.alias if isinstance(n, exp.Alias) else f"col{i}" for i, n in enumerate(rows[0], 1)]
     columns = []
     for nodes in zip(*rows, strict=True):
@@ -441,7 +449,7 @@ def _constants(rows: Sequence[Sequence[exp.Expression]]) -> pa.RecordBatchReader
 
 
 def _computed(name: str, node: exp.Expression) -> _Output:
-    """Returns a value that is computed from columns. Raises OptionError if it needs Spark."""
+    """Returns a value that is computed from columns. Raises OptionError if the computation needs Spark."""
     uses = tuple(dict.fromkeys(c.name for c in node.find_all(exp.Column)))
     try:
         computed = SqlExpression(sql_text(node))
@@ -449,7 +457,7 @@ def _computed(name: str, node: exp.Expression) -> _Output:
     except OptionError as e:
         raise _needs_spark(node.sql(DIALECT)) from e
     except SchemaMismatchError:
-        pass  # the types are known once there are rows
+        pass  # The types are known only when there are rows.
     return _Output(name, computed=computed, uses=uses)
 
 
@@ -467,4 +475,6 @@ def _repeated(value: pa.Scalar | None, count: int) -> pa.Array:
 
 
 def _needs_spark(construct: str) -> OptionError:
-    return refused(f"{construct} needs Spark: give a Spark session, as bl.sql(spark, ...) or `bucketline sql --spark`")
+    return refused(
+        f"{construct} needs Spark: pass a Spark session, as in bl.sql(spark, ...) or `bucketline sql --spark`"
+    )

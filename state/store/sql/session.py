@@ -1,4 +1,4 @@
-"""The state that is kept between the statements of a user: catalogs, the current catalog and database, and options.
+"""The state that lasts between the statements of a user: catalogs, the current catalog and database, and options.
 
 Source: Paimon 2.0, dynamic options: `spark.paimon.<key>`, `spark.paimon.<catalog>.<db>.<table>.<key>`.
 """
@@ -23,7 +23,9 @@ DEFAULT_CATALOG = "paimon"
 _VERSION_KEYS = frozenset(option.key for option in VERSIONS)
 _PREFIXES = ("spark.paimon.", "paimon.")
 OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
-"""Whether INSERT OVERWRITE without a partition replaces the whole table (static), or only partitions that get rows."""
+"""The option of Spark that says whether INSERT OVERWRITE without a partition replaces the whole table (static), or only
+partitions that get rows (dynamic).
+"""
 
 _WITHOUT_EFFECT = {
     "execution.runtime-mode": ("batch",),
@@ -31,14 +33,14 @@ _WITHOUT_EFFECT = {
     OVERWRITE_MODE: ("static", "dynamic"),
     "sql-client.execution.result-mode": ("tableau", "table"),
 }
-"""Settings of Flink and Spark in users' statements, with the values that are accepted because they change nothing
-here.
+"""Settings of Flink and Spark that users' statements contain, with the values that are accepted because they change
+nothing here.
 """
 
 
 @dataclass(slots=True)
 class SqlSession:
-    """The state of one user. Threads must not share it."""
+    """The state of one user's session. Threads must not share it."""
 
     catalogs: dict[str, Catalog] = field(default_factory=dict)
     catalog: str | None = None
@@ -47,7 +49,9 @@ class SqlSession:
 
     @staticmethod
     def at(catalog: Catalog | None) -> "SqlSession":
-        """Returns the state at the beginning: the current catalog is called `paimon`, if there is one."""
+        """Returns the state at the beginning. If there is a catalog, it is the current catalog, with the name
+        `paimon`.
+        """
         return SqlSession() if catalog is None else SqlSession({DEFAULT_CATALOG: catalog}, DEFAULT_CATALOG)
 
     def use_catalog(self, name: str) -> None:
@@ -56,11 +60,13 @@ class SqlSession:
         self.catalog, self.database = name, DEFAULT_DATABASE
 
     def catalog_of(self, name: str | None) -> Catalog:
-        """Returns the catalog with that name, or the current one. Raises OptionError if there is none."""
+        """Returns the catalog with this name; if `name` is None, the current catalog. Raises OptionError if there is
+        none.
+        """
         wanted = self.catalog if name is None else name
         if wanted is None:
             raise refused(
-                "no warehouse is given: pass warehouse=..., or CREATE CATALOG c WITH ('warehouse' = '...') and USE "
+                "no warehouse is known: pass warehouse=..., or CREATE CATALOG c WITH ('warehouse' = '...') and USE "
                 "CATALOG c; a table can also be named by its path in backticks"
             )
         if wanted not in self.catalogs:
@@ -68,7 +74,7 @@ class SqlSession:
         return self.catalogs[wanted]
 
     def place(self, name: TableReference) -> tuple[Catalog, str]:
-        """Returns the catalog of a table, and the table's name there: `database.table`, or
+        """Returns the catalog of a table, and the table's name in the catalog: `database.table`, or
         `database.table$branch_b`.
         """
         database = self.database if name.database is None else name.database
@@ -76,11 +82,11 @@ class SqlSession:
         return self.catalog_of(name.catalog), f"{database}.{name.table}{suffix}"
 
     def table(self, name: TableReference, hints: Mapping[str, str] | None = None, *, writes: bool = False) -> Table:
-        """Opens the table with the options that were set for it and with the options of the statement, and returns the
-        table.
+        """Opens a table with the options that were set for it in the session, and with the options of the statement
+        (`hints`). Returns the table.
 
-        `writes`: options that choose what is read are ignored. Raises OptionError for a hint that has no effect, and if
-        a system table is to be changed.
+        With `writes`, options of the session that choose what is read are ignored. Raises OptionError for a hint that
+        has no effect, and, with `writes`, for a system table.
         """
         if writes:
             refuse_system_table(name)
@@ -107,8 +113,8 @@ class SqlSession:
         return Table(replace(handle, write_options={**handle.write_options, **writing}))
 
     def queried(self, relation: Relation) -> tuple[Table, Between | None]:
-        """Opens the table of a query. Returns it, and the snapshots between which the query reads changes; None if it
-        reads rows. Raises the errors of `table`.
+        """Opens the table of a query. Returns the table and the range of snapshots whose changes the query reads; the
+        range is None if the query reads rows. Raises the errors of `table`.
         """
         options = {**self.options_for(relation.name), **relation.options}
         hints = {k: v for k, v in relation.options.items() if k not in RANGE_KEYS}
@@ -120,7 +126,9 @@ class SqlSession:
         return table, between
 
     def options_for(self, name: TableReference) -> dict[str, str]:
-        """Returns the options of the session for this table: those for all tables, then those that name it."""
+        """Returns the session's options for this table: the options for all tables, overridden by the options that name
+        the table.
+        """
         shared, own = {}, {}
         place = (name.catalog or self.catalog or DEFAULT_CATALOG, name.database or self.database, name.table)
         for key, value in self.options.items():
@@ -135,14 +143,14 @@ class SqlSession:
         return {**shared, **own}
 
     def set(self, key: str, value: str) -> None:
-        """Sets an option. Raises OptionError for an option that would have no effect."""
+        """Sets an option of the session. Raises OptionError for an option that would have no effect."""
         rest = next((key.removeprefix(p) for p in _PREFIXES if key.startswith(p)), None)
         if rest is None:
             if value.strip().lower() not in _WITHOUT_EFFECT.get(key, ()):
                 accepted = ", ".join(f"{k} = {v[0]}" for k, v in _WITHOUT_EFFECT.items())
                 raise refused(
-                    f"SET {key} = {value} is not supported: it would have no effect. Options of tables are set as "
-                    f"spark.paimon.<option>; of others these are taken: {accepted}",
+                    f"SET {key} = {value} is not supported, because it would have no effect. Set options of tables "
+                    f"as spark.paimon.<option>. Other options that are accepted: {accepted}",
                     option=key,
                 )
         else:
@@ -155,7 +163,7 @@ class SqlSession:
         self.options[key] = value
 
     def reset(self, key: str | None) -> None:
-        """Removes the setting of an option, or of all options."""
+        """Removes the setting of an option; if `key` is None, of all options."""
         if key is None:
             self.options.clear()
         else:
@@ -163,13 +171,13 @@ class SqlSession:
 
 
 def refuse_system_table(name: TableReference) -> None:
-    """Raises OptionError for the name of a system table, which cannot be changed."""
+    """Raises OptionError if the name is the name of a system table, because a system table cannot be changed."""
     if name.system is not None:
         raise refused(f"{name} is a system table, which cannot be changed")
 
 
 def is_path(name: TableReference) -> bool:
-    """Whether the name is a table's path or URI, in backticks."""
+    """Returns True if the name is the path or URI of a table, in backticks."""
     return name.database is None and ("/" in name.table)
 
 

@@ -1,4 +1,4 @@
-"""Finds columns by their names, in which SQL ignores upper and lower case."""
+"""Finds columns by their names. SQL ignores upper and lower case in names."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,14 +20,14 @@ _Value = TypeVar("_Value")
 
 
 def spellings(name: str, columns: Collection[str]) -> list[str]:
-    """Returns the columns that a name can mean: the column with exactly that name, or else all that differ only in
-    case.
+    """Returns the columns that a name can mean: the column with exactly this name, or otherwise all columns whose names
+    differ only in case.
     """
     return [name] if name in columns else [c for c in columns if c.lower() == name.lower()]
 
 
 def spelled(names: Iterable[str], columns: Collection[str]) -> list[str]:
-    """Returns names in the spelling of the columns; names that mean no column stay as they are.
+    """Returns the names in the spelling of the columns. A name that means no column stays unchanged.
 
     Raises OptionError for a name that can mean several columns.
     """
@@ -35,14 +35,14 @@ def spelled(names: Iterable[str], columns: Collection[str]) -> list[str]:
     for name in names:
         meant = spellings(name, columns) or [name]
         if len(meant) > 1:
-            raise refused(f"column '{name}' can mean {', '.join(meant)}; write which one", column=name)
+            raise refused(f"column '{name}' can mean {', '.join(meant)}; write which of them is meant", column=name)
         resolved.append(meant[0])
     return resolved
 
 
 def spelled_keys(values: Mapping[str, _Value], columns: Collection[str]) -> dict[str, _Value]:
-    """Returns values by column, in the spelling of the columns. Raises the errors of `spelled`, and OptionError for a
-    column that is given twice.
+    """Returns the values by column, in the spelling of the columns. Raises the errors of `spelled`, and OptionError for
+    a column that is given twice.
     """
     names = spelled(values, columns)
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -52,8 +52,8 @@ def spelled_keys(values: Mapping[str, _Value], columns: Collection[str]) -> dict
 
 
 def spelled_change(change: SchemaChange, fields: Sequence[DataField]) -> SchemaChange:
-    """Returns the change with the table's spelling of columns and nested fields. A new name stays as it is. Raises the
-    errors of `spelled`.
+    """Returns the change with columns and nested fields in the spelling of the table. The name of a new column stays
+    unchanged. Raises the errors of `spelled`.
     """
     if isinstance(change, SetOption | UnsetOption | SetTableComment):
         return change
@@ -67,7 +67,7 @@ def spelled_change(change: SchemaChange, fields: Sequence[DataField]) -> SchemaC
 
 
 def finds(path: ColumnPath, fields: Sequence[DataField]) -> bool:
-    """Whether a table with these columns has the column or nested field, in this spelling."""
+    """Returns True if a table with these columns has the column or nested field, in exactly this spelling."""
     for name in path:
         found = next((f for f in fields if f.name == name), None)
         if found is None:

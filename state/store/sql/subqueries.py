@@ -1,5 +1,5 @@
-"""Carries out queries inside of UPDATE and DELETE: their rows become literals, or Spark finds the rows of the table to
-change.
+"""Carries out queries inside UPDATE and DELETE: either their rows become literals in the statement, or Spark finds the
+rows of the table to change.
 
 Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand; Spark's IN, EXISTS and scalar subqueries.
 """
@@ -22,18 +22,18 @@ from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.types.timestamp_text import plain_value
 
 MOST_VALUES = 10_000
-"""The most rows of a query after IN. Larger queries need MERGE, which joins the rows."""
+"""The largest number of rows of a query after IN. Larger queries need MERGE, which joins the rows."""
 
 _SOURCE = "bucketline_changed"
 
 
 def has_query(node: exp.Expression | None) -> bool:
-    """Whether a value or condition contains a query."""
+    """Returns True if a value or condition contains a query."""
     return node is not None and node.find(exp.Select, exp.Subquery, exp.Exists) is not None
 
 
 def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) -> Merge:
-    """Returns a MERGE in place of the statement, which is on a table with a primary key. The source of the MERGE are
+    """Returns a MERGE that does the same as the statement, for a table with a primary key. The source of the MERGE are
     the keys and values that the queries find when the statement begins.
     """
     changes = statement.assignments if isinstance(statement, Update) else {}
@@ -62,13 +62,13 @@ def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) ->
 def with_literals(
     session: SqlSession, node: exp.Expression, statement: Update | Delete, queries: Queries
 ) -> exp.Expression:
-    """Returns the value or condition with literals in place of its queries: the rows that the queries find. Raises
-    OptionError for a query that refers to the row of the table, or finds too many rows.
+    """Returns the value or condition with its queries replaced by literals: the rows that the queries find. Raises
+    OptionError for a query that refers to the changed row of the table, or that finds too many rows.
     """
     copied = exp.Paren(this=node.copy())
     for place in list(copied.find_all(exp.In, exp.Exists, exp.Subquery)):
         if place.find_ancestor(exp.Select):
-            continue  # the node is inside of a query that was, or will be, run as a whole
+            continue  # The node is inside a query that was, or will be, run as a whole.
         inner = place.args.get("query") if isinstance(place, exp.In) else place
         if inner is None or place.root() is not copied:
             continue
@@ -82,7 +82,9 @@ def with_literals(
         else:
             values = _single(rows, inner)
             if len(values) > 1:
-                raise refused(f"{inner.sql(DIALECT)} gives {counted(len(values), 'row')} where one value is needed")
+                raise refused(
+                    f"{inner.sql(DIALECT)} returns {counted(len(values), 'row')}, but one value is needed here"
+                )
             place.replace(_literal(values[0]) if values else exp.null())
     return copied
 
@@ -95,10 +97,14 @@ def _rows(
     try:
         reader = queries.rows(session, query)
     except OptionError as e:
-        hint = "" if queries is not LOCAL_QUERIES else " It runs before the statement, and cannot name the table's row."
+        hint = (
+            ""
+            if queries is not LOCAL_QUERIES
+            else " The query runs before the statement, so it cannot use columns of the changed row."
+        )
         raise refused(
-            f"the query {select.sql(DIALECT)!r} inside of {type(statement).__name__.upper()} cannot be run: "
-            f"{e.message}.{hint} MERGE INTO ... USING (SELECT ...) joins rows"
+            f"the query {select.sql(DIALECT)!r} inside {type(statement).__name__.upper()} cannot be run: "
+            f"{e.message}.{hint} Use MERGE INTO ... USING (SELECT ...), which joins rows"
         ) from e
     found, count = [], 0
     for batch in reader:
@@ -108,25 +114,27 @@ def _rows(
             break
         if count > MOST_VALUES:
             raise refused(
-                f"the query {select.sql(DIALECT)!r} gives more than {counted(MOST_VALUES, 'row')}; use MERGE INTO ... "
-                "USING (SELECT ...), which joins them"
+                f"the query {select.sql(DIALECT)!r} returns more than {counted(MOST_VALUES, 'row')}; use MERGE INTO "
+                "... USING (SELECT ...), which joins them"
             )
     return pa.Table.from_batches(found, schema=reader.schema)
 
 
 def _single(rows: pa.Table, inner: exp.Expression) -> list[object]:
     if rows.num_columns != 1:
-        raise refused(f"{inner.sql(DIALECT)} gives {counted(rows.num_columns, 'column')} where one value is needed")
+        raise refused(
+            f"{inner.sql(DIALECT)} returns {counted(rows.num_columns, 'column')}, but one value is needed here"
+        )
     kind = rows.schema.field(0).type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise refused(
-            f"{inner.sql(DIALECT)} gives {kind}, which is not compared; use MERGE INTO ... USING (SELECT ...)"
+            f"{inner.sql(DIALECT)} returns {kind}, which cannot be compared; use MERGE INTO ... USING (SELECT ...)"
         )
     return [plain_value(value) for value in rows.column(0)]
 
 
 def _among(place: exp.In, values: Sequence[object]) -> exp.Expression:
-    """Returns `x IN (...)`; without values it is false, also if x is null."""
+    """Returns `x IN (...)` with these values. Without values the result is false, even if x is null."""
     if not values:
         return exp.false()
     return exp.In(this=place.this.copy(), expressions=[_literal(value) for value in dict.fromkeys(values)])
@@ -136,7 +144,7 @@ def _literal(value: object) -> exp.Expression:
     if value is None or isinstance(value, bool | int | float | str):
         return exp.convert(value)
     if isinstance(value, Decimal):
-        number = exp.Literal.number(format(value.copy_abs(), "f"))  # with an exponent it would be a double
+        number = exp.Literal.number(format(value.copy_abs(), "f"))  # With an exponent the literal would be a double.
         return exp.Neg(this=number) if value.is_signed() else number
     kind = type(value).__name__.upper()
     return exp.cast(
@@ -145,7 +153,7 @@ def _literal(value: object) -> exp.Expression:
 
 
 def _tables(node: exp.Expression) -> list[exp.Table]:
-    """Returns the tables that a node names, in the order of the text."""
+    """Returns the tables that a node names, in the order in which they occur in the statement."""
     tables = [t for t in node.find_all(exp.Table) if isinstance(t.this, exp.Identifier)]
     return sorted(tables, key=start_of)
 
@@ -159,13 +167,13 @@ def _relation(statement: Update | Delete, table: exp.Table) -> Relation | None:
 
 
 def _read_alone(statement: Update | Delete) -> Relation:
-    """Returns the relation of the table that the statement changes, without options, to read the table in a query."""
+    """Returns the relation for reading, in a query, the table that the statement changes; without options."""
     return replace(statement.table, options={})
 
 
 def _query(text: str, relations: Sequence[Relation | None]) -> Query:
-    """Parses the text of a query, and gives its tables the options of `relations`: the first table those of the first
-    relation, and so on. Relations that are None are left out.
+    """Parses a query, and gives its tables the options of `relations` in order: the first table gets the options of the
+    first relation. Relations that are None are left out.
     """
     query = read_query(text)
     options = [r.options for r in relations if r is not None]

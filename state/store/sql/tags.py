@@ -1,4 +1,4 @@
-"""Creates, replaces and deletes tags by ALTER TABLE."""
+"""Creates, replaces, renames and deletes tags by ALTER TABLE."""
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from bucketline.state.store.table.table import Table, handle_of
 
 
 def create_tag(session: SqlSession, statement: CreateTag) -> pa.Table:
+    """Creates or replaces a tag."""
     table = session.table(statement.name, writes=True)
     exists = (statement.exist_ok or statement.replaces) and statement.tag in _names(table)
     if exists and statement.exist_ok:
@@ -27,13 +28,14 @@ def create_tag(session: SqlSession, statement: CreateTag) -> pa.Table:
 
 
 def rename(session: SqlSession, statement: RenameTag) -> pa.Table:
+    """Renames a tag."""
     rename_tag(handle_of(session.table(statement.name, writes=True)), statement.tag, statement.to)
     return DONE
 
 
 def delete_tags(session: SqlSession, statement: DeleteTags) -> pa.Table:
-    """Deletes all of these tags, or none. Raises VersionNotFoundError for a tag that does not exist, unless IF EXISTS
-    is given.
+    """Deletes all of these tags, or none of them. Raises VersionNotFoundError for a tag that does not exist, unless the
+    statement has IF EXISTS.
     """
     table = session.table(statement.name, writes=True)
     known = _names(table)

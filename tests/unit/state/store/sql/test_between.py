@@ -59,8 +59,8 @@ def test_the_files_that_changes_come_from_are_chosen(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (T.format("'incremental-between'='1'"), "takes the beginning, which is left out, and the end"),
-        (T.format("'incremental-between'='1,2,3'"), "takes the beginning"),
+        (T.format("'incremental-between'='1'"), "give the start, which is not included, and the end"),
+        (T.format("'incremental-between'='1,2,3'"), "give the start"),
         (T.format("'incremental-between'='1,x'"), "Didn't find two tags for start '1' and end 'x'"),
         (T.format("'incremental-between'='3,1'"), "Ending snapshotId 1 should >= starting snapshotId 3"),
         (T.format("'incremental-between'='1,9'"), "has no snapshot 9; it has snapshots 1 to 5"),
@@ -68,7 +68,7 @@ def test_the_files_that_changes_come_from_are_chosen(run: Run) -> None:
         (T.format("'incremental-between-timestamp'='2,1'"), "Ending timestamp 1 should be >= starting timestamp 2"),
         (T.format("'incremental-between-timestamp'='soon,later'"), "'soon' is no time"),
         (T.format("'incremental-to-auto-tag'='2026-01-01'"), "'incremental-to-auto-tag' is not supported"),
-        (T.format("'incremental-between'='1,2', 'scan.snapshot-id'='1'"), "both say what is read"),
+        (T.format("'incremental-between'='1,2', 'scan.snapshot-id'='1'"), "both say which changes are read"),
         (T.format("'incremental-between'='1,2', 'incremental-between-scan-mode'='diff'"), "auto, delta, changelog"),
         (T.format("'incremental-between-scan-mode'='delta'"), "has no effect without 'incremental-between'"),
         (T.format("'incremental-between-tag-to-snapshot'='true'"), "has no effect without 'incremental-between'"),

@@ -201,8 +201,8 @@ def test_other_procedures_of_paimon_are_refused_by_name(orders: Run, name: str) 
     ("call", "said"),
     [
         ("rename_tag('t', 'a')", "'target_tag' is missing"),
-        ("rollback_to_watermark('t', 'x')", "takes a number"),
-        ("create_tag_from_timestamp('t', 'a', 'soon')", "takes a time"),
+        ("rollback_to_watermark('t', 'x')", "must be a number"),
+        ("create_tag_from_timestamp('t', 'a', 'soon')", "must be a time"),
         ("compact_database(mode => 'combined')", "mode is not supported"),
         ("rename_brunch('t', 'a', 'b')", "rename_branch"),
     ],

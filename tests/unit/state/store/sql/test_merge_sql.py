@@ -263,9 +263,9 @@ def two_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
         (
             "ON t.k = s.k WHEN NOT MATCHED AND t.v = 1 THEN INSERT (k) VALUES (k)",
             OptionError,
-            "columns of the source alone",
+            "only columns of the source",
         ),
-        ("ON t.k = s.k WHEN NOT MATCHED BY SOURCE AND s.v = 1 THEN DELETE", OptionError, "columns of the table alone"),
+        ("ON t.k = s.k WHEN NOT MATCHED BY SOURCE AND s.v = 1 THEN DELETE", OptionError, "only columns of the table"),
         (
             "ON t.k = s.k AND t.v > 100 WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.v)",
             SchemaMismatchError,

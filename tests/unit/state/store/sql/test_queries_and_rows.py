@@ -90,7 +90,7 @@ NEEDS_SPARK = [
 
 def test_other_queries_are_refused_with_what_needs_spark(orders: Run) -> None:
     for text, what in NEEDS_SPARK:
-        with pytest.raises(OptionError, match=f"{what}.* needs Spark: give a Spark session"):
+        with pytest.raises(OptionError, match=f"{what}.* needs Spark: pass a Spark session"):
             orders(text)
 
 

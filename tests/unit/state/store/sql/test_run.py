@@ -72,7 +72,7 @@ def test_catalogs_databases_and_options_last_from_one_text_to_the_next(tmp_path:
         ("CREATE TABLE x (a INT) WITH ('connector'='kafka')", "you specify 'connector'= 'kafka'"),
         ("CREATE CATALOG c WITH ('type'='hive', 'warehouse'='/w')", "'type' = 'hive' is not supported"),
         ("CREATE CATALOG paimon WITH ('warehouse'='/w')", "Catalog paimon already exists"),
-        ("DROP TABLE `t$files`", "drop the table itself"),
+        ("DROP TABLE `t$files`", "a branch cannot be dropped by DROP TABLE"),
         ("INSERT INTO `t$files` VALUES (1)", "is a system table, which cannot be changed"),
         ("SELECT * FROM `t$file`", r"there is no system table 'file'; did you mean 'files'"),
         ("SHOW PARTITIONS u", "has no partitions"),
@@ -99,7 +99,7 @@ def test_without_a_warehouse_tables_are_named_by_their_paths(tmp_path: Path) -> 
     assert bl.sql(None, f"SELECT snapshot_id FROM `{tmp_path}/$x/t$snapshots`").to_pylist() == [{"snapshot_id": 1}]
     bl.open_table(str(tmp_path / "$x" / "t")).create_branch("b")
     assert bl.sql(None, f"SELECT * FROM `{tmp_path}/$x/t$branch_b`").to_pylist() == []
-    with pytest.raises(OptionError, match="no warehouse is given"):
+    with pytest.raises(OptionError, match="no warehouse is known"):
         bl.sql(None, "SHOW TABLES")
     with pytest.raises(OptionError, match="contains no statement"):
         bl.sql(None, " ; -- nothing")

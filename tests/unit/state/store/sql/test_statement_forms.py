@@ -181,7 +181,7 @@ def test_unions_ranges_and_names_in_brackets_are_queried_without_spark(run: Run)
     assert run("INSERT INTO t SELECT 5L, 0.5 UNION ALL SELECT 6L, 1.5; SELECT sum(d) FROM t WHERE id > 3") == [2.0]
     for text, says in (
         ("SELECT 1, 2 UNION ALL SELECT 1", "2 columns and 1 column do not go together"),
-        ("SELECT * FROM range()", "range takes an end"),
+        ("SELECT * FROM range()", "the arguments of range are an end"),
         ("SELECT * FROM t, range(3)", "JOIN needs Spark"),
     ):
         with pytest.raises(OptionError, match=says):
