@@ -1,1 +1,1 @@
-"""The key index of cross-partition tables: the partition and bucket of each key, in RocksDB."""
+"""The key index of cross-partition tables: it stores the partition and bucket of each key, in RocksDB."""

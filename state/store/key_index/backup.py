@@ -1,8 +1,8 @@
-"""Copies of a key index in the checkpoint folder, so that another machine starts from them.
+"""Copies a key index to the checkpoint folder, so that another machine can start with the copy.
 
-Files of sorted entries never change, so a backup copies only those that the previous one does not have. Copies have new
-names; `current.json` lists the files of the index, and is replaced last, so that an interrupted backup leaves the
-previous one complete. The list of local files in the backup is stored next to the index.
+Files of sorted entries never change, so a backup copies only the files that the previous backup does not have. Copies
+have new names. `current.json` lists the files of the index, and is replaced last, so an interrupted backup leaves the
+previous backup complete. A list next to the index records which local files are in the backup.
 """
 
 import json
@@ -33,13 +33,13 @@ FORMAT = 1
 _CURRENT = "current.json"
 _COPIED = "copied.json"
 _CHUNK_BYTES = 4 << 20
-# RocksDB creates these again; its logs are not part of the index.
+# RocksDB creates these files again. Its log files are not part of the index.
 _LEFT_OUT = ("LOCK", "LOG", "IDENTITY")
 
 
 @dataclass(frozen=True, slots=True)
 class BackupFolder:
-    """The folder for backups, in the checkpoint, on any storage."""
+    """The folder for backups. It is in the checkpoint folder, on any storage."""
 
     io: FileIO
     path: str
@@ -50,7 +50,7 @@ class BackupFolder:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """One file of the index: its name in the database, its name in the folder, its bytes."""
+    """One file of the index: its name in the database, its name in the backup folder, its size and its checksum."""
 
     name: str
     stored: str
@@ -59,8 +59,9 @@ class _Copy:
 
 
 def back_up(index: KeyIndex, folder: BackupFolder, world: World) -> None:
-    """Copies the new files of an open index. Raises StorageError when the folder cannot be written; then copied
-    files are removed, and the previous backup is complete."""
+    """Copies the new files of an open index to the backup folder. Raises StorageError if the folder cannot be written;
+    the files that were copied are removed then, and the previous backup stays complete.
+    """
     target = folder.of(index.scope)
     before = _read_current(folder, index.scope) or []
     there = {c.stored for c in before}
@@ -98,10 +99,10 @@ def back_up(index: KeyIndex, folder: BackupFolder, world: World) -> None:
 
 
 def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, world: World) -> bool:
-    """Restores an index that does not exist from the backup. Returns False if there is no complete backup, or if the
-    backup may not be read.
+    """Restores an index from the backup; there must be no local index. Returns False if there is no complete backup, or
+    if the backup cannot be read.
 
-    Raises StorageError when the folder cannot be read for a while, or the local disk is full.
+    Raises StorageError if reading the folder fails but may succeed later, or if the local disk is full.
     """
     try:
         copies = _read_current(folder, scope)
@@ -139,7 +140,7 @@ def _copy_out(io: FileIO, path: Path, target: str) -> _Copy:
 
 
 def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
-    """Copies one file back. Returns False if the file has changed."""
+    """Copies one file back. Returns False if the file is missing or has changed."""
     crc32 = size = 0
     try:
         with io.open_input(source) as stream, _local_file(path) as out:
@@ -156,7 +157,9 @@ def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
 
 
 def _local_file(path: str) -> RawIOBase:
-    """Returns a new unbuffered file, so that a full disk shows when bytes are written and not at closing."""
+    """Returns a new unbuffered file, so that a full disk causes an error when bytes are written, and not when the file
+    is closed.
+    """
     with local_disk(path):
         return open(path, "wb", buffering=0)
 

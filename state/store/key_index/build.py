@@ -1,7 +1,9 @@
-"""Builds a key index: keys in any order → sorted files → one load, in bounded memory. Keys are kept as columns up to a
-budget. Beyond it they go to a spill file and are split, by a sample, into key ranges of about half the budget. Each
-range is sorted alone, so nothing is merged, and all repeats of a key are in one range. The index is built under another
-name and renamed when it is complete.
+"""Builds a key index from keys in any order, in bounded memory: the keys are written to sorted files, which RocksDB
+then loads.
+
+Keys are held as columns up to a memory budget. Beyond it they go to a spill file, and are divided, by a sample, into
+key ranges of about half the budget. Each range is sorted separately, so nothing has to be merged, and all repeats of a
+key are in one range. The index is built in a temporary folder, which is renamed when the index is complete.
 """
 
 import os
@@ -27,7 +29,7 @@ from bucketline.state.store.key_index.rocks import RocksSettings, rocks_errors, 
 from bucketline.state.store.storage.errors import local_disk
 
 WrittenBucket = tuple[int, int, int]
-"""A partition code, a bucket, and when it was last written, in seconds."""
+"""A partition code, a bucket, and the time in seconds at which the bucket's keys were last written."""
 
 _BUILDING = ".building"
 _WARM_BYTES = 1 << 30
@@ -37,7 +39,9 @@ _WARM_STEP_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyBlock:
-    """Keys of one bucket: n normalized full primary keys in any order, last written at `seconds` (local time)."""
+    """Keys of one bucket: normalized full primary keys in any order. They were last written at `seconds`
+    (local time).
+    """
 
     keys: pa.Array
     partition: bytes
@@ -47,17 +51,17 @@ class KeyBlock:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The result of a build: distinct keys, and bytes written to the spill file."""
+    """The result of a build: the number of distinct keys, and of bytes that were written to the spill file."""
 
     keys: int
     spilled_bytes: int
 
 
 class KeyIndexBuild:
-    """Collects the keys of a new index. Use it in a `with` block, so that an abandoned build leaves no files behind.
+    """Collects the keys of a new index. It is used in a `with` block, so that an interrupted build leaves no files.
 
-    With `keep_latest` the newest partition and bucket of a key count, because an expired key may come back in another
-    partition. Otherwise a key in two buckets is an error: a single job cannot cause it.
+    With `keep_latest` only the newest partition and bucket of a key counts, because an expired key may come back in
+    another partition. Without it, a key in two buckets is an error: a single job cannot cause it.
     """
 
     def __init__(
@@ -92,7 +96,7 @@ class KeyIndexBuild:
         self._rows: dict[tuple[int, int], int] = {}
 
     def add(self, block: KeyBlock) -> None:
-        """Adds the keys of a block."""
+        """Adds the keys of a block to the index."""
         if not len(block.keys):
             return
         source = (int(self._index.codes([block.partition])[0]), block.bucket, block.seconds)
@@ -105,8 +109,8 @@ class KeyIndexBuild:
             self._flush()
 
     def finish(self, label: IndexLabel) -> BuildReport:
-        """Loads the collected keys, closes the index and moves it to its folder. Returns a report. Raises
-        CorruptFileError for a key in two buckets, StorageError if the disk is full; no index was made then.
+        """Loads the collected keys, closes the index, and renames its folder. Returns a report. Raises CorruptFileError
+        for a key in two buckets, StorageError if the disk is full; no index has been made then.
         """
         paths = []
         keys = 0
@@ -147,7 +151,7 @@ class KeyIndexBuild:
         self._held, self._held_bytes = [], 0
 
     def _ranges(self) -> Iterator[SourcedKeys]:
-        """Yields all keys, a range of them at a time, ranges ascending."""
+        """Yields all keys, one range at a time. The ranges ascend."""
         if self._spill is None:
             if self._held:
                 held, self._held = concat_keys(self._held), []
@@ -158,13 +162,13 @@ class KeyIndexBuild:
         yield from self._spill.ranges(self._budget_bytes // 4)
 
     def _places(self) -> KeyEntries:
-        """Returns the partition and bucket of each source number."""
+        """Returns the partition and bucket for each source number."""
         columns = np.array(list(self._sources), np.int64).reshape(-1, 3)
         partitions, buckets, seconds = columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32), columns[:, 2]
         return KeyEntries(pa.nulls(len(columns)), partitions, buckets, seconds.astype(np.uint32))
 
     def _distinct(self, sourced: SourcedKeys, places: KeyEntries) -> SourcedKeys:
-        """Returns the keys ascending, each once, with the youngest of its sources."""
+        """Returns the keys in ascending order, each key once, with the newest of its sources."""
         ascending = sourced.take(key_order(sourced.keys))
         borders = key_borders(ascending.keys)
         if borders.all():
@@ -181,8 +185,8 @@ class KeyIndexBuild:
         return ascending.take(np.flatnonzero(np.append(borders[1:], True)))
 
     def _ages(self, places: KeyEntries) -> NDArray[np.int64]:
-        """Returns a rank for each source number, the oldest first. Within one second, partition and bucket decide,
-        because sources come in any order.
+        """Returns a rank for each source number; the oldest source has the lowest rank. Sources of the same second are
+        ordered by partition and bucket, so that the result does not depend on the order in which sources come.
         """
         names = self._index.partitions(np.unique(places.partitions).tolist())
         codes, buckets, seconds = (c.tolist() for c in (places.partitions, places.buckets, places.seconds))
@@ -195,8 +199,8 @@ class KeyIndexBuild:
         names = self._index.partitions([int(entries.partitions[here]), int(entries.partitions[before])])
         places = [(names[int(entries.partitions[r])].hex(), int(entries.buckets[r])) for r in (before, here)]
         raise CorruptFileError(
-            f"{counted(count, 'key')} in two places; the first of these keys is in {places}. If several jobs "
-            "wrote this table at once, delete the older rows. If keys expired and came back, set the option "
+            f"{counted(count, 'key')} in two buckets; the first of these keys is in {places}. If several jobs wrote "
+            "this table at once, delete the older rows. If keys expired and came back, set the option "
             "'cross-partition-upsert.index-ttl' for this job",
             places=places,
             keys=count,
@@ -215,7 +219,7 @@ class KeyIndexBuild:
 
 
 def remove_dead_builds(directory: str) -> None:
-    """Deletes leftovers of builds of this index whose process has ended."""
+    """Removes the folders of builds of this index whose process has ended."""
     for path in Path(directory).parent.glob(f"{Path(directory).name}.*{_BUILDING}"):
         builder = path / "builder"
         with local_disk(directory):
@@ -238,7 +242,9 @@ def _is_alive(builder: str) -> bool:
 
 
 def _warm(index: KeyIndex) -> None:
-    """Asks the system to keep the files in its cache; writing them has just driven them out of it."""
+    """Asks the operating system to keep the files of the index in its cache, because writing them has driven them out
+    of it.
+    """
     if not hasattr(os, "posix_fadvise"):
         return
     left = _WARM_BYTES
@@ -252,7 +258,7 @@ def _warm(index: KeyIndex) -> None:
 
 
 def _chunks(sourced: SourcedKeys, values: NDArray[np.object_]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Yields stored keys and values, one chunk of them in memory at a time; `values` are by source."""
+    """Yields stored keys and values, one chunk at a time. `values` holds the value for each source number."""
     for start in range(0, len(sourced), CHUNK_ROWS):
         sources = sourced.sources[start : start + CHUNK_ROWS]
         yield stored_keys(sourced.keys.slice(start, CHUNK_ROWS)), values[sources].tolist()

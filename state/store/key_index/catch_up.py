@@ -1,7 +1,9 @@
-"""Brings a key index from the snapshot it reflects to a newer one, by the key columns of the files committed in
-between. Snapshots are handled one by one, because sequence numbers order only the rows of one bucket: a key that moved
-p1 → p2 → p1 in three commits cannot be followed in one step. Within one commit a key lives in at most one bucket; in
-the bucket that it left, its newest row is a delete. Compactions move no keys.
+"""Brings a key index from the snapshot that it reflects to a newer snapshot, by the key columns of the files that were
+committed in between.
+
+Snapshots are applied one by one, because sequence numbers order only the rows of one bucket: a key that moved p1 → p2 →
+p1 in three commits cannot be followed in one step. After one commit a key is in at most one bucket; in the bucket that
+it has left, its newest row is a delete. Compactions move no keys.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,19 +29,19 @@ from bucketline.state.store.read.prune import group_by_bucket
 from bucketline.state.types.arrow import SEQUENCE, VALUE_KIND
 
 _BYTES_PER_ROW = 64
-"""The memory for a row of a delta while it is applied, without its key."""
+"""The memory that a row of a snapshot takes while it is applied, in bytes, without its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class MustRebuild:
-    """The reason why an index cannot be brought to the newer snapshot."""
+    """The reason why an index cannot be brought to the newer snapshot and has to be built again."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """The result: how many snapshots were applied, and how many of their rows were read."""
+    """How many snapshots were applied to the index, and how many of their rows were read."""
 
     snapshots: int
     rows: int
@@ -47,7 +49,7 @@ class CaughtUp:
 
 @dataclass(frozen=True, slots=True)
 class IndexSource:
-    """The table of an index: its files, manifests and snapshots."""
+    """The table of an index: access to its files, manifests and snapshots."""
 
     access: FileAccess
     manifests: Manifests
@@ -57,10 +59,10 @@ class IndexSource:
 def catch_up(
     index: KeyIndex, source: IndexSource, latest: Snapshot, wanted: KeyShare, *, memory_bytes: int, expires: bool
 ) -> CaughtUp | MustRebuild:
-    """Brings the index to the snapshot `latest`, snapshot by snapshot, and returns what was done; or returns that the
-    index must be built anew. Each step is durable, so this can be interrupted anywhere.
+    """Brings the index to the snapshot `latest`, snapshot by snapshot. Returns what was done, or the reason why the
+    index must be built again. Each step is durable, so the process may be interrupted at any time.
 
-    `expires` says that the time a key was last written matters.
+    `expires` says that it matters when a key was last written.
     """
     steps, note = _steps(index.label, source.snapshots, latest), read_note(index)
     if isinstance(steps, MustRebuild) and note is not None:
@@ -96,8 +98,8 @@ def catch_up(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Delta:
-    """The rows of one commit: for each row the number of its key among `keys` (ascending), its bucket, order, kind and
-    time.
+    """The rows of one commit. For each row it holds the number of its key among `keys` (in ascending order), its
+    partition and bucket, its sequence number, its row kind, and the time at which it was written.
     """
 
     keys: pa.Array
@@ -110,11 +112,13 @@ class _Delta:
 
 
 def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Snapshot] | MustRebuild:
-    """Returns the snapshots after the label up to `latest`, oldest first, if the label's snapshot is one of their
-    ancestors.
+    """Returns the snapshots after the label up to `latest`, oldest first. Returns a MustRebuild if the snapshot of the
+    label is not an ancestor of them.
     """
     if label.snapshot_id > latest.id:
-        return MustRebuild(f"the index reflects snapshot {label.snapshot_id}, the table was rolled back to {latest.id}")
+        return MustRebuild(
+            f"the index reflects snapshot {label.snapshot_id}, but the table was rolled back to {latest.id}"
+        )
     own: Snapshot | None = latest
     if label.snapshot_id < latest.id:
         own = snapshots.get(label.snapshot_id) if label.snapshot_id else None
@@ -132,7 +136,7 @@ def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Sn
 def _read_delta(
     index: KeyIndex, access: FileAccess, entries: Sequence[ManifestEntry], wanted: KeyShare
 ) -> _Delta | None:
-    """Returns the rows of this share in added files; None if there are no such rows."""
+    """Returns the rows of this share of the keys in added files; None if there are no such rows."""
     parts = list(_delta_parts(index, access, entries, wanted))
     if not parts:
         return None
@@ -168,8 +172,8 @@ def _delta_parts(
 
 
 def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expires: bool) -> IndexChange:
-    """Returns the changes of the index for a commit's rows: first removals, only of keys that are still in that bucket,
-    then the other changes.
+    """Returns the changes of the index for the rows of a commit. Keys are removed only if they are still in the bucket
+    that deletes them.
     """
     if delta is None:
         empty = np.empty(0, np.int32)
@@ -203,20 +207,20 @@ def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expire
 
 
 def _check_single(alive: np.ndarray) -> None:
-    """Raises CorruptFileError if a number occurs twice: its key is alive in two buckets after one commit. Numbers
+    """Raises CorruptFileError if a number occurs twice, because its key is in two buckets after one commit. The numbers
     ascend.
     """
     doubled = int((alive[1:] == alive[:-1]).sum())
     if doubled:
         raise CorruptFileError(
-            f"{counted(doubled, 'key')} in two places after one commit: several jobs wrote this table at once; let one "
-            "job write it, and delete the older rows",
+            f"{counted(doubled, 'key')} in two buckets after one commit, because several jobs wrote this table at "
+            "once; let only one job write it, and delete the older rows",
             keys=doubled,
         )
 
 
 def _counts(index: KeyIndex, *, came: KeyPlaces, left: KeyPlaces) -> dict[tuple[int, int], int]:
-    """Returns the new number of keys in each bucket that keys came to or left."""
+    """Returns the new number of keys in each bucket that keys have come to or have left."""
     change: dict[tuple[int, int], int] = {}
     for places, sign in ((came, 1), (left, -1)):
         packed = (places.partitions.astype(np.int64) << 32) | places.buckets

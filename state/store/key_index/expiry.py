@@ -1,7 +1,9 @@
-"""Removes expired keys from an index, a few with each batch. Lookups ignore expired keys anyway; removing them frees
-disk space. Each batch scans the index from where the last one stopped, over twice as many keys as the batch adds. So at
-most half of the entries are expired ones.
-Source: Paimon 2.0 `cross-partition-upsert.index-ttl`, which its store heeds while it compacts.
+"""Removes expired keys from an index, a few with each batch.
+
+Lookups ignore expired keys anyway; removing them frees disk space. Each batch scans the index from where the last batch
+stopped, over twice as many keys as the batch adds. So at most half of the entries are expired.
+
+Source: Paimon 2.0 `cross-partition-upsert.index-ttl`, by which its store removes keys when it compacts.
 """
 
 from pathlib import Path
@@ -13,17 +15,17 @@ from bucketline.state.store.key_index.key_index import CHUNK_ROWS, KeyIndex
 from bucketline.state.store.storage.errors import local_disk
 
 LEAST_KEYS = 4096
-"""The least number of keys that a batch scans."""
+"""The smallest number of keys that a batch scans."""
 
 _STOPPED_AT = "expired-to"
 
 
 def forget_expired(index: KeyIndex, *, alive_since: int, grown_by: int) -> int:
-    """Scans the next part of an open index, removes its keys last written before `alive_since` (seconds), and returns
-    how many.
+    """Scans the next part of an open index, removes the keys that were last written before `alive_since` (in seconds),
+    and returns their number.
 
-    `grown_by` is how many keys the batch adds. Entries and counts change together. Label and notes stay valid, because
-    a batch treats expired keys as unknown anyway.
+    `grown_by` is the number of keys that the batch adds. Entries and counts change together. The label and the notes of
+    the index stay valid, because a batch treats expired keys as unknown anyway.
     """
     place = Path(f"{index.directory}/{_STOPPED_AT}")
     with local_disk(index.directory):
@@ -35,7 +37,7 @@ def forget_expired(index: KeyIndex, *, alive_since: int, grown_by: int) -> int:
         forgotten += _forget(index, entries, alive_since)
         left -= len(entries)
         if len(entries) < CHUNK_ROWS and left > 0:
-            # The end; the next batch starts over.
+            # This is the end of the index; the next batch starts again at the beginning.
             start = KEY_PREFIX
             break
         start = entries[-1][0] + b"\x00"

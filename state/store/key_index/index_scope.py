@@ -1,4 +1,6 @@
-"""The table, share of keys and snapshot that a key index belongs to; they decide whether the index can be used."""
+"""Which table, which share of its keys and which snapshot a key index belongs to. This decides whether the index can be
+used.
+"""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,8 +10,8 @@ from bucketline.state.format.entries import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class IndexScope:
-    """What an index is for: a table by its path, its key and partition columns as text, and one share of its keys:
-    number `shard` of `shards`, as in the name of the index's folder.
+    """What an index is for: a table (by its path), its key and partition columns (as one string), and one share of its
+    keys: number `shard` of `shards`, as in the name of the index's folder.
     """
 
     table: str
@@ -18,15 +20,16 @@ class IndexScope:
     shards: int
 
     def directory(self, root: str) -> str:
-        """Returns the folder of this index below `root`; each table, key and number of shares has its own folder."""
+        """Returns the folder of this index below `root`. Each table, key and number of shares has its own folder."""
         name = hashlib.sha256(f"{self.table}\n{self.columns}".encode()).hexdigest()[:24]
         return f"{root}/key-index/{name}/shard-{self.shard}-of-{self.shards}"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLabel:
-    """The snapshot that an index reflects; 0 for a table without snapshots. `name` is the snapshot's delta manifest
-    list, which no other snapshot of any table has: ids repeat when a table is rolled back or created again.
+    """The snapshot that an index reflects; the id 0 stands for a table without snapshots. `name` contains the
+    snapshot's delta manifest list, whose name no other snapshot of any table has, because ids repeat when a table is
+    rolled back or created again.
     """
 
     snapshot_id: int = 0
@@ -39,7 +42,7 @@ class IndexLabel:
 
 
 def label_of(snapshot: Snapshot | None) -> IndexLabel:
-    """Returns the label of an index that reflects a snapshot; None means the empty table."""
+    """Returns the label of an index that reflects a snapshot; None stands for the empty table."""
     if snapshot is None:
         return IndexLabel()
     return IndexLabel(snapshot.id, f"{snapshot.delta_manifest_list} {snapshot.uuid or ''}")

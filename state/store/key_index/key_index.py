@@ -1,8 +1,8 @@
-"""The key index of one share: full primary key → partition and bucket, in a RocksDB on local disk.
+"""The key index of one share of the keys: full primary key → partition and bucket, in a RocksDB on local disk.
 
-It reflects one snapshot, which its label names. Entries, counts and label change together, in one ingested file, so
-that a crash leaves the index either before or after a change. `ready` handles an index that is damaged, belongs to
-another table, or is ahead of its table.
+The index reflects one snapshot, which its label names. Entries, counts and label change together, in one ingested file,
+so a crash leaves the index either before or after a change. If an index is damaged, belongs to another table, or is
+ahead of its table, `ready` decides what to do.
 """
 
 import json
@@ -50,10 +50,10 @@ from bucketline.state.store.storage.errors import local_disk
 
 FORMAT = 1
 CHUNK_ROWS = 1 << 16
-"""The number of entries that are turned into Python objects at a time."""
+"""How many entries are converted to Python objects at a time."""
 
 KeyChunk = tuple[Sequence[bytes], Sequence[bytes] | None]
-"""Stored keys, ascending, and their values; without values, the keys are removed."""
+"""Stored keys, in ascending order, and their values. If the values are None, the keys are removed."""
 
 _DATABASE = "db"
 _DAMAGED = "damaged"
@@ -65,7 +65,9 @@ _SETTLE_WAITS = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexChange:
-    """Keys to put and keys to remove, disjoint, each key once; and the new count of each changed bucket."""
+    """Keys to put and keys to remove, each key once and in only one of the two; and the new key count of each changed
+    bucket.
+    """
 
     puts: KeyEntries
     removes: pa.Array
@@ -73,7 +75,7 @@ class IndexChange:
 
 
 class KeyIndex:
-    """An open index. It cannot be opened again until it is closed. Only one thread may use it."""
+    """An open index. It cannot be opened a second time until it is closed. Only one thread may use it."""
 
     def __init__(self, directory: str, scope: IndexScope, database: Rdict, settings: RocksSettings) -> None:
         self.directory = directory
@@ -87,15 +89,20 @@ class KeyIndex:
 
     @staticmethod
     def open(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
-        """Opens the index in a directory, and returns it. Raises IndexStateError with its `fault`: missing, locked by a
-        running process, damaged, or foreign (of another table, key, share or release).
+        """Opens the index in a directory, and returns it. Raises IndexStateError if that is not possible; its `fault`
+        says whether the index is missing, locked by a running process, damaged, or foreign (it belongs to another
+        table, key, share or release).
         """
         path = f"{directory}/{_DATABASE}"
         if not os.path.isfile(f"{path}/CURRENT"):
             fault = IndexFault.DAMAGED if os.path.isdir(directory) else IndexFault.MISSING
             raise IndexStateError(f"{directory}: there is no key index", fault=fault, path=directory)
         if os.path.exists(f"{directory}/{_DAMAGED}"):
-            raise IndexStateError(f"{directory}: it was found to be damaged", fault=IndexFault.DAMAGED, path=directory)
+            raise IndexStateError(
+                f"{directory}: the key index was found to be damaged when it was read",
+                fault=IndexFault.DAMAGED,
+                path=directory,
+            )
         try:
             with rocks_errors(directory):
                 database = Rdict(path, rocks_options(settings))
@@ -113,7 +120,7 @@ class KeyIndex:
 
     @staticmethod
     def create(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
-        """Creates an index without entries or label in a directory that does not exist, and returns the index."""
+        """Creates an index without entries and label in a directory that does not exist yet, and returns the index."""
         with local_disk(directory):
             os.makedirs(directory)
         options = rocks_options(settings)
@@ -123,7 +130,7 @@ class KeyIndex:
         return KeyIndex(directory, scope, database, settings)
 
     def lookup(self, keys: pa.Array, *, alive_since: int = 0) -> KeyPlaces:
-        """Returns the partitions and buckets of normalized keys, which ascend. A key that was last written before
+        """Returns the partitions and buckets of normalized keys, which must ascend. A key that was last written before
         `alive_since` (in seconds) has no partition and no bucket.
         """
         parts = []
@@ -137,7 +144,9 @@ class KeyIndex:
         return KeyPlaces(np.concatenate([p.partitions for p in parts]), np.concatenate([p.buckets for p in parts]))
 
     def codes(self, partitions: Sequence[bytes]) -> Int32s:
-        """Returns the code of each serialized partition. New codes are stored with the next change."""
+        """Returns the code of each serialized partition. A partition without a code gets a new code, which is stored
+        with the next change.
+        """
         unknown = [p for p in dict.fromkeys(partitions) if p not in self._codes]
         with self._errors():
             stored = self._database.get([partition_code_key(p) for p in unknown]) if unknown else []
@@ -150,8 +159,8 @@ class KeyIndex:
         return np.array([self._codes[p] for p in partitions], np.int32)
 
     def partitions(self, codes: Iterable[int]) -> dict[int, bytes]:
-        """Returns the serialized partitions of codes. Raises IndexStateError for a code that the index never gave
-        out.
+        """Returns the serialized partition for each of the codes. Raises IndexStateError for a code that the index has
+        not given out.
         """
         wanted = set(codes)
         missing = sorted(wanted - self._partitions.keys())
@@ -166,7 +175,7 @@ class KeyIndex:
         return {code: self._partitions[code] for code in wanted}
 
     def rows(self, code: int) -> dict[int, int]:
-        """Returns how many keys each bucket of a partition has."""
+        """Returns the number of keys in each bucket of a partition, given by its code."""
         prefix = rows_prefix(code)
         counts: dict[int, int] = {}
         with self._errors():
@@ -177,7 +186,7 @@ class KeyIndex:
         return counts
 
     def apply(self, change: IndexChange, label: IndexLabel) -> None:
-        """Applies the change and the label together, durably."""
+        """Applies the change and the new label together, durably."""
         path = f"{self.directory}/next.sst"
         with self._errors():
             write_sst(path, self._options, chain(self._meta_chunks(change.rows, label), _key_chunks(change)))
@@ -186,7 +195,7 @@ class KeyIndex:
         self._stored_codes = self._next_code
 
     def forget(self, keys: Sequence[bytes], rows: Mapping[tuple[int, int], int]) -> None:
-        """Removes stored keys, ascending, and changes counts; the label stays."""
+        """Removes stored keys, which must ascend, and sets new counts. The label does not change."""
         path = f"{self.directory}/next.sst"
         with self._errors():
             write_sst(path, self._options, chain(self._meta_chunks(rows, self.label), [(keys, None)]))
@@ -194,7 +203,7 @@ class KeyIndex:
         self._stored_codes = self._next_code
 
     def load(self, paths: Sequence[str], rows: Mapping[tuple[int, int], int], label: IndexLabel) -> None:
-        """Loads sorted files of keys that do not overlap, with the counts and the label."""
+        """Loads files of sorted keys whose ranges do not overlap, together with the counts and the label."""
         meta = f"{self.directory}/meta.sst"
         with self._errors():
             write_sst(meta, self._options, self._meta_chunks(rows, label))
@@ -203,7 +212,7 @@ class KeyIndex:
         self._stored_codes = self._next_code
 
     def items(self, start: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Returns up to `limit` stored keys and values, from `start` on."""
+        """Returns up to `limit` stored keys with their values, from the key `start` on."""
         with self._errors():
             return list(islice(entries_from(self._database, start), limit))
 
@@ -212,7 +221,7 @@ class KeyIndex:
         return self._database
 
     def close(self) -> None:
-        """Closes the index; waits a little for merges if there are many runs."""
+        """Closes the index. If there are many sorted runs, first waits a little for RocksDB to merge them."""
         self._settle()
         self._database.close()
 
@@ -226,9 +235,7 @@ class KeyIndex:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Records damage that is found only while reading, so that the index is not used again after it is next
-        opened.
-        """
+        """If reading shows that the index is damaged, records this, so that the index cannot be opened again."""
         try:
             with rocks_errors(self.directory):
                 yield
@@ -239,8 +246,8 @@ class KeyIndex:
             raise
 
     def _settle(self) -> None:
-        """Waits for merges. Closing the database stops them, so without waiting an index that is open only briefly
-        never merges.
+        """Waits a little for merges. Closing the database stops merges, so an index that is only opened for short times
+        would never merge.
         """
         for _ in range(_SETTLE_WAITS):
             if len(self._database.live_files()) <= _SETTLE_RUNS or not self._is_merging():
@@ -269,12 +276,12 @@ class KeyIndex:
         with self._errors():
             stored = self._database.get(LABEL_KEY)
         if stored is None:
-            raise IndexStateError(f"{self.directory}: the key index was never finished", fault=IndexFault.DAMAGED)
+            raise IndexStateError(f"{self.directory}: the key index was never completed", fault=IndexFault.DAMAGED)
         try:
             said = json.loads(stored)
             if said["format"] != FORMAT or IndexScope(**said["scope"]) != self.scope:
                 raise IndexStateError(
-                    f"{self.directory}: a key index of {said['scope']} in format {said['format']}",
+                    f"{self.directory}: this is a key index of {said['scope']} in format {said['format']}",
                     fault=IndexFault.FOREIGN,
                     path=self.directory,
                     found=said["scope"],
@@ -282,23 +289,25 @@ class KeyIndex:
             self.label = IndexLabel(**said["label"])
             self._stored_codes = self._next_code = int(said["codes"])
         except (ValueError, KeyError, TypeError) as e:
-            raise IndexStateError(f"{self.directory}: an unreadable label: {e!r}", fault=IndexFault.DAMAGED) from e
+            raise IndexStateError(
+                f"{self.directory}: the label of the key index cannot be read: {e!r}", fault=IndexFault.DAMAGED
+            ) from e
 
 
 def remove_index(directory: str) -> None:
-    """Deletes an index that is not open. A missing index is no error."""
+    """Removes an index that is not open. A missing index is no error."""
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def _key_chunks(change: IndexChange) -> Iterator[KeyChunk]:
-    """Yields the entries of a change, keys ascending."""
+    """Yields the entries of a change in ascending order of their keys."""
     puts = change.puts.take(key_order(change.puts.keys))
     if not len(change.removes):
         for start in range(0, len(puts), CHUNK_ROWS):
             chunk = puts.take(np.arange(start, min(start + CHUNK_ROWS, len(puts))))
             yield stored_keys(chunk.keys), stored_places(chunk)
         return
-    # Runs of puts and of removes alternate; most changes have few removes.
+    # Puts and removes alternate. Most changes have few removes.
     keys = stored_keys(puts.keys) + stored_keys(change.removes)
     values = [*stored_places(puts), *repeat(None, len(change.removes))]
     pairs = sorted(zip(keys, values, strict=True), key=itemgetter(0))
@@ -319,8 +328,8 @@ def _with_holder(error: IndexStateError, directory: str) -> IndexStateError:
     with suppress(OSError):
         named = holder.read_text()
     return IndexStateError(
-        f"{directory}: the key index is open in another living process (pid and host: {named}). Two jobs must not "
-        "share a local directory: stop the other job, or give each its own 'local-directory'",
+        f"{directory}: the key index is open in another running process (pid and host: {named}). Two jobs must not "
+        "share a local directory: stop the other job, or give each job its own 'local-directory'",
         fault=IndexFault.LOCKED,
         path=directory,
         holder=named,

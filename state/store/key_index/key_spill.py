@@ -1,4 +1,4 @@
-"""Keys that do not fit into memory, written to local disk in any order and read back range by range."""
+"""Stores keys that do not fit into memory on local disk, in any order, and reads them back range by range."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,9 @@ _SAMPLE_STEP = 997
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourcedKeys:
-    """Normalized keys, and for each key the number of its source (uint32)."""
+    """Normalized keys, and for each key the number of its source (uint32). A source is a bucket at a time of
+    writing.
+    """
 
     keys: pa.Array
     sources: NDArray[np.uint32]
@@ -36,12 +38,12 @@ class SourcedKeys:
 
 
 def concat_keys(parts: Sequence[SourcedKeys]) -> SourcedKeys:
-    """Returns the keys of all parts in one value. There is at least one part."""
+    """Returns the keys of all parts as one value. There must be at least one part."""
     return SourcedKeys(pa.concat_arrays([p.keys for p in parts]), np.concatenate([p.sources for p in parts]))
 
 
 class KeySpill:
-    """Keys in one file of a directory, and a sample of them."""
+    """Keys in one file of a directory, and a sample of the keys."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -63,7 +65,7 @@ class KeySpill:
         self._skip = (self._skip - len(sourced)) % _SAMPLE_STEP
 
     def ranges(self, range_bytes: int) -> Iterator[SourcedKeys]:
-        """Yields the keys split into ranges of about that size, ranges ascending."""
+        """Yields the keys in ranges of about the given size in bytes. The ranges ascend."""
         with rocks_errors(self._directory):
             self.close()
         sample = pa.concat_arrays(self._samples)

@@ -1,7 +1,7 @@
-"""Two ways to read the values of many keys: each key by itself, or all entries between the first and the last.
+"""Two ways to read the values of many keys: look up each key, or scan all entries between the first and the last key.
 
-A scan spends on an entry a third of the time of a lookup. So if a batch has many of the keys of an index, a scan is
-faster. rocksdict ends a scan at a damaged block as at the last entry.
+A scan takes a third of the time of a lookup for each entry. So if a batch has many of the keys of an index, a scan is
+faster. rocksdict ends a scan at a damaged block as if it were the last entry.
 """
 
 from bisect import bisect_right
@@ -11,31 +11,31 @@ from itertools import islice
 from rocksdict import Rdict
 
 DENSE_ENTRIES = 3
-"""A scan is used up to this many entries of the index for each wanted key."""
+"""A scan is used if the index has at most this many entries for each wanted key."""
 
 STEP_ENTRIES = 1 << 14
-"""The number of entries that a scan holds at a time."""
+"""How many entries a scan holds in memory at a time."""
 
 
 def is_dense(database: Rdict, key_count: int) -> bool:
-    """Whether a scan is faster for this number of keys. A scan also reads removed entries, and old values of keys that
-    RocksDB has not dropped yet.
+    """Returns True if a scan is faster than lookups for this number of keys. A scan also reads removed entries, and old
+    values of keys that RocksDB has not dropped yet.
     """
     entries: int = sum(file["num_entries"] for file in database.live_files())
     return entries <= DENSE_ENTRIES * key_count
 
 
 def values_by_key(database: Rdict, keys: Sequence[bytes]) -> list[bytes | None]:
-    """Returns the value of each stored key, None if the key has none. Ascending keys are found fastest."""
+    """Returns the value of each stored key; None for a key without a value. Ascending keys are found fastest."""
     values: list[bytes | None] = database.get(keys)
     return values
 
 
 def values_by_scan(database: Rdict, keys: Sequence[bytes], step: int = STEP_ENTRIES) -> list[bytes | None]:
-    """Returns the value of each stored key, None if the key has none. Keys ascend, and all entries between the first
-    and the last key are read.
+    """Returns the value of each stored key; None for a key without a value. The keys must ascend. All entries between
+    the first and the last key are read.
 
-    The keys after the end of the scan are looked up one by one, which raises an error for a damaged block.
+    Keys after the end of the scan are looked up one by one, which raises an error for a damaged block.
     """
     values: list[bytes | None] = []
     if not keys:
@@ -54,8 +54,8 @@ def values_by_scan(database: Rdict, keys: Sequence[bytes], step: int = STEP_ENTR
 
 
 def entries_from(database: Rdict, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yields stored keys and values from `start` on. Raises an error of rocksdict if the scan ends before the last
-    entry.
+    """Yields stored keys and values from the key `start` on. Raises an error of rocksdict if the scan ends before the
+    last entry.
     """
     last = None
     for entry in database.items(from_key=start):
@@ -65,7 +65,7 @@ def entries_from(database: Rdict, start: bytes) -> Iterator[tuple[bytes, bytes]]
 
 
 def _check_end(database: Rdict, key: bytes) -> None:
-    """Raises an error if there is an entry after that key, or a damaged block."""
+    """Raises an error if there is an entry after this key, or a damaged block."""
     place = database.iter()
     place.seek(key)
     if place.valid() and place.key() == key:

@@ -1,7 +1,9 @@
-"""The changes of a batch to the keys of a share, noted next to the index until it is known whether the batch was
-committed. The index itself is never changed before the commit. The note has a token, and so has the batch's snapshot
-among its properties. If both tokens are equal, the next batch applies the note instead of reading the files. Otherwise
-the note is ignored and the files are read. A note belongs to one label.
+"""A note beside the key index with the changes that a batch makes to the keys of a share. It is used once it is known
+that the batch was committed.
+
+The index itself is never changed before the commit. The note has a token, and the batch's snapshot has the token among
+its properties. If the tokens are equal, the next batch applies the note instead of reading the files. Otherwise the
+note is ignored, and the files are read. A note is valid only for an index with one label.
 """
 
 import json
@@ -27,8 +29,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Note:
-    """The changes to an index with the label `base`: n keys, for each key its partition as a number in `partitions`
-    (NOWHERE for keys to remove), buckets, seconds; and how many keys each bucket gains or loses.
+    """The changes to an index with the label `base`: keys, and for each key its partition as a position in `partitions`
+    (NOWHERE for keys to remove), its bucket, and the time of writing in seconds; and how many keys each bucket gains or
+    loses (`gains`).
     """
 
     token: str
@@ -41,15 +44,17 @@ class Note:
     gains: Mapping[tuple[int, int], int]
 
     def is_of(self, snapshot: Snapshot, label: IndexLabel) -> bool:
-        """Whether the note was written for the snapshot, and for an index with that label."""
+        """Returns True if the note was written for this snapshot, and for an index with this label."""
         tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
         return snapshot.commit_kind is CommitKind.APPEND and self.base == label and self.token in tokens
 
     def proves(self, snapshot: Snapshot, label: IndexLabel) -> bool:
-        """Whether the note has all changes between the label's snapshot and the given one, although snapshots in
-        between cannot be read. The note has all changes if its batch was planned on the label's snapshot and published
-        the given one, because no other writer may commit in between. Only the batch's own compaction may be a snapshot
-        of its own, so its id must be the next one.
+        """Returns True if the note has all changes between the label's snapshot and the given snapshot, although the
+        snapshots in between cannot be read.
+
+        This is so if the note's batch was planned on the label's snapshot and has published the given snapshot, because
+        no other writer may commit in between. The batch can have two snapshots only if the second is its own
+        compaction, whose id must then be the next one.
         """
         tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
         if self.base != label or self.token not in tokens:
@@ -71,9 +76,9 @@ class Note:
 
 
 def write_note(index: KeyIndex, keys: pa.Array, effect: KeyEffect, *, seconds: int, token: str) -> bool:
-    """Writes the note of a batch to an open index, and replaces the previous note. `keys` are the batch's distinct
-    keys, ascending; `token` is fresh in each attempt. False if it cannot be written: then the next batch reads the
-    files.
+    """Writes the note of a batch beside an open index, and replaces the previous note. `keys` are the batch's distinct
+    keys, in ascending order; each attempt of a batch has a new `token`. Returns False if the note cannot be written;
+    the next batch then reads the files.
     """
     puts, removes = effect.puts, effect.removes
     codes = sorted({*effect.places.partitions[puts].tolist(), *(code for code, _ in effect.gains)})
@@ -108,7 +113,7 @@ def write_note(index: KeyIndex, keys: pa.Array, effect: KeyEffect, *, seconds: i
 
 
 def read_note(index: KeyIndex) -> Note | None:
-    """Reads the note next to an open index; returns None if there is no note, or it cannot be read."""
+    """Returns the note beside an open index; None if there is no note, or if it cannot be read."""
     path = Path(f"{index.directory}/{_FILE}")
     if not path.is_file():
         return None

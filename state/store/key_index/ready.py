@@ -1,6 +1,8 @@
-"""A key index that reflects the snapshot a batch is written on: opened, restored from a backup, caught up, or built
-again. If anything is wrong with the local directory, the index is built from the table. This fails only if a running
-process uses the directory, or if the batch is older than the index.
+"""Provides a key index that reflects the snapshot on which a batch is written. The index is opened, restored from a
+backup, brought up to date, or built again.
+
+If anything is wrong with the local directory, the index is built from the table. This fails only if a running process
+uses the directory, or if the batch is older than the index.
 """
 
 import logging
@@ -27,7 +29,7 @@ _LOCK_WAITS = 100
 
 
 class IndexOrigin(Enum):
-    """Where a ready index came from."""
+    """How an index was obtained: from the local directory, from a backup, or built from the table."""
 
     LOCAL = "local"
     BACKUP = "backup"
@@ -36,8 +38,8 @@ class IndexOrigin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """Which index is wanted, and where it is stored: `table` is the table's URI, `directory` is local, `backup` is
-    optional.
+    """Which index is wanted, and where it is stored. `table` is the table's URI; `directory` is a local folder;
+    `backup` is optional.
     """
 
     table: str
@@ -53,25 +55,24 @@ class IndexPlan:
 
     @property
     def readers(self) -> int:
-        """Returns how many files are read in parallel while the index is built: the option, limited by the cores and by
-        a quarter of the memory. Half of the memory collects the keys.
+        """Returns how many files are read in parallel while the index is built: the value of the option, but at most
+        one for each core, and so that reading takes at most a quarter of the memory. Half of the memory collects the
+        keys.
         """
         wanted = self.keys.schema.settings.bucket.bootstrap_parallelism
         return max(1, min(wanted, core_count(), self.settings.memory_bytes // 4 // READER_BYTES))
 
     @property
     def alive_since(self) -> int:
-        """Returns the time (seconds, local) before which keys were last written that have expired; 0 if keys never
-        expire.
-        """
+        """Returns the time (in seconds, local) before which an expired key was last written; 0 if keys never expire."""
         ttl_ms = self.keys.schema.settings.bucket.index_ttl_ms
         return 0 if ttl_ms is None else (self.world.clock.local_ms() - ttl_ms) // 1000
 
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """How an index became ready: its origin, why the local directory could not be used (None if it was used), and how
-    much was read.
+    """How an index became ready: how it was obtained, why the local directory could not be used (None if it was used),
+    how many snapshots were applied, and how many rows were read.
     """
 
     origin: IndexOrigin
@@ -81,11 +82,12 @@ class IndexReport:
 
 
 def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> tuple[KeyIndex, IndexReport]:
-    """Opens the index, brings it to the snapshot `latest`, and returns it with a report. `latest` is None for a table
-    without snapshots. The caller closes the index.
+    """Opens the index, brings it to the snapshot `latest` (None for a table without snapshots), and returns it with a
+    report. The caller closes the index.
 
-    Raises IndexStateError when another running process uses it, or when it reflects a later snapshot of the same
-    history: then the batch is an old one and must stop. Raises CorruptFileError if the table has a key in two buckets.
+    Raises IndexStateError if another running process uses the index, or if the index reflects a later snapshot of the
+    same history; in the second case the batch is an old one and must stop. Raises CorruptFileError if the table has a
+    key in two buckets.
     """
     index, reason = _open_local(plan)
     if index is not None:
@@ -95,7 +97,7 @@ def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -
         index.close()
         reason = outcome.reason
     if reason is not None:
-        _LOG.warning("key index %s: %s; it is built again", plan.path, reason)
+        _LOG.warning("key index %s: %s; the index is built again", plan.path, reason)
         remove_index(plan.path)
     if plan.backup is not None:
         restored = _restored(plan, source, latest)
@@ -105,8 +107,8 @@ def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -
 
 
 def _open_local(plan: IndexPlan) -> tuple[KeyIndex | None, str | None]:
-    """Returns the opened index in the local directory, or the reason why it cannot be used. Both are None if there is
-    no index.
+    """Opens the index in the local directory, and returns it, or the reason why it cannot be used. Both results are
+    None if there is no index.
     """
     for attempt in range(_LOCK_WAITS + 1):
         try:
@@ -148,12 +150,12 @@ def _brought_to(
 
 
 def _check_rolled_back(index: KeyIndex, source: IndexSource, latest: Snapshot | None) -> None:
-    """Raises MissingSnapshotError if the snapshot that the index reflects is missing for another reason than a
-    rollback, or than a table that was created again.
+    """Raises MissingSnapshotError if the snapshot that the index reflects is missing although the table was not rolled
+    back and not created again.
     """
     label, snapshots = index.label, source.snapshots
-    # If a table was created again, the manifests of the old table are gone; those that a rollback removed stay for a
-    # day.
+    # If the table was created again, the manifests of the old table are gone. Manifests that a rollback has left stay
+    # for a day.
     if label.snapshot_id and snapshots.get(label.snapshot_id) is None and source.manifests.exists(label.list_name):
         snapshots.check_rolled_back(label.snapshot_id, f"the key index {index.directory}", latest)
 
@@ -162,8 +164,8 @@ def _refuse_old_batch(index: KeyIndex, source: IndexSource, latest: Snapshot) ->
     own = source.snapshots.get(index.label.snapshot_id)
     if own is not None and label_of(own) == index.label:
         raise IndexStateError(
-            f"{index.directory}: the index reflects snapshot {own.id}, the batch is written on {latest.id}: a later "
-            "batch has begun, so this one stops",
+            f"{index.directory}: the key index reflects snapshot {own.id}, but the batch is written on snapshot "
+            f"{latest.id}: a later batch has begun, so this batch stops",
             fault=IndexFault.AHEAD,
             path=index.directory,
             found=own.id,
@@ -172,7 +174,7 @@ def _refuse_old_batch(index: KeyIndex, source: IndexSource, latest: Snapshot) ->
 
 
 def _restored(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> tuple[KeyIndex, CaughtUp] | None:
-    """Returns the index from its backup; None if there is no usable backup."""
+    """Restores the index from its backup, and returns it; None if there is no usable backup."""
     assert plan.backup is not None
     scope = plan.keys.scope(plan.table)
     if not restore_index(plan.backup, plan.path, scope, plan.world):

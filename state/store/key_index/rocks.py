@@ -1,4 +1,4 @@
-"""RocksDB for the key index: options that bound its memory, files of sorted entries, errors.
+"""RocksDB for the key index: options that limit its memory, files of sorted entries, and its errors.
 
 Source: RocksDB wiki, "Memory usage in RocksDB", "Creating and Ingesting SST files".
 """
@@ -33,7 +33,9 @@ _BLOOM_BITS_PER_KEY = 10
 
 @dataclass(frozen=True, slots=True)
 class RocksSettings:
-    """The memory of one open database: `memory_bytes` for blocks, block indexes, filters and write buffers."""
+    """The memory limit of one open database. `memory_bytes` is for blocks, block indexes, filters and write buffers
+    together.
+    """
 
     memory_bytes: int = 256 * MB
     max_open_files: int = 256
@@ -53,11 +55,11 @@ def rocks_options(settings: RocksSettings) -> Options:
     """
     blocks = BlockBasedOptions()
     blocks.set_block_cache(Cache(settings.cache_bytes))
-    # Indexes and filters outside of the cache would grow with the number of keys.
+    # Block indexes and filters outside the cache would grow with the number of keys.
     blocks.set_cache_index_and_filter_blocks(True)
     blocks.set_bloom_filter(_BLOOM_BITS_PER_KEY, False)
-    # Filters are split: a filter of megabytes would not fit its share of the cache, and would be read again for every
-    # few keys.
+    # Filters are split, because a filter of megabytes would not fit into its share of the cache, and would be read
+    # again for every few keys.
     blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
     blocks.set_partition_filters(True)
     blocks.set_metadata_block_size(_BLOCK_BYTES)
@@ -70,24 +72,27 @@ def rocks_options(settings: RocksSettings) -> Options:
     options.set_max_open_files(settings.max_open_files)
     options.set_db_write_buffer_size(settings.write_buffer_bytes)
     options.set_write_buffer_size(max(MB, settings.write_buffer_bytes // 2))
-    # Lookups without compression cost half as much; the keys in a block share their beginnings anyway.
+    # Lookups without compression cost half as much, and RocksDB stores the common beginning of neighbouring keys only
+    # once anyway.
     options.set_compression_type(DBCompressionType.none())
-    # Each batch adds a run; merging runs of like size rewrites a key few times, whatever the size of the index.
+    # Each batch adds a sorted run. Merging runs of similar size rewrites a key few times, whatever the size of the
+    # index.
     options.set_compaction_style(DBCompactionStyle.universal())
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(MB)
     options.set_max_manifest_file_size(MB)
     options.set_stats_dump_period_sec(0)
-    # The system's read-ahead makes the first lookups after a start faster.
+    # The operating system's read-ahead makes the first lookups after a start faster.
     options.set_advise_random_on_open(False)
     return options
 
 
 @contextmanager
 def rocks_errors(directory: str) -> Iterator[None]:
-    """Turns RocksDB's errors into BucketlineErrors: IndexStateError with `reason`, StorageError for errors of a disk.
+    """Turns RocksDB's errors in the `with` block into BucketlineErrors: StorageError for errors of a disk,
+    IndexStateError with its `fault` for all others.
 
-    rocksdict raises bare exceptions; only their texts tell them apart.
+    rocksdict raises bare exceptions, which differ only in their messages.
     """
     try:
         yield
@@ -98,9 +103,10 @@ def rocks_errors(directory: str) -> Iterator[None]:
 
 
 def write_sst(path: str, options: Options, chunks: Iterable[tuple[Sequence[bytes], Sequence[bytes] | None]]) -> int:
-    """Writes a file of entries, chunk by chunk, keys strictly ascending; chunks without values delete their keys.
+    """Writes a file of entries, chunk by chunk. Keys must be strictly ascending. A chunk without values deletes its
+    keys.
 
-    Returns the number of entries; without entries no file is written.
+    Returns the number of entries. If there are no entries, no file is written.
     """
     writer = SstFileWriter(options)
     count = 0
@@ -110,7 +116,7 @@ def write_sst(path: str, options: Options, chunks: Iterable[tuple[Sequence[bytes
         if not count:
             writer.open(path)
         count += len(keys)
-        # RocksDB takes one entry at a time; a loop outside Python takes a quarter less time.
+        # RocksDB takes one entry at a time. A loop outside Python takes a quarter less time.
         calls = map(writer.__delitem__, keys) if values is None else map(writer.__setitem__, keys, values)
         deque(calls, maxlen=0)
     if count:
@@ -119,7 +125,7 @@ def write_sst(path: str, options: Options, chunks: Iterable[tuple[Sequence[bytes
 
 
 def ingest(database: Rdict, paths: list[str]) -> None:
-    """Adds the entries of files to a database, all or none; the files are moved."""
+    """Adds the entries of files to a database: all of them or none. The files are moved."""
     how = IngestExternalFileOptions()
     how.set_move_files(True)
     database.ingest_external_file(paths, how)
@@ -130,7 +136,7 @@ def _explained(error: Exception, directory: str) -> BucketlineError:
     lowered = text.lower()
     if "lock" in lowered and ("unavailable" in lowered or "no locks" in lowered or "lock hold" in lowered):
         return IndexStateError(
-            f"{directory}: the key index is open elsewhere: {text}", fault=IndexFault.LOCKED, path=directory
+            f"{directory}: the key index is open in another process: {text}", fault=IndexFault.LOCKED, path=directory
         )
     of_disk = disk_error(error)
     if of_disk is not None:

@@ -1,10 +1,11 @@
-"""The keys of a table's files, for the key index: reads only key columns, and only the keys of one share.
+"""Reads the keys of a table's files, for the key index: only the key columns, and only the keys of one share.
 
 The keys of a bucket need merging only if rows may have been deleted; otherwise every key of every file is a key of the
-bucket. With merge engines that merge rows, a deleted key counts as present: it may live on in an aggregate, and its
+bucket. With merge engines that merge rows, a deleted key counts as present: an aggregate may still contain it, and its
 next row may always go to its old partition.
 
-Source: Paimon 2.0 IndexBootstrap; finer in one thing: files that are too old are left out one by one, not by buckets.
+Source: Paimon 2.0 IndexBootstrap. This module is finer in one point: files that are too old are left out one by one,
+and not by bucket.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -36,12 +37,12 @@ from bucketline.state.types.order import normalized_keys
 BATCH_ROWS = 65536
 
 READER_BYTES = 16 << 20
-"""The memory for reading the keys of one file: some record batches of its key columns."""
+"""The memory for reading the keys of one file, in bytes: some record batches of its key columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyShare:
-    """One share of a table's keys: how they are read and compared."""
+    """One share of a table's keys, and how the keys are read and compared."""
 
     schema: TableSchema
     share: int = 0
@@ -57,7 +58,7 @@ class KeyShare:
         return [f.type for f in self.schema.select(self.names)]
 
     def scope(self, table: str) -> IndexScope:
-        """Returns the scope of an index of these keys; `table` is the table's URI. Each branch has its own index."""
+        """Returns the scope of an index of these keys. `table` is the table's URI. Each branch has its own index."""
         branch = self.schema.settings.reading.branch
         columns = [f"{f.name} {f.type}" for f in self.schema.select(self.names)]
         partitions = [f"{f.name} {f.type}" for f in self.schema.select(self.schema.partition_keys)]
@@ -65,18 +66,18 @@ class KeyShare:
         return IndexScope(named, f"{', '.join(columns)} in {', '.join(partitions)}", self.share, self.shares)
 
     def keys(self, rows: pa.RecordBatch | pa.Table) -> HashedKeys:
-        """Returns the keys of all rows, of every share."""
+        """Returns the keys of all rows, whatever share they belong to."""
         return hashed_keys([rows.column(name) for name in self.names], self.types)
 
     def normalized(self, rows: pa.RecordBatch) -> pa.Array:
-        """Returns the normalized keys of this share's rows."""
+        """Returns the normalized keys of the rows that belong to this share."""
         if self.shares == 1:
             return normalized_keys([rows.column(name) for name in self.names], self.types)
         keys = self.keys(rows)
         return keys.normalized.filter(pa.array(self.mine(keys)))
 
     def mine(self, keys: HashedKeys) -> np.ndarray | None:
-        """Returns which keys belong to this share, as a mask; None for all."""
+        """Returns a boolean mask of the keys that belong to this share; None if all keys do."""
         if self.shares == 1:
             return None
         mask: np.ndarray = hash_share(keys.hashes, self.shares) == self.share
@@ -92,10 +93,11 @@ def live_keys(
     alive_since: int = 0,
     readers: int = 1,
 ) -> Generator[KeyBlock, None, None]:
-    """Yields the keys that live in a snapshot with these live entries and index files, in any order.
+    """Yields the keys that exist in a snapshot with these live entries and index files, in any order.
 
-    Keys may repeat. Files written before `alive_since` (seconds of local time) are left out. Memory: what merging a
-    bucket takes, one after the other; then, of buckets that need no merging, `READER_BYTES` for each of `readers`.
+    A key may be returned several times. Files that were written before `alive_since` (in seconds of local time) are
+    left out. First the buckets that need merging are read, one after the other, with the memory of one merge; then all
+    other buckets, with `READER_BYTES` of memory for each of `readers` threads.
     """
     access = replace(access, deletions=find_deletions(access.io, access.table_path, access.schema, index))
     files: list[Callable[[], Iterator[KeyBlock]]] = []
@@ -111,12 +113,14 @@ def live_keys(
 
 
 def written_at(file: DataFileMeta) -> int:
-    """Returns when a file was made, in seconds of local time; 0, which is long ago, if the file does not say."""
+    """Returns the time at which a file was made, in seconds of local time; 0 if the file does not record it, which
+    counts as long ago.
+    """
     return (file.creation_time_ms or 0) // 1000
 
 
 def _has_dead_keys(schema: TableSchema, bucket: BucketFiles) -> bool:
-    """Whether some keys in the bucket's files may no longer live in the bucket."""
+    """Returns True if some keys in the bucket's files may no longer exist in the bucket."""
     if old_place_rule(schema) is not OldPlaceRule.DELETE_OLD:
         return False
     return schema.settings.changelog.deletion_vectors or any(f.may_hold_deletes for f in bucket.files)

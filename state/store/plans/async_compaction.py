@@ -1,7 +1,7 @@
-"""Compacts while a stream goes on with its batches: a thread plans the compactions that are due, and does them.
+"""Compacts while a stream goes on with its batches: a thread plans the compactions that are due, and carries them out.
 
-The thread is a compactor of the table's plans like any other. So its commits have a commit user of their own, it skips
-items that another compactor has done, and if its process dies, another compactor takes the items.
+The thread is a compactor of the table's plans like any other. So its commits have their own commit user, it skips items
+that another compactor has completed, and if its process dies, another compactor takes over its items.
 """
 
 import logging
@@ -31,8 +31,8 @@ _DROP_MS = 10_000
 
 
 class Turns:
-    """Does the compactions of one table for `CompactionThread`: each call of `turn` makes a plan and works on its
-    items.
+    """Carries out the compactions of one table for `CompactionThread`. Each call of `turn` makes a plan and works on
+    the plan's items.
     """
 
     def __init__(self, at: TableAt, engine: Engine, *, take: Callable[[int], int], lease_ms: int = LEASE_MS) -> None:
@@ -47,8 +47,9 @@ class Turns:
         )
 
     def turn(self, stop: Stop, *, plans: bool, full: bool) -> list[Finished]:
-        """Plans the compactions that are due, if asked to, and works until no item is left to claim. Returns the
-        finished items. Raises CompactionFailedError for an item that has failed each time; StorageError.
+        """Works on planned compactions until no item is left to claim, and returns the finished items. With `plans`,
+        first makes a plan of the compactions that are due; with `full`, a full compaction is due. Raises
+        CompactionFailedError for an item that has failed each time, and StorageError.
         """
         if full:
             self._owed.ask()
@@ -75,7 +76,7 @@ class Turns:
         for finished in ended:
             if finished.result is not None and finished.result.state is ItemState.FAILED and finished.failures:
                 raise CompactionFailedError(
-                    f"{self.path}: the compaction of {self._name(finished)} beside the batches failed: "
+                    f"{self.path}: the compaction of {self._name(finished)} in the background failed: "
                     f"{finished.reason}",
                     path=self.path,
                     bucket=finished.item.bucket,
@@ -83,10 +84,10 @@ class Turns:
 
 
 class CompactionThread:
-    """The thread that compacts. It sleeps until `notice` wakes it, and never works on two turns at a time.
+    """The thread that compacts. It sleeps until `notice` wakes it, and works on one turn at a time.
 
-    The attributes belong together because one lock guards what the callers ask of the thread and what the thread tells
-    them.
+    The attributes belong together because one lock protects what callers ask of the thread and what the thread reports
+    to them.
     """
 
     def __init__(self, turns: Turns, *, lease_ms: int = LEASE_MS) -> None:
@@ -101,8 +102,8 @@ class CompactionThread:
         self._thread.start()
 
     def notice(self, *, plans: bool = True, full: bool = False) -> None:
-        """Wakes the thread for a new batch; `full` says that a full compaction was due with the batch, `plans` that a
-        new plan is due.
+        """Wakes the thread for a new batch. `plans` says that a new plan is due, `full` that a full compaction was due
+        with the batch.
         """
         with self._changed:
             self._asked = True
@@ -111,7 +112,7 @@ class CompactionThread:
             self._changed.notify_all()
 
     def check(self) -> None:
-        """Raises the CompactionFailedError of the thread, if there is one."""
+        """Raises the CompactionFailedError of the thread, if the thread has failed."""
         with self._changed:
             if self._error is not None:
                 raise self._error
@@ -123,13 +124,13 @@ class CompactionThread:
 
     @property
     def done_items(self) -> int:
-        """Returns how many items the thread has compacted."""
+        """Returns the number of items that the thread has compacted."""
         with self._changed:
             return self._done_items
 
     def wait_idle(self, timeout_ms: int) -> bool:
-        """Waits until everything that `notice` asked for is done. Returns False if the time is over before. Raises the
-        errors of `check`.
+        """Waits until everything that `notice` has asked for is done, and returns True. Returns False if that takes
+        longer than `timeout_ms`. Raises the errors of `check`.
         """
         with self._changed:
             idle = self._changed.wait_for(
@@ -139,21 +140,24 @@ class CompactionThread:
         return idle
 
     def stop(self, timeout_ms: int) -> bool:
-        """Ends the thread, and returns whether it has ended. An item in work is finished if there is time; otherwise it
-        is given back and its files are removed.
+        """Stops the thread, and returns True if it has ended. The item that the thread is working on is finished if
+        there is time; otherwise it is released, and its files are removed.
         """
         self._stop.ask()
         with self._changed:
             self._changed.notify_all()
         self._thread.join(timeout_ms / 1000)
         if self._thread.is_alive():
-            _LOG.info("%s: the compaction that is running is given back", self._turns.path)
+            _LOG.info(
+                "%s: the compaction that is running is cancelled, so that another compactor can take it over",
+                self._turns.path,
+            )
             self._turns.compactor.drop()
             self._thread.join(_DROP_MS / 1000)
         if self._thread.is_alive():
             _LOG.warning(
-                "%s: a compaction does not end; if this process ends before it, what it writes is left for "
-                "`bucketline orphans`",
+                "%s: a compaction does not stop; if this process ends first, `bucketline orphans` removes the files "
+                "that the compaction leaves",
                 self._turns.path,
             )
         return not self._thread.is_alive()
@@ -173,7 +177,7 @@ class CompactionThread:
                 if errors >= _MOST_STORAGE_ERRORS:
                     self._fail(e)
                     return
-                _LOG.warning("%s: compaction beside the batches is tried again: %s", self._turns.path, e)
+                _LOG.warning("%s: compaction in the background failed and is tried again: %s", self._turns.path, e)
                 self._stop.wait_ms(_SHORTEST_PAUSE_MS << errors)
                 self.notice(plans=plans, full=full)
             except Exception as e:  # noqa: BLE001 (the next batch raises it, whatever it is)
@@ -183,10 +187,10 @@ class CompactionThread:
 
     def _next(self, *, looks_again: bool) -> tuple[bool, bool]:
         """Waits until a turn is asked for, and returns its arguments: whether to make a plan, and whether to compact
-        fully. Also returns when a lease of another compactor may have ended, if items are open.
+        fully. Also returns when a lease of another compactor may have ended while items are open.
         """
         with self._changed:
-            # Other compactors hold open items: their leases may end.
+            # Other compactors hold open items, whose leases may end.
             waits_s = self._lease_ms / 2000 if self._turns.compactor.open.count and not looks_again else None
             self._changed.wait_for(lambda: self._asked or self._stop.is_asked, waits_s)
             plans, full = self._plans, self._full
@@ -197,7 +201,7 @@ class CompactionThread:
     def _ended(self, finished: Sequence[Finished]) -> None:
         compacted_count = sum(f.result is not None and f.result.state is ItemState.DONE for f in finished)
         if compacted_count:
-            _LOG.info("%s: compacted %s beside the batches", self._turns.path, counted(compacted_count, "bucket"))
+            _LOG.info("%s: compacted %s in the background", self._turns.path, counted(compacted_count, "bucket"))
         with self._changed:
             self._done_items += compacted_count
             self._is_busy = False
@@ -208,7 +212,7 @@ class CompactionThread:
         if not isinstance(failed, CompactionFailedError):
             why = error.message if isinstance(error, BucketlineError) else repr(error)
             failed = CompactionFailedError(
-                f"{self._turns.path}: compaction beside the batches failed: {why}", path=self._turns.path
+                f"{self._turns.path}: compaction in the background failed: {why}", path=self._turns.path
             )
             failed.__cause__ = error
         with self._changed:

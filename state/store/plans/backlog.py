@@ -8,7 +8,9 @@ from bucketline.state.store.plans.plan_files import PlanFolder
 
 @dataclass(frozen=True, slots=True)
 class PlanBacklog:
-    """The open items: their number, how many have a lease, their bytes, and when the oldest of their plans was made."""
+    """The open items of plans: how many there are, how many have a lease, how many bytes their files have, and when the
+    oldest of their plans was made (in milliseconds since 1970; None without open items).
+    """
 
     items: int = 0
     leased: int = 0
@@ -17,8 +19,8 @@ class PlanBacklog:
 
 
 def plan_backlog(folder: PlanFolder) -> PlanBacklog:
-    """Returns a summary of the items that are open now, in the plans that can be read. A single look cannot tell
-    whether a lease has ended.
+    """Returns a summary of the open items in the plans that can be read. One look cannot show whether a lease has
+    ended.
 
     Raises CorruptFileError, StorageError.
     """

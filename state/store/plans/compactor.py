@@ -1,7 +1,7 @@
-"""One compactor of a table's plans: claims items, does them, commits them, and records their results.
+"""One compactor of a table's plans: claims items, carries them out, commits them, and records their results.
 
-Any number of compactors work at the same time, in any processes; all are equal, and none knows the others. If another
-process has done an item first, that is no failure.
+Any number of compactors work at the same time, in any processes. All are equal, and none knows the others. If another
+process has completed an item first, that is not a failure.
 """
 
 import logging
@@ -27,12 +27,14 @@ _LOG = logging.getLogger(__name__)
 _STOPPED = "the compactor was asked to stop"
 
 KeepAlive = Callable[[Callable[[], None], Lease], AbstractContextManager[None]]
-"""Opens a context. While it is open, the first argument is called often enough to keep the lease."""
+"""A function that returns a context manager. While the context is open, its first argument is called often enough to
+keep the lease alive.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An item that this compactor holds for now."""
+    """An item of a plan that this compactor holds at the moment."""
 
     plan: Plan
     item: Item
@@ -41,9 +43,10 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """An item that this compactor has finished with. Without a result, it was given back, or its outcome is not known.
+    """An item with which this compactor has finished. Without a result, the item was released, or its outcome is not
+    known.
 
-    `failures` counts the errors of an item that the compactor has given up.
+    If the compactor has given the item up, `failures` is the number of its errors.
     """
 
     item: Item
@@ -53,14 +56,14 @@ class Finished:
 
 
 DoneItem = tuple[Claimed, ItemJob, Made]
-"""An item, its job, and the new state of its buckets, which is not committed yet."""
+"""An item, its job, and the commit messages of the job, which are not committed yet."""
 
 
 class Compactor:
-    """Works on the plans of one table. `name` distinguishes its log lines from those of other compactors.
+    """Works on the plans of one table.
 
-    `take` turns the number of open items into the number of items that the compactor takes at a time; `engine` does the
-    work of these items. From one round to the next a compactor remembers only when it has seen which heartbeat.
+    `take` gets the number of open items, and returns how many items the compactor takes at a time. `engine` does the
+    work of these items. From one round to the next, a compactor remembers only which heartbeats it has seen, and when.
     """
 
     def __init__(
@@ -85,10 +88,10 @@ class Compactor:
         """The items that had no result when the compactor last looked."""
 
     def round(self) -> list[Finished]:
-        """Claims items and works on them until each is recorded or given back. Returns these items; the list is empty
-        when there was no item to claim.
+        """Claims items and works on them until each item has a result or is released. Returns these items; an empty
+        list if there was no item to claim.
 
-        Items that have failed too often are closed on the way. Raises StorageError when the plans cannot be read.
+        Items that have failed too often are also closed. Raises StorageError if the plans cannot be read.
         """
         claimed, given_up = self._claim_some()
         if not claimed:
@@ -100,26 +103,26 @@ class Compactor:
                 beats.renew()
                 return [*given_up, *self._work_on(claimed, held)]
         finally:
-            # Asked to stop, or stopped by an unexpected error: the items are given back, so that others need not wait
-            # for the leases to end.
+            # The compactor was asked to stop, or was stopped by an unexpected error. The items are released, so that
+            # other compactors need not wait for the leases to end.
             for c in held:
                 release(self._folder, c, None)
             self._held = []
 
     def drop(self) -> None:
-        """Gives back the items in work; to be called from another thread. The work on them ends soon and leaves no
-        files behind.
+        """Releases the items that are being worked on. It is called from another thread. The work on the items ends
+        soon and leaves no files.
         """
         self._is_dropped = True
         for c in tuple(self._held):
             release(self._folder, c, None)
 
     def _claim_some(self) -> tuple[list[Claimed], list[Finished]]:
-        """Returns the items that were claimed, and those that were given up."""
+        """Returns the items that were claimed, and the items that were given up."""
         listing = self._folder.list()
         items: list[tuple[Plan, Item]] = []
         for plan in self._folder.readable(listing).values():
-            # Compactors begin at different items, so that they seldom want the same item.
+            # Compactors begin at different items, so that they rarely want the same item.
             start = int(self._world.random.fraction() * len(plan.items))
             turned = (*plan.items[start:], *plan.items[:start])
             items += [(plan, item) for item in turned if not listing.has_result(plan, item.number)]
@@ -142,14 +145,14 @@ class Compactor:
         try:
             view = self._folder.view(listing, plan, item.number)
         except CorruptFileError as e:
-            _LOG.warning("an item is passed over: %s", e)
+            _LOG.warning("an item of a compaction plan is skipped, because one of its files cannot be read: %s", e)
             return None
         now_ms = self._world.stopwatch.elapsed_ms()
         seen = self._seen[key] = observe(self._seen.get(key), view, now_ms)
         verdict = judge(view, seen, now_ms, unread_period_ms=self._lease_ms)
         if verdict is Verdict.GIVE_UP:
-            last = "" if view.failure is None else f", the last with: {view.failure}"
-            why = f"each try ended in an error{last}" if view.failures else "no worker came to its end"
+            last = "" if view.failure is None else f"; the last error was: {view.failure}"
+            why = f"each attempt ended in an error{last}" if view.failures else "no compactor has completed the item"
             result = self._folder.record(plan, item.number, ItemResult(ItemState.FAILED, None, why))
             return Finished(item, result, result.reason, view.failures)
         if verdict is not Verdict.TAKE:
@@ -180,7 +183,7 @@ class Compactor:
 
     def _look(self, c: Claimed) -> ItemJob | ItemResult:
         """Returns the job of an item, or its result if there is nothing to do. All items of a round are looked at in
-        one snapshot.
+        the same snapshot.
         """
         if not self._is_fresh:
             self._work.refresh()
@@ -188,8 +191,9 @@ class Compactor:
         return self._work.look(c.plan, c.item, self._folder.release_path(c.claim))
 
     def _done(self, jobs: Sequence[tuple[Claimed, ItemJob]], ends: "_Ends") -> list[DoneItem]:
-        """Does the jobs, and returns them with their results. Jobs on single buckets run together, or one by one if
-        that fails. Then jobs that move rows run one by one, because the engine shares each of them among its tasks.
+        """Does the jobs, and returns them with their commit messages. Jobs on single buckets run together, or one by
+        one if that fails. Jobs that move rows run after them, one by one, because the engine divides each of them among
+        its tasks.
         """
         moves = [(c, job) for c, job in jobs if isinstance(job, MoveJob)]
         others = [(c, job) for c, job in jobs if not isinstance(job, MoveJob)]
@@ -202,7 +206,7 @@ class Compactor:
             except Exception as e:  # noqa: BLE001 (whatever engine it is: each is tried alone, and then it counts)
                 if self._is_dropped:
                     return []
-                _LOG.info("%d items are done one by one: %s", len(others), _one_line(e))
+                _LOG.info("%d items of a compaction plan are carried out one by one: %s", len(others), _one_line(e))
         left: list[tuple[Claimed, ItemJob]] = [*others, *moves]
         for c, job in left:
             if self._is_dropped:
@@ -215,7 +219,9 @@ class Compactor:
         return done_jobs
 
     def _run(self, c: Claimed, job: ItemJob) -> Made | ItemResult:
-        """Returns what the job has made, or the result of the item if it failed because its inputs are gone."""
+        """Returns the commit messages of the job, or the result of the item if the job failed because its input files
+        are gone.
+        """
         try:
             return self._engine.run(job.stages if isinstance(job, MoveJob) else Jobs([job])).messages
         except Exception:
@@ -233,12 +239,12 @@ class Compactor:
         ours = []
         for c, job, made in group:
             if self._is_dropped:
-                # The process that dropped the item may have gone on with it.
+                # After this process has released the item, another process may have continued it.
                 self._work.discard(made)
                 ends.give_back(c, _STOPPED, failed=False)
             elif self._is_superseded(c):
                 self._work.discard(made)
-                self._lost([c], Lost("another compactor has taken the item over"), ends)
+                self._lost([c], Lost("another compactor has taken over the item"), ends)
             else:
                 ours.append((c, job, made))
         if not ours:
@@ -261,8 +267,8 @@ class Compactor:
         return False
 
     def _lost(self, claims: Sequence[Claimed], lost: Lost, ends: "_Ends") -> None:
-        """Looks again at items whose commit lost against another commit: another process was faster, with an item or
-        with its bucket. Losing does not count as an error of the item.
+        """Looks again at items whose commit has lost against another commit: another process was faster with an item or
+        with its bucket. A lost commit does not count as an error of the item.
         """
         self._is_fresh = False
         for c in claims:
@@ -274,8 +280,8 @@ class Compactor:
 
 
 class _Ends:
-    """Ends the items of a round, and keeps how each of them ended; `held` are the items that have not ended yet. Errors
-    of a compactor that was told to give its items back (`is_dropped`) are not counted.
+    """Ends the items of a round, and records how each of them has ended. `held` are the items that have not ended yet.
+    If the compactor was told to release its items (`is_dropped`), errors are not counted.
     """
 
     def __init__(self, folder: PlanFolder, held: list[Claimed], is_dropped: Callable[[], bool]) -> None:
@@ -283,11 +289,11 @@ class _Ends:
         self.finished: list[Finished] = []
 
     def attempt(self, c: Claimed, act: Callable[[], T]) -> T | None:
-        """Calls `act` and returns its result. After an error the item is given back, and None is returned."""
+        """Calls `act` and returns its result. If it fails, the item is released, and None is returned."""
         return self.attempt_all([c], act)
 
     def attempt_all(self, claims: Sequence[Claimed], act: Callable[[], T]) -> T | None:
-        """Does the same as `attempt` for several items that one call of `act` does together."""
+        """Does the same as `attempt` for several items that one call of `act` works on together."""
         try:
             return act()
         except Exception as e:  # noqa: BLE001 (whatever it is, the reason is recorded, and another compactor may try)
@@ -297,7 +303,7 @@ class _Ends:
                     self.give_back(c, _STOPPED, failed=False)
                 return None
             for c in claims:
-                _LOG.warning("item %d of plan %s: %s", c.item.number, c.plan.plan_id, reason)
+                _LOG.warning("item %d of compaction plan %s: %s", c.item.number, c.plan.plan_id, reason)
                 self.give_back(c, reason, failed=True)
             return None
 
@@ -306,14 +312,16 @@ class _Ends:
         try:
             result = self._folder.record(c.plan, c.item.number, result)
         except (StorageError, CorruptFileError) as e:
-            # The table shows the result as well; the next compactor that takes the item finds it there.
+            # The table shows the result as well. The next compactor that takes the item finds it there.
             values = (c.item.number, c.plan.plan_id, result.state.value)
-            _LOG.warning("item %d of plan %s: that it is %s is not recorded: %s", *values, e)
+            _LOG.warning("the result of item %d of compaction plan %s (%s) could not be recorded: %s", *values, e)
         self._held.remove(c)
         self.finished.append(Finished(c.item, result, result.reason))
 
     def leave(self, c: Claimed, reason: str) -> None:
-        """Keeps the lease of an item until it ends, so that an unclear outcome has time to show in the table."""
+        """Ends an item whose outcome is unclear, but keeps its lease until the lease ends, so that the outcome has time
+        to show in the table.
+        """
         self._held.remove(c)
         self.finished.append(Finished(c.item, None, reason))
 
@@ -324,7 +332,7 @@ class _Ends:
 
 
 def release(folder: PlanFolder, c: Claimed, failure: str | None) -> None:
-    """Gives an item back at once, so that other compactors can take it; if that fails, its lease ends by itself."""
+    """Releases an item at once, so that other compactors can take it. If that fails, its lease ends by itself."""
     with suppress(BucketlineError):
         folder.release(c.claim, failure)
 
@@ -334,7 +342,7 @@ def _one_line(error: Exception) -> str:
 
 
 class _Beats:
-    """The heartbeats of claims; they are renewed even while storage does not answer."""
+    """The heartbeats of claims. They are renewed even while the storage does not answer."""
 
     def __init__(self, folder: PlanFolder, claims: Sequence[Claim]) -> None:
         self._folder, self._claims = folder, claims

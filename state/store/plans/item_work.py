@@ -1,8 +1,9 @@
-"""The work on one item of a plan: checks whether it is still to be done, does it in one bucket, and commits it.
+"""The work on one item of a plan: checks whether the item is still to be done, carries it out in one bucket, and
+commits it.
 
-A compaction is planned on a snapshot and done on a newer one: its input files are the same, but the other files of the
-bucket may have changed. So deletes, deletion vectors and the levels for lookups are taken from the newer snapshot, and
-the commit is checked against the snapshots after that.
+A compaction is planned on one snapshot and carried out on a newer one. Its input files are the same, but the other
+files of the bucket may have changed. So deletes, deletion vectors and the levels for lookups are taken from the newer
+snapshot, and the commit is checked against the snapshots after that.
 """
 
 from collections.abc import Sequence
@@ -43,11 +44,12 @@ _LOOK_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class BucketJob:
-    """A job of an engine: what a task needs to do an item.
+    """A job of an engine: everything that a task needs to carry out an item.
 
-    `files` are the live files of the bucket when it was looked at, `vector_files` those with its deletion vectors.
-    `based_on` is the snapshot that was looked at, `planned_ms` the time of that look. A file at the path `given_back`
-    means that the item was given back: the work then ends with GivenBack, and leaves no files behind.
+    `files` are the live files of the bucket when it was looked at, and `vector_files` the files with its deletion
+    vectors. `based_on` is the id of the snapshot at which it was looked at, and `planned_ms` the time of that look. If
+    there is a file at the path `given_back`, the item was released: the work then ends with GivenBack, and leaves no
+    files.
     """
 
     access: BucketAccess
@@ -65,16 +67,18 @@ class BucketJob:
         return self.item.place
 
     def message(self) -> CommitMessage:
-        """Does the item, and returns the commit message of its bucket. Raises GivenBack."""
+        """Carries out the item, and returns the commit message of its bucket. Raises GivenBack if the item was
+        released.
+        """
         return do_item(self)
 
 
 @dataclass(frozen=True, slots=True)
 class MoveJob:
-    """A job that moves rows out of the postpone bucket. An engine runs its `stages`, which end with GivenBack once the
-    item was given back.
+    """A job that moves rows out of the postpone bucket. An engine runs its `stages`. If the item is released, the
+    stages end with GivenBack.
 
-    `based_on` is the snapshot that was looked at, `planned_ms` the time of that look.
+    `based_on` is the id of the snapshot that was looked at, and `planned_ms` the time of that look.
     """
 
     item: Item
@@ -85,51 +89,55 @@ class MoveJob:
 
 ItemJob = BucketJob | MoveJob
 Made = tuple[CommitMessage, ...]
-"""The output of a job for the buckets that it worked on."""
+"""The commit messages that a job has made for the buckets that it worked on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A commit that failed for this reason. The table is unchanged, and the files that the tasks wrote are removed."""
+    """A commit that failed, and the reason. The table is unchanged, and the files that the tasks have written are
+    removed.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """A commit that may or may not have been published. A later look at the snapshots shows which."""
+    """A commit that may or may not have been published, and the reason. A later look at the snapshots shows which is
+    true.
+    """
 
     reason: str
 
 
 class ItemWork(Protocol):
-    """The interface of the work on items; a compactor decides when it is done."""
+    """The work on the items of a table. A compactor decides when it is done."""
 
     def refresh(self) -> None:
-        """Goes to the newest snapshot. Raises BucketlineError."""
+        """Goes to the newest snapshot of the table. Raises BucketlineError."""
         ...
 
     def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | ItemResult:
-        """Returns the job of an item, or the item's result if there is nothing to do. The job ends once there is a file
-        at the path `given_back`. Raises BucketlineError.
+        """Returns the job of an item, or the item's result if there is nothing to do. The job ends early if there is a
+        file at the path `given_back`. Raises BucketlineError.
         """
         ...
 
     def commit(
         self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]
     ) -> Sequence[ItemResult] | Lost | Unclear:
-        """Commits the output for items of a plan, in one snapshot. Returns the result of each item, or how the commit
-        failed. Raises BucketlineError if nothing was published.
+        """Commits what jobs have made for items of a plan, in one snapshot. Returns the result of each item, or how the
+        commit failed. Raises BucketlineError if nothing was published.
         """
         ...
 
     def discard(self, made: Made) -> None:
-        """Removes the files of an output that will not be committed."""
+        """Removes the files of commit messages that will not be committed."""
         ...
 
 
 class TableWork:
-    """Works on the items of one table, on the snapshot of the last `refresh`; `workers` do the work that is shared
+    """Works on the items of one table, on the snapshot of the last `refresh`. `workers` do the work that is divided
     among tasks.
     """
 
@@ -165,7 +173,9 @@ class TableWork:
         )
 
     def _move(self, item: Item, files: Sequence[DataFileMeta], given_back: str | None) -> MoveJob:
-        """Returns the job that moves the rows of the inputs only: rows that came later wait for another item."""
+        """Returns the job that moves only the rows of the item's input files; rows that were written later wait for
+        another item.
+        """
         at, watch = self._at, GivenBackWatch(self._access(), item.number, given_back)
         trigger = CompactTrigger.FULL if item.output_level else CompactTrigger.MINOR
         write = replace(at.plan.bucket_write(trigger), watch=watch)
@@ -211,8 +221,8 @@ class TableWork:
         self._at.discard(made)
 
     def _own_commit(self, plan: Plan, item: Item) -> int | None:
-        """Returns the id of the snapshot that committed the item, whichever process made it; None if no such snapshot
-        can be seen.
+        """Returns the id of the snapshot that has committed the item, whichever process made it; None if no such
+        snapshot is found.
         """
         at = self._at
         newest = at.view.snapshot
@@ -227,8 +237,8 @@ class TableWork:
 
 
 def do_item(job: BucketJob) -> CommitMessage:
-    """Compacts an item's bucket, and returns the commit message; it is empty if there is nothing left to do. An error
-    leaves no new files behind.
+    """Compacts an item's bucket, and returns the commit message; the message is empty if there is nothing left to do.
+    After an error all new files are removed.
     """
     access, item = job.access, job.item
     watch = GivenBackWatch(access, item.number, job.given_back, access.world.stopwatch.elapsed_ms())
@@ -251,8 +261,8 @@ def do_item(job: BucketJob) -> CommitMessage:
 
 @dataclass(slots=True)
 class GivenBackWatch:
-    """Checks now and then whether an item was given back: whether there is a file at `path`. If storage does not
-    answer, the item counts as not given back. Each task has its own copy, whose time counts from the first call.
+    """Checks at intervals whether an item was released, that is whether there is a file at `path`. If the storage does
+    not answer, the item counts as not released. Each task has its own copy, whose time counts from the first call.
     """
 
     access: BucketAccess
@@ -261,7 +271,7 @@ class GivenBackWatch:
     looked_ms: int | None = None
 
     def __call__(self) -> None:
-        """Raises GivenBack if the item was given back."""
+        """Raises GivenBack if the item was released."""
         now_ms = self.access.world.stopwatch.elapsed_ms()
         if self.looked_ms is None:
             self.looked_ms = now_ms
@@ -270,7 +280,7 @@ class GivenBackWatch:
         self.looked_ms = now_ms
         with suppress(StorageError):
             if self.access.files.io.exists(self.path):
-                raise GivenBack(f"item {self.number} was given back while it was worked on")
+                raise GivenBack(f"item {self.number} was released while it was worked on")
 
 
 def _unit(

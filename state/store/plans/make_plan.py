@@ -1,7 +1,7 @@
-"""Makes plans: the compactions that are due in a table's newest snapshot become a plan, which is published if its
-number is free.
+"""Makes plans: the compactions that are due in a table's newest snapshot become a plan, which is published under the
+next number.
 
-Two planners at the same time cannot both plan a bucket: if a number is taken, the planner reads the plan that took it
+Two planners at the same time cannot both plan a bucket: if a number is taken, the planner reads the plan that took it,
 and plans again.
 """
 
@@ -22,13 +22,13 @@ from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.types.order import key_order
 
 KEPT_PLANS = 20
-"""How many closed plans are kept for people to look at; older ones are removed when a new plan is made."""
+"""How many closed plans are kept for people to look at. Older closed plans are removed when a new plan is made."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenItems:
-    """How many items of plans have no result, and when the oldest of their plans was made, by the clock of its
-    planner.
+    """How many items of plans have no result, and when the oldest of their plans was made, by the clock of
+    its planner.
     """
 
     count: int = 0
@@ -36,18 +36,18 @@ class OpenItems:
 
     @staticmethod
     def of(plans: Iterable[tuple[Plan, Item]]) -> "OpenItems":
-        """Returns a summary of open items, which are given with their plans."""
+        """Returns a summary of open items. Each item comes with its plan."""
         made = [plan.made_ms for plan, _ in plans]
         return OpenItems(len(made), min(made, default=None))
 
     def age_seconds(self, now_ms: int) -> int:
-        """Returns for how long the oldest item has been open."""
+        """Returns for how many seconds the oldest item has been open; 0 if no item is open."""
         return 0 if self.since_ms is None else max(0, (now_ms - self.since_ms) // 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class MadePlan:
-    """A plan that was made, or that a dry run would make; `number` is None if it was not published.
+    """A plan that was made, or that a dry run would make. `number` is None if the plan was not published.
 
     `busy` are the open items of earlier plans, with their plans.
     """
@@ -62,7 +62,7 @@ class MadePlan:
 
     @property
     def open(self) -> OpenItems:
-        """Returns the items that are open once this plan is made."""
+        """Returns a summary of the items that are open once this plan is made."""
         own = self.plan.items if self.number is not None else ()
         return OpenItems.of((*self.busy, *((self.plan, item) for item in own)))
 
@@ -75,18 +75,18 @@ def make_plan(
     fully: BucketTest = lambda place: False,
     dry_run: bool = False,
 ) -> MadePlan:
-    """Plans what the strategy chooses, on the newest snapshot, and returns the plan.
+    """Plans the compactions that the strategy chooses, on the newest snapshot, and returns the plan.
 
-    No plan is published for a dry run, or if no item is due. Buckets with an open item are left out; buckets that pass
-    `fully` are compacted fully. Closed plans are removed, except for the newest. Raises OptionError,
+    No plan is published for a dry run, or if no item is due. Buckets with an open item are left out. Buckets for which
+    `fully` returns True are compacted fully. Closed plans are removed, except for the newest ones. Raises OptionError,
     UnsupportedTableError, StorageError.
     """
     check_plannable(at)
     clock, ids = at.table.world.clock, at.table.world.ids
 
     def choose(busy: Sequence[Item]) -> Plan:
-        # An item's result comes after its snapshot: read before the folder, the snapshot could still show the inputs of
-        # items that the folder shows as done.
+        # The table is read after the folder of plans, because the result of an item is written after its snapshot. If
+        # the table were read first, its snapshot could still have the inputs of items that the folder shows as done.
         newest = at.refreshed()
         settings = newest.plan.sink.plans
         return Plan(
@@ -105,7 +105,7 @@ def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *
     """Publishes the plan that `choose` makes, under the next number, and returns the plan. `choose` gets the open items
     of all plans.
 
-    If another planner takes that number, `choose` is called again, with the items of that planner too.
+    If another planner takes the number first, `choose` is called again, with the items of that planner too.
     """
     listing = folder.list()
     plans = folder.readable(listing)
@@ -170,7 +170,7 @@ def _choose(
 
 
 def _remove_old(folder: PlanFolder, listing: Listing, plans: Mapping[int, Plan]) -> None:
-    """Removes closed plans except for the newest; if storage fails, the next planner does it."""
+    """Removes closed plans except for the newest ones. If the storage fails, the next planner removes them."""
     closed = [n for n in sorted(plans) if n in listing.plan_numbers and listing.is_closed(plans[n])]
     with suppress(StorageError):
         for number in closed[:-KEPT_PLANS]:

@@ -1,11 +1,11 @@
-"""The folder `compaction/` of a table: plans, and for each item its leases, heartbeats and result.
+"""The folder `compaction/` of a table: plans, and for each item of a plan its leases, heartbeats and result.
 
 A branch has its own folder next to its snapshots.
 
-There are no subfolders, so that one listing shows the open items. `plan-<n>`, leases, releases and results are made if
-absent and never change; only the owner of a lease writes its heartbeat. Names hold the plan's UUID, so that a plan with
-the number of a removed plan does not take over its files. A listing may be out of date: where that matters, files are
-read by name.
+There are no subfolders, so one listing shows the open items. `plan-<n>`, leases, releases and results are created only
+if they do not exist, and never change. Only the owner of a lease writes the lease's heartbeat. Names contain the plan's
+UUID, so a new plan with the number of a removed plan does not take over the old plan's files. A listing may be out of
+date; if that matters, files are read by name.
 """
 
 import logging
@@ -37,7 +37,9 @@ _ITEM = re.compile(r"item-([0-9a-f-]{36})-([0-9]+)-(lease|beat|release|result)(?
 
 @dataclass(slots=True)
 class _Listed:
-    """The files of one item in a listing: which epochs have a lease, a heartbeat, a release."""
+    """The files of one item in a listing: which numbers of leases (epochs) have a lease file, a heartbeat file, a
+    release file; and whether there is a result.
+    """
 
     epochs: dict[str, set[int]] = field(default_factory=lambda: {"lease": set(), "beat": set(), "release": set()})
     has_result: bool = False
@@ -45,8 +47,8 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The contents of the folder: the numbers of the plans, ascending, the files of items by plan and number, and the
-    names of these files.
+    """The content of the folder: the numbers of the plans in ascending order, the files of items by plan id and item
+    number, and the names of these files.
     """
 
     plan_numbers: tuple[int, ...] = ()
@@ -54,7 +56,7 @@ class Listing:
     item_names: tuple[str, ...] = ()
 
     def is_closed(self, plan: Plan) -> bool:
-        """Whether all items of a plan have results, as far as the listing shows."""
+        """Returns True if all items of a plan have results, as far as the listing shows."""
         return all(self.has_result(plan, item.number) for item in plan.items)
 
     def has_result(self, plan: Plan, number: int) -> bool:
@@ -63,7 +65,7 @@ class Listing:
 
 
 class PlanFolder:
-    """The plans of a table, or of a branch, whose metadata is at `path`.
+    """The compaction plans of a table, or of a branch, whose metadata is at `path`.
 
     Plans, leases and releases never change, so each is read once.
     """
@@ -103,10 +105,10 @@ class PlanFolder:
         self._releases = {path: release for path, release in self._releases.items() if path in paths}
 
     def plan(self, number: int, listing: Listing | None = None) -> Plan | None:
-        """Returns the plan with that number; None if there is no such plan. Raises CorruptFileError, StorageError.
+        """Returns the plan with this number; None if there is no such plan. Raises CorruptFileError, StorageError.
 
-        The plan is read again unless the listing shows that it is closed: the table may have been dropped and created
-        again.
+        The plan is read again unless the listing shows that it is closed, because the table may have been dropped and
+        created again.
         """
         known = self._plans.get(number)
         if known is None or (listing is not None and not listing.is_closed(known)):
@@ -124,7 +126,7 @@ class PlanFolder:
         return {number: plan for number, plan in numbered if plan is not None}
 
     def readable(self, listing: Listing) -> dict[int, Plan]:
-        """Returns the plans of a listing without those that cannot be read; logs a warning for each of these once.
+        """Returns the plans of a listing that can be read. For each plan that cannot be read, a warning is logged once.
         Raises StorageError.
         """
         plans = {}
@@ -133,7 +135,7 @@ class PlanFolder:
                 plan = self.plan(number, listing)
             except CorruptFileError as e:
                 if number not in self._unreadable:
-                    _LOG.warning("a plan is passed over: %s", e)
+                    _LOG.warning("a compaction plan is skipped, because its file cannot be read: %s", e)
                 self._unreadable.add(number)
                 continue
             if plan is not None:
@@ -141,7 +143,7 @@ class PlanFolder:
         return plans
 
     def publish_plan(self, number: int, plan: Plan) -> bool:
-        """Publishes a plan as the table's next one; returns False if its number is taken. Raises StorageError."""
+        """Publishes a plan under a number; returns False if the number is taken. Raises StorageError."""
         if not self._publish(self.plan_path(number), encode_plan(plan)):
             return False
         self._plans[number] = plan
@@ -172,32 +174,34 @@ class PlanFolder:
         )
 
     def claim(self, plan: Plan, number: int, epoch: int, lease: Lease) -> Claim | None:
-        """Takes the lease of that epoch for this process; returns None if another process has it. Raises
+        """Takes the lease with the number `epoch` for this process; returns None if another process has it. Raises
         StorageError.
         """
         path = self._path(plan.plan_id, number, "lease", epoch)
         return Claim(plan.plan_id, number, epoch, lease) if self._publish(path, encode_lease(lease)) else None
 
     def renew(self, claim: Claim, beat: int) -> None:
-        """Renews the heartbeat, to show that the owner is alive: `beat` differs from call to call. Raises
-        StorageError.
+        """Renews the heartbeat of a lease, to show that its owner is alive. `beat` must differ from call to call.
+        Raises StorageError.
         """
         self._io.overwrite(self._path(claim.plan_id, claim.number, "beat", claim.epoch), str(beat).encode())
 
     def is_superseded(self, claim: Claim) -> bool:
-        """Whether another process has taken the item since. Raises StorageError."""
+        """Returns True if another process has taken the item since. Raises StorageError."""
         return self._io.exists(self._path(claim.plan_id, claim.number, "lease", claim.epoch + 1))
 
     def release(self, claim: Claim, failure: str | None = None) -> None:
-        """Gives an item back, because of an error or without one. Raises StorageError."""
+        """Releases an item, so that another compactor can take it; `failure` is the error that is the reason, if there
+        is one. Raises StorageError.
+        """
         self._publish(self.release_path(claim), encode_release(Release(failure)))
 
     def release_path(self, claim: Claim) -> str:
-        """Returns the path of the file that says that the item was given back."""
+        """Returns the path of the file that says that the item was released."""
         return self._path(claim.plan_id, claim.number, "release", claim.epoch)
 
     def record(self, plan: Plan, number: int, result: ItemResult) -> ItemResult:
-        """Closes an item, and returns its result: the given one, or the result of a process that was faster. Raises
+        """Closes an item, and returns its result: the given result, or the result of a process that was faster. Raises
         CorruptFileError, StorageError.
         """
         if self._publish(self._path(plan.plan_id, number, "result"), encode_result(result)):
@@ -205,7 +209,7 @@ class PlanFolder:
         return self.result(plan, number) or result
 
     def result(self, plan: Plan, number: int) -> ItemResult | None:
-        """Returns the result of an item; None while it is open. Raises CorruptFileError, StorageError."""
+        """Returns the result of an item; None while the item is open. Raises CorruptFileError, StorageError."""
         path = self._path(plan.plan_id, number, "result")
         data = self._io.read_optional(path)
         return None if data is None else decode_result(data, path)
@@ -254,8 +258,8 @@ class PlanFolder:
         return f"{self.directory}/item-{plan_id}-{number}-{kind}{end}"
 
     def _publish(self, path: str, data: bytes) -> bool:
-        """Creates a file if it does not exist. Returns True as well if only the answer was lost and the file has these
-        bytes.
+        """Creates a file if it does not exist, and returns True. Also returns True if the file exists with these bytes,
+        because then only the answer of the storage was lost.
         """
         try:
             if self._io.publish(path, data):
@@ -269,14 +273,16 @@ class PlanFolder:
 
 
 def plan_id_in(name: str) -> str | None:
-    """Returns the id of the plan that a file of an item belongs to, from the file's name; None for other files."""
+    """Returns the id of the plan to which the file of an item belongs, from the file's name; None for any
+    other file.
+    """
     match = _ITEM.fullmatch(name)
     return None if match is None else match[1]
 
 
 def named_by_plans(io: FileIO, path: str) -> set[str]:
-    """Returns the names of the files that belong to the plans of the table at `path`; all files of items if a plan
-    cannot be read. Raises StorageError.
+    """Returns the names of the files that belong to the items of existing plans of the table at `path`. If a plan
+    cannot be read, returns the names of all files of items. Raises StorageError.
     """
     folder = PlanFolder(io, path)
     listing = folder.list()
@@ -288,7 +294,9 @@ def named_by_plans(io: FileIO, path: str) -> set[str]:
 
 
 def broken_plans(io: FileIO, path: str) -> Iterator[tuple[str, str]]:
-    """Yields (path, message) of each plan and result of the table at `path` that is unreadable. Raises StorageError."""
+    """Yields the path of each plan and result of the table at `path` that cannot be read, with a message. Raises
+    StorageError.
+    """
     folder = PlanFolder(io, path)
     listing = folder.list()
     for number in listing.plan_numbers:

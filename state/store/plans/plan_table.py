@@ -19,7 +19,7 @@ _SCHEMA = pa.schema(
 
 
 def plan_table(schema: TableSchema, plan: Plan) -> pa.Table:
-    """Returns a row for each item, in the order of the plan."""
+    """Returns one row for each item, in the order of the plan."""
     rows = [
         {
             "item": i.number,

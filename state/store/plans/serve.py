@@ -1,7 +1,7 @@
 """A compactor as a process: looks for work in several tables, again and again, until it is asked to stop.
 
-At the first request to stop, the items in work are finished; a second request, raised as an exception by the caller,
-gives them back.
+After the first request to stop, the items that are being worked on are finished. A second request, which the caller
+raises as an exception, releases them.
 """
 
 import logging
@@ -24,14 +24,14 @@ _LOG = logging.getLogger(__name__)
 _MOST_AT_A_TIME = 8
 
 Tell = Callable[[str, Finished], None]
-"""A function that is called with the table's path and a finished item of the table."""
+"""A function that is called with the path of a table and a finished item of this table."""
 
 
 class Stop:
     """A request to stop, and a pause that ends early once the stop is requested.
 
-    A signal handler makes the request, perhaps while the thread that it interrupts is waiting. So neither takes a lock
-    that the other may hold: `threading.Event` would wait for itself.
+    A signal handler may make the request while it interrupts the thread that waits. So neither of them takes a lock
+    that the other may hold: with `threading.Event`, the thread would wait for itself.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Stop:
         return self._is_asked
 
     def wait_ms(self, duration_ms: int) -> None:
-        """Waits that many milliseconds, or until a stop is requested."""
+        """Waits `duration_ms` milliseconds, or until a stop is requested."""
         with suppress(Empty):
             self._wakes.get(timeout=duration_ms / 1000)
             # This wakes other waiting threads.
@@ -55,16 +55,16 @@ class Stop:
 
 
 def few(open_items: int) -> int:
-    """Returns how many items a process takes at a time if it does them one after the other. All items of a round are
-    one commit, and commits of compactors wait for each other, so more is better; but other compactors must find work
-    too.
+    """Returns how many items a process takes at a time if it works on them one after the other. All items of a round
+    are one commit, and commits of compactors wait for each other, so more items are better; but other compactors must
+    find work too.
     """
     return max(1, min(_MOST_AT_A_TIME, open_items // 4))
 
 
 def compactor_in(at: TableAt, engine: Engine, *, lease_ms: int, take: Callable[[int], int] = few) -> Compactor:
-    """Returns a compactor for the table. Raises OptionError, and UnsupportedTableError if the table cannot have
-    plans.
+    """Returns a compactor for the table. Raises OptionError, and UnsupportedTableError if the table cannot
+    have plans.
     """
     check_plannable(at)
     folder = PlanFolder(at.table.io, at.table.metadata_path)
@@ -81,11 +81,11 @@ def serve_plans(
     tell: Tell,
     looked: Callable[[str], None] = lambda path: None,
 ) -> int:
-    """Works in turns on the plans of tables, given by their paths, and returns how many items were closed. `looked` is
-    called after each look at a table.
+    """Works in turns on the plans of several tables, given by their paths, and returns how many items were closed.
+    `looked` is called after each look at a table.
 
-    With `once` it returns when no item is left to claim, and errors of a table are raised. Without `once` such errors
-    are logged as warnings, and the table is looked at again.
+    With `once` the function returns when no item is left to claim, and errors of a table are raised. Without `once`,
+    errors are logged as warnings, and the table is looked at again later.
     """
     closed = 0
     while not stop.is_asked:
@@ -117,7 +117,7 @@ def _round(path: str, compactor: Compactor, *, once: bool) -> Sequence[Finished]
 
 @contextmanager
 def kept_alive(renew: Callable[[], None], lease: Lease) -> Iterator[None]:
-    """Renews heartbeats in a thread of its own while the context is open."""
+    """Renews heartbeats in a separate thread while the context is open."""
     over = threading.Event()
 
     def beat() -> None:

@@ -17,8 +17,8 @@ _MOST_SNAPSHOTS = 100
 
 
 class WhenToPlan:
-    """Decides for one writer. Time counts from its last plan, or at the start from the last compaction that the table's
-    newest snapshots show, whichever process made it.
+    """Decides when one writer makes a plan. Time counts from its last plan. At the start, time counts from the last
+    compaction among the table's newest snapshots, whichever process made it.
     """
 
     def __init__(self, world: World = SYSTEM_WORLD) -> None:
@@ -27,8 +27,8 @@ class WhenToPlan:
         self._is_looked_up = False
 
     def is_due(self, at: TableAt, batch_id: int) -> bool:
-        """Whether a plan is due after that batch, by the trigger. Storage is read once, and only if the trigger has a
-        time. Raises StorageError, CorruptFileError.
+        """Returns True if a plan is due after this batch. If the trigger depends on time, the storage is read once.
+        Raises StorageError, CorruptFileError.
         """
         plans, now_ms = at.plan.sink.plans, self._world.stopwatch.elapsed_ms()
         if plans.trigger is not PlanTrigger.COMMITS and not self._is_looked_up:
@@ -39,7 +39,7 @@ class WhenToPlan:
         return is_due(plans, commits=batch_id + 1, since_last_ms=since)
 
     def planned(self) -> None:
-        """Notes that the writer has made a plan now."""
+        """Records that the writer has made a plan now."""
         self._planned_ms = self._world.stopwatch.elapsed_ms()
 
 
@@ -51,7 +51,7 @@ class OwedFull:
         self._owed: frozenset[BucketId] = frozenset()
 
     def ask(self) -> None:
-        """Notes that a full compaction of all buckets is due."""
+        """Records that a full compaction of all buckets is due."""
         self._is_due = True
 
     @property
@@ -59,19 +59,19 @@ class OwedFull:
         return self._is_due or bool(self._owed)
 
     def test(self) -> Callable[[BucketId], bool]:
-        """Returns the test for buckets that are to be compacted fully."""
+        """Returns a test that is true for buckets that have to be compacted fully."""
         is_due, owed = self._is_due, self._owed
         return lambda place: is_due or place in owed
 
     def planned(self, busy: Collection[BucketId]) -> None:
-        """Notes that these buckets are planned, except for those that had an open item."""
+        """Records that all buckets are planned except `busy`, the buckets that had an open item."""
         self._owed = frozenset(busy) if self._is_due else self._owed & frozenset(busy)
         self._is_due = False
 
 
 def last_compaction_age_ms(at: TableAt) -> int | None:
-    """Returns how long ago the table was last compacted, by its newest snapshots; None if none of them is a
-    compaction.
+    """Returns how long ago the table was last compacted, in milliseconds, by its newest snapshots; None if none of them
+    is a compaction.
     """
     newest = at.view.snapshot
     if newest is None:

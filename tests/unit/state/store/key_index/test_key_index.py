@@ -129,7 +129,7 @@ def test_a_build_beyond_its_memory_spills_and_holds_the_same(tmp_path: Path, tex
 
 
 def test_a_key_in_two_places_stops_the_build_unless_keys_expire(tmp_path: Path) -> None:
-    with pytest.raises(CorruptFileError, match="in two places"):
+    with pytest.raises(CorruptFileError, match="in two buckets"):
         built(tmp_path, block([1, 2]), block([2], b"q"))
     assert not any(p.is_file() for p in tmp_path.rglob("*"))
     directory = built(tmp_path, block([1, 2], seconds=30), block([2], b"q", seconds=20), keep_latest=True)

@@ -464,5 +464,5 @@ def test_a_key_in_two_places_stops_the_job(table: MovingKeys, tmp_path: Path) ->
     index, _ = ready_index(lost, empty, None)
     with index:
         table.write([(0, "c", 1, INSERT)], index)
-    with pytest.raises(CorruptFileError, match="in two places"):
+    with pytest.raises(CorruptFileError, match="in two buckets"):
         ready_index(plan_of(table, tmp_path / "new"), table.source, table.latest())

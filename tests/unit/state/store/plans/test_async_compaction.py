@@ -132,7 +132,7 @@ def test_a_failing_compaction_is_raised_with_its_reason_and_losing_a_race_is_not
     thread = thread_of(stream, JobEngine(broken))
     stream.batch()
     thread.notice()
-    with pytest.raises(CompactionFailedError, match=r"bucket-. beside the batches failed: .*the disk is on fire"):
+    with pytest.raises(CompactionFailedError, match=r"bucket-. in the background failed: .*the disk is on fire"):
         thread.wait_idle(WAIT_MS)
     with pytest.raises(CompactionFailedError):
         thread.check()
