@@ -1,1 +1,1 @@
-"""Compaction: files of one bucket → fewer files."""
+"""Compaction: merges the files of one bucket into fewer files."""

@@ -1,4 +1,4 @@
-"""Joins small files of append tables; rows and their order do not change.
+"""Joins small files of append tables. The rows and their order do not change.
 
 Source: Paimon 2.0 AppendCompactTask, BucketedAppendCompactManager, AppendDeleteFileMaintainer.
 """
@@ -21,7 +21,7 @@ from bucketline.state.store.read.prune import BucketFiles
 
 
 def append_options(settings: TableSettings) -> AppendCompactOptions:
-    """Returns the settings of an append table."""
+    """Returns the compaction settings of an append table."""
     target = settings.files.target_bytes(has_primary_key=False)
     return AppendCompactOptions(
         target, int(target * settings.compaction.small_file_ratio), settings.compaction.min_files
@@ -37,9 +37,11 @@ def compact_append(
     vector_files: VectorFiles = (),
     watch: Watch = unwatched,
 ) -> CompactResult:
-    """Joins the files that `pick_append` picks, with one record batch in memory at a time, and returns the result.
-    After an error none of the new files are left. Rows that `vector_files` mark as deleted are dropped. If an index
-    file also has vectors of other data files, these are written to a new index file.
+    """Joins the files that `pick_append` picks, and returns the result. One record batch is in memory at a time.
+
+    After an error all new files are removed. Rows that `vector_files` mark as deleted are dropped. If an index file
+    also has vectors of other data files, these vectors are written to a new index file. `watch` is called before each
+    record batch, and can end the work by raising an error.
     """
     access = access.keeping
     columns = [f.name for f in access.schema.fields]
@@ -72,9 +74,10 @@ def compact_append(
 def index_change(
     access: BucketAccess, bucket_id: BucketId, touched: VectorFiles, deletions: BucketDeletions
 ) -> tuple[IndexManifestEntry | None, VectorFiles]:
-    """Returns the new index file with the remaining deletion vectors, if one is needed, and the removed index files.
+    """Returns the new index file with the remaining deletion vectors (None if no file is needed), and the index files
+    to remove.
 
-    A bucket has one index file, which only a new index file replaces; in tables without buckets, index files are added
+    A bucket has one index file, which only a new index file replaces. In tables without buckets, index files are added
     and removed by name.
     """
     by_name = not bucket_mode(access.schema).has_buckets

@@ -1,4 +1,5 @@
-"""Gives a task access to the buckets of one table: plain values that are sent to executors, which open the files.
+"""Gives a task access to the buckets of one table. The value that is sent to executors holds plain values; the
+executors open the files.
 
 Source: Paimon 2.0 KeyValueFileReaderFactory, KeyValueFileWriterFactory (the pairing of readers and writers).
 """
@@ -33,7 +34,7 @@ from bucketline.state.types.order import key_order
 class BucketAccess:
     """Reads and writes files of one table's buckets. `schema` has the options of this job.
 
-    `uri`, `schema` and `world` are all that is pickled; files are opened on the executor.
+    Only `uri`, `schema` and `world` are pickled; files are opened on the executor.
     """
 
     uri: str
@@ -53,13 +54,13 @@ class BucketAccess:
 
     @cached_property
     def _settings(self) -> dict[tuple[int, FileSource], FileSettings]:
-        """Returns the cache of file settings, by level and source. They are the same for all buckets."""
+        """Returns the cache of file settings, by level and source. The settings are the same for all buckets."""
         return {}
 
     @cached_property
     def compact_options(self) -> CompactOptions:
-        """Returns which files are compacted and when, for a table with a primary key. Raises the errors of
-        `CompactOptions.of`.
+        """Returns the options that say which files of a table with a primary key are compacted, and when. Raises the
+        errors of `CompactOptions.of`.
         """
         return CompactOptions.of(self.schema.settings)
 
@@ -69,14 +70,14 @@ class BucketAccess:
 
     @property
     def keeping(self) -> "BucketAccess":
-        """Returns the access for rows that are written again: in tables with row tracking they keep their ids and
-        versions, as columns of their own.
+        """Returns the access for rows that are written again. In tables with row tracking, rows keep their row ids and
+        versions, which are then stored in columns.
         """
         schema = kept_schema(self.schema)
         return self if schema is self.schema else replace(self, schema=schema)
 
     def age(self) -> RowAge | None:
-        """Returns which rows have expired by now; None in tables whose rows do not expire."""
+        """Returns a test for rows that have expired by now; None for tables whose rows do not expire."""
         if self.schema.settings.expiry.rows_ms is None:
             return None
         return row_age(self.schema, self.world.clock.now_ms())
@@ -89,7 +90,7 @@ class BucketAccess:
         return frozenset(f.file_name for f in files if age.has_expired(f, self.files.schema_of))
 
     def levels(self, files: Sequence[DataFileMeta]) -> Levels:
-        """Returns the live files of a bucket as a tree."""
+        """Returns the live files of a bucket, ordered by level."""
         return Levels.from_files(files, self.compact_options.num_levels, self.key_order)
 
     def writer(
@@ -101,7 +102,7 @@ class BucketAccess:
         first_sequence_number: int = 0,
         postponed: Postponed | None = None,
     ) -> RollingWriter:
-        """Returns a writer of new files in a bucket."""
+        """Returns a writer for new files in a bucket."""
         settings = self._settings.get((level, source)) if postponed is None else None
         if settings is None:
             settings = file_settings(self.schema, level=level, source=source, postponed=postponed)
@@ -121,7 +122,7 @@ class BucketAccess:
         )
 
     def changelog_writer(self, bucket_id: BucketId, *, level: int) -> RollingWriter:
-        """Returns a writer of changelog files in a bucket; keys ascend, but may come more than once."""
+        """Returns a writer for changelog files in a bucket. Keys must ascend, but a key may come more than once."""
         return RollingWriter(
             self.files.io,
             self.files.table_path,
@@ -144,8 +145,8 @@ class BucketAccess:
 
     @contextmanager
     def removed_on_error(self, bucket_id: BucketId) -> Iterator[list[DataFileMeta]]:
-        """Gives a list for the files that the block makes in a bucket; if the block raises an error, these files are
-        removed.
+        """Gives the `with` block a list for the files that it makes in a bucket. If the block raises an error, these
+        files are removed.
         """
         made: list[DataFileMeta] = []
         try:

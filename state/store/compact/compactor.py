@@ -1,4 +1,4 @@
-"""Compacts the unit that the picker chose: reads its sorted runs, merges them, writes the result, and returns which
+"""Compacts the files that the picker chose: reads their sorted runs, merges them, writes the result, and returns which
 files replace which.
 
 Source: Paimon 2.0 MergeTreeCompactTask, MergeTreeCompactRewriter, ChangelogMergeTreeRewriter.
@@ -41,10 +41,10 @@ BATCH_ROWS = 65536
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """The files that a compaction has replaced (`before`) and the new files (`after`), each file once; an upgraded file
-    is in both, with its two levels. `changelog` are the files that log the changes. `index` is the bucket's new index
-    file with deletion vectors, if they changed. `replaced_index` are the old index files, if a bucket may have more
-    than one.
+    """The result of a compaction: the replaced files (`before`) and the new files (`after`), each file once. A file
+    that was only moved to another level is in both, with its old and its new level. `changelog` are the files that log
+    the changes. `index` is the bucket's new index file with deletion vectors, if they have changed. `replaced_index`
+    are the old index files, if a bucket may have more than one.
     """
 
     before: tuple[DataFileMeta, ...] = ()
@@ -55,12 +55,14 @@ class CompactResult:
 
     @property
     def rewritten(self) -> tuple[DataFileMeta, ...]:
-        """Returns the files that this compaction has written, without upgrades."""
+        """Returns the files that this compaction has written, without files that were only moved to another level."""
         names = {f.file_name for f in self.before}
         return tuple(f for f in self.after if f.file_name not in names)
 
     def message(self, bucket_id: BucketId, total_buckets: int) -> CommitMessage:
-        """Returns the commit message of this compaction; the files of that bucket record `total_buckets`."""
+        """Returns the commit message of this compaction. `total_buckets` is the bucket count that the bucket's files
+        record.
+        """
         partition, bucket = bucket_id
         return CommitMessage(
             partition=partition,
@@ -84,10 +86,11 @@ def compact_unit(
     vector_files: VectorFiles = (),
     watch: Watch = unwatched,
 ) -> CompactResult:
-    """Compacts a unit of one bucket, whose live files are `live`, and returns the result. Memory: about `memory_bytes`
-    of Arrow data, whatever the size of the bucket. `vector_files` are those with the bucket's deletion vectors, if the
-    table has them.
-    After an error none of the new files are left; the files of the unit are never changed.
+    """Compacts a unit (the chosen files) of one bucket, whose live files are `live`, and returns the result.
+
+    Takes about `memory_bytes` of Arrow data, whatever the size of the bucket. `vector_files` are the files with the
+    bucket's deletion vectors, if the table has deletion vectors. After an error all new files are removed; the files of
+    the unit are never changed.
     """
     levels, options = access.levels(live), access.compact_options
     deletions = load_deletions(access.files, vector_files) if options.deletion_vectors else None
@@ -118,10 +121,10 @@ def compact_unit(
 
 @dataclass(slots=True)
 class _Compaction:
-    """A compact unit while it is compacted, with the results so far.
+    """A unit while it is compacted, with the results so far.
 
     The attributes belong together because every step of the unit reads the same bucket with the same access and
-    options, and adds its files to the same lists: after an error all of these files are removed.
+    options, and adds its files to the same lists. After an error all of these files are removed.
     """
 
     access: BucketAccess
@@ -161,7 +164,7 @@ class _Compaction:
                 self.deletions.forget(file.file_name)
 
     def _write(self, step: Rewrite, *, stores: bool) -> tuple[list[DataFileMeta], list[DataFileMeta]]:
-        """Returns the data files and the changelog files of a step."""
+        """Carries out a step, and returns the data files and the changelog files that it has written."""
         schema = self.access.schema
         fold = self._fold(step, stores=stores)
         names = [f.name for f in schema.fields] if stores or self.options.logs_changes else []
@@ -222,8 +225,8 @@ class _Compaction:
         )
 
     def _older_values(self, columns: tuple[str, ...]) -> OlderValues | None:
-        """Returns the reader of the levels above the output. Steps come in key order, so one reader is enough for
-        all.
+        """Returns the reader of older values on the levels above the output. Steps come in key order, so one reader is
+        enough for all steps.
         """
         runs = self._runs_above
         if self._older is None and runs:
@@ -249,15 +252,15 @@ class _Compaction:
 
     def _memory_for(self, section: tuple[SortedRun, ...]) -> int:
         """Returns the memory for merging the sorted runs of a section. It is all of the compaction's memory, unless
-        older rows are looked up in the levels above: each of these takes as much as a run.
+        older rows are looked up on higher levels: then each of these levels takes as much memory as a run.
         """
         above = 0 if self.options.lookup_cause is None else len(self._runs_above)
         return self.memory_bytes * len(section) // (len(section) + above)
 
 
 def _parts(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yields pairs of batches: the rows to store and the rows to log. Folds without a changelog do not mark their rows,
-    so all of them are stored.
+    """Yields pairs of batches: the rows to store and the rows to log. A fold without a changelog does not mark its
+    rows, so all of them are stored.
     """
     for batch in rows:
         yield split_marked(batch) if PART in batch.schema.names else (batch, batch.slice(0, 0))

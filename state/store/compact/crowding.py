@@ -1,5 +1,5 @@
-"""Measures how full level 0 and the levels of a table's buckets are: sorted runs, and bytes on level 0, from live files
-alone.
+"""Measures how full the buckets of a table are, from the list of live files alone: the number of sorted runs, and the
+bytes on level 0.
 """
 
 from collections import Counter
@@ -13,8 +13,8 @@ from bucketline.state.lsm.tree.run import run_count
 
 @dataclass(frozen=True, slots=True)
 class Crowding:
-    """How full the buckets of a table are. `buckets` are pairs: a number of sorted runs, ascending, and how many
-    buckets have so many. `crowded` are the buckets with more runs than the stop trigger.
+    """How full the buckets of a table are. `buckets` are pairs: a number of sorted runs (in ascending order), and how
+    many buckets have this number of runs. `crowded` are the buckets with more runs than the stop trigger.
 
     `since_ms` is the local time at which the oldest file of level 0 was written; None if level 0 is empty.
     """
@@ -26,17 +26,17 @@ class Crowding:
 
     @property
     def most_runs(self) -> int:
-        """Returns the largest number of sorted runs in a bucket."""
+        """Returns the largest number of sorted runs in a bucket; 0 if there are no buckets."""
         return self.buckets[-1][0] if self.buckets else 0
 
     def age_seconds(self, local_ms: int) -> int:
-        """Returns for how long the oldest file has been on level 0."""
+        """Returns for how many seconds the oldest file has been on level 0; 0 if level 0 is empty."""
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 
 
 def crowding(view: LiveFiles, stop_trigger: int, partitions: Collection[bytes] | None = None) -> Crowding:
-    """Returns how many sorted runs wait in the buckets of these partitions (all partitions, if None is given) of a
-    table with a primary key; postponed rows are not counted.
+    """Returns how full the buckets of these partitions (None: all partitions) are, in a table with a primary key. Files
+    in the postpone bucket are not counted.
     """
     size, counts = 0, Counter[int]()
     crowded: list[BucketId] = []

@@ -1,10 +1,11 @@
 """Finds the older values of keys, on the levels above a compaction's output, by a join with the key columns of these
 levels.
 
-Keys are requested in ascending order, so each level is read once, from low to high keys. Files and row groups without
-any of the keys are not read. Memory: one record batch of each level.
-Source: Paimon 2.0 LookupLevels, LookupUtils (the levels are asked in order, the lowest wins); instead of a lookup file
-for each data file there is a join, which always sees the current deletion vectors.
+Keys are looked up in ascending order, so each level is read once, from low to high keys. Files and row groups without
+any of the keys are not read. One record batch of each level is in memory.
+
+Source: Paimon 2.0 LookupLevels, LookupUtils (levels are searched in order, and the lowest wins). Instead of a lookup
+file for each data file there is a join, which always sees the current deletion vectors.
 """
 
 from collections import deque
@@ -36,11 +37,11 @@ from bucketline.state.types.values import to_scalar
 _BOUNDED = frozenset(
     (TypeRoot.TINYINT, TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT, TypeRoot.DATE, TypeRoot.CHAR, TypeRoot.VARCHAR)
 )
-"""The types of a first key column whose bounds in Parquet footers compare in the order of keys."""
+"""The types of a first key column for which the bounds in Parquet footers have the same order as the keys."""
 
 
 class Marks(Protocol):
-    """The deleted rows of data files, updated while the compaction runs."""
+    """The deleted rows of data files. They are updated while the compaction runs."""
 
     def of_name(self, file_name: str) -> Indices | None: ...
 
@@ -49,9 +50,9 @@ class Marks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Above:
-    """The levels above a compaction's output: the sorted runs by level, lowest first, and how their files are read.
-    `marks` are the bucket's deletion vectors if the table has them: rows found are marked as deleted there, because a
-    newer row replaces them.
+    """The levels above a compaction's output: the sorted runs by level, lowest level first, and how their files are
+    read. If the table has deletion vectors, `marks` are the vectors of the bucket: rows that are found are marked as
+    deleted there, because a newer row replaces them.
     """
 
     access: FileAccess
@@ -62,9 +63,9 @@ class Above:
 
 
 class OlderValues:
-    """Finds keys in the levels above; a source of rows for `LookupFold` and `FirstRowLookup`.
+    """Finds keys on the levels above; `LookupFold` and `FirstRowLookup` get older rows from it.
 
-    `columns` are the columns of the rows to find; none if only the presence of keys matters.
+    `columns` are the columns of the rows to return; empty if it only matters whether a key exists.
     """
 
     def __init__(self, above: Above, columns: Sequence[str]) -> None:
@@ -77,7 +78,7 @@ class OlderValues:
         self._levels = [_Level(above, level, run, self._keys, read) for level, run in above.runs if run.files]
 
     def find(self, keys: pa.Table) -> OlderMatches:
-        """Returns for each of the keys the row on the lowest of these levels that has the key (see `OlderRows.find`).
+        """Returns, for each of the keys, the row on the lowest of these levels that has the key (see `OlderRows.find`).
         If the table has deletion vectors, the rows that were found are marked as deleted.
         """
         wanted = _normalized(keys, self._keys)
@@ -107,7 +108,7 @@ class OlderValues:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """The keys of one request: the lowest and highest, and the values of their first column."""
+    """The range of keys of one lookup: the lowest and the highest key, and the values of their first column."""
 
     low: Any
     high: Any
@@ -117,7 +118,7 @@ class _Span:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A record batch of a data file, its keys, and the position of its first row."""
+    """A record batch of a data file, its keys, and the position of its first row in the file."""
 
     file_name: str
     first_row: int
@@ -128,8 +129,8 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Keys that were found in a block: their positions among the requested keys, and the positions of their rows in the
-    data file.
+    """Keys that were found in a block: their positions among the keys that are looked up, and the positions of their
+    rows in the data file.
     """
 
     block: _Block
@@ -141,7 +142,7 @@ class _Match:
         return self.block.file_name
 
     def less(self, marks: Marks | None) -> "_Match":
-        """Returns the match without rows that are deleted."""
+        """Returns the match without deleted rows."""
         deleted = None if marks is None else marks.of_name(self.file_name)
         if deleted is None or not len(self.keys):
             return self
@@ -150,7 +151,7 @@ class _Match:
         return _Match(self.block, self.keys[kept], self.positions[kept])
 
     def unexpired(self, age: RowAge) -> "_Match":
-        """Returns the match without rows that have expired."""
+        """Returns the match without expired rows."""
         times = self.block.batch.column(age.field.name).take(pa.array(self.positions - self.block.first_row))
         kept: Mask = age.keeps(times).to_numpy(zero_copy_only=False)
         return _Match(self.block, self.keys[kept], self.positions[kept])
@@ -196,8 +197,8 @@ class _Level:
             self._block = None
 
     def _next(self, span: _Span) -> _Block | None:
-        """Returns the next block that may hold keys of the span; None if the sorted run has no further block before the
-        end of the span.
+        """Returns the next block that may hold keys of the range; None if the sorted run has no further block before
+        the end of the range.
         """
         while True:
             if self._block is None:
@@ -228,8 +229,8 @@ class _Level:
         )
 
     def _group_units(self, file: DataFileMeta) -> list[_Unit]:
-        """Returns the row groups of a file as units, with their bounds of the first key column; no units if the row
-        groups have no such bounds, or the file is small.
+        """Returns the row groups of a file as units, with their bounds of the first key column. Returns an empty list
+        if the row groups have no such bounds, or if the file is small.
         """
         first = self._keys[0]
         if first.type.root not in _BOUNDED or file.row_count <= self._above.batch_rows:
@@ -271,8 +272,8 @@ class _Level:
 
 
 def _positions(wanted: SortKeys, present: SortKeys) -> tuple[Indices, Indices]:
-    """Returns the positions of the keys that two ascending lists share, in the first list and in the second. Each key
-    is at most once in a list.
+    """Returns the positions of the keys that two ascending lists have in common, in the first list and in the second
+    list. A list has each key at most once.
     """
     if pa.types.is_large_binary(wanted.type):
         at = pc.index_in(wanted, value_set=present)
@@ -302,6 +303,6 @@ def _normalized_key(key: bytes, fields: Sequence[DataField]) -> Any:
 
 
 def _comparable(value: Any) -> Any:
-    """Returns a bound of a footer, or an Arrow scalar, as a value that compares in key order."""
+    """Converts a bound from a footer, or an Arrow scalar, to a value that compares in key order."""
     plain = value.as_py() if isinstance(value, pa.Scalar) else value
     return plain.encode() if isinstance(plain, str) else plain

@@ -1,19 +1,19 @@
-"""The callback that long work on a bucket calls again and again, so that the work can be ended from outside."""
+"""A function that long work on a bucket calls again and again, so that the work can be ended from outside."""
 
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
 Watch = Callable[[], None]
-"""A function that is called before each record batch; it ends the work by raising an exception."""
+"""A function that is called before each record batch. It ends the work by raising an exception."""
 
 
 def unwatched() -> None:
-    """Does nothing: a watch that never ends the work."""
+    """Does nothing, and so never ends the work."""
 
 
 def watched(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.RecordBatch]:
-    """Yields the batches; `watch` is called before each."""
+    """Yields the batches, and calls `watch` before each batch."""
     for batch in batches:
         watch()
         yield batch

@@ -1,1 +1,1 @@
-"""Finds what is wrong with a table, and repairs nothing."""
+"""Finds what is wrong with a table. Repairs nothing."""

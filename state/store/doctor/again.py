@@ -1,9 +1,10 @@
-"""Checks findings a second time: files are not damaged if only an expiry or a writer was changing them during the
+"""Checks findings a second time. Files are not damaged if only an expiry or a writer was changing them during the
 check.
 
 Expiry removes the files of the oldest snapshots before the snapshots themselves, and writes the hint last. So files
-that only the oldest snapshots miss are checked again until these snapshots are removed, or nothing has changed for some
-time. If an expiry was announced and not finished, that is a warning: the next expiry finishes it.
+that are missing only in the oldest snapshots are checked again, until these snapshots are removed, or nothing has
+changed for some time. If an expiry was announced and not completed, that is a warning: the next expiry completes it.
+
 Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion.
 """
 
@@ -21,8 +22,8 @@ _UNFINISHED = Finding(
     Severity.WARNING,
     "half-expired",
     SNAPSHOT_DIR,
-    "an expiry was ended while it removed the oldest snapshots, some of whose files have gone; `expire_snapshots` "
-    "finishes it",
+    "an expiry was interrupted while it removed the oldest snapshots, and some of their files are gone; "
+    "`expire_snapshots` completes it",
 )
 _WAIT_MS = 250
 _QUIET_WAITS = 20
@@ -30,7 +31,7 @@ _QUIET_WAITS = 20
 
 
 def still_broken(table: TableHandle, problems: Sequence[Problem]) -> tuple[list[Problem], list[Finding]]:
-    """Returns the problems that still exist, and the findings of the folders. Waits only if an expiry may be
+    """Returns the problems that still exist, and the findings of the metadata folders. Waits only if an expiry may be
     running.
     """
     folders = list(folder_findings(table))
@@ -60,7 +61,7 @@ def still_broken(table: TableHandle, problems: Sequence[Problem]) -> tuple[list[
 
 
 def _half_expired(table: TableHandle, problems: Sequence[Problem]) -> list[Problem]:
-    """Returns the problems of snapshots whose removal was announced by an expiry that did not end."""
+    """Returns the problems of snapshots whose removal was announced by an expiry that was not completed."""
     if not problems:
         return []
     notebook = Notebook(table.io, table.metadata_path)
@@ -70,7 +71,7 @@ def _half_expired(table: TableHandle, problems: Sequence[Problem]) -> list[Probl
 
 
 class _States:
-    """The states of a table at one moment."""
+    """The snapshots, tags and branches of a table at one moment."""
 
     def __init__(self, table: TableHandle, problems: Sequence[Problem]) -> None:
         names = table.io.list_names(f"{table.metadata_path}/{SNAPSHOT_DIR}")
@@ -79,15 +80,15 @@ class _States:
         self._named = {s.name for s in named_states(table) if s.snapshot is not None} if has_names else set()
 
     def need(self, problem: Problem) -> bool:
-        """Whether a state exists that the problem concerns."""
+        """Returns True if a snapshot, tag or branch still exists that the problem is about."""
         needed = problem.needed
         if needed is None or self._named.intersection(needed.named):
             return True
         return any(needed.first <= i <= needed.last for i in self.ids)
 
     def may_be_removed(self, problem: Problem) -> bool:
-        """Whether the problem is in old snapshots only, which an expiry may be removing: not in the newest snapshot,
-        and not in a state with a name.
+        """Returns True if the problem is only in old snapshots, which an expiry may be removing: not in the newest
+        snapshot, and not in the snapshot of a tag or branch.
         """
         needed = problem.needed
         if needed is None or not self.ids or self._named.intersection(needed.named):

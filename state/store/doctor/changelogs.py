@@ -1,4 +1,4 @@
-"""Checks changelogs that outlive their snapshots: the files that a reader of changes opens must exist.
+"""Checks changelogs that are kept longer than their snapshots: the files that a reader of changes opens must exist.
 
 Source: Paimon 2.0 ChangelogManager, ChangelogDeletion.
 """
@@ -19,8 +19,8 @@ from bucketline.state.store.doctor.problem import passable
 
 
 def changelog_findings(table: TableHandle) -> Iterator[Finding]:
-    """Yields changelogs that cannot be read, and files that changelogs need and that are missing or have another
-    size.
+    """Yields a finding for each changelog that cannot be read, and for each changelog of which a file is missing or has
+    another size.
     """
     folder = f"{table.metadata_path}/{CHANGELOG_DIR}"
     ids = sorted(i for name in table.io.list_names(folder) if (i := parse_changelog_id(name)) is not None)
@@ -52,8 +52,8 @@ def _gone(table: TableHandle, changelog: Snapshot) -> Iterator[str]:
 
 
 def _changes(manifests: Manifests, changelog: Snapshot, *, logs: bool) -> list[ManifestEntry]:
-    """Returns the files that hold the changes of a changelog: changelog files or, if the table `logs` no changes, the
-    new data files of an append.
+    """Returns the files that hold the changes of a changelog: its changelog files, or, if the table writes no changelog
+    files (`logs` is False), the new data files of an append.
     """
     if changelog.changelog_manifest_list is not None:
         return manifests.changelog_entries(changelog)

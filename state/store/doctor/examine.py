@@ -1,8 +1,10 @@
 """Examines a table and says what is broken: compares the files on storage with the rules that every writer keeps.
 
 Reads all metadata, each manifest file once, and with `rows` every live data file; changes nothing. A problem on which
-Paimon would fail is an error; a problem that only costs space or points to a crash is a warning. If a broken file makes
-a check impossible, the check is skipped; all others run. The table may be written, compacted and expired meanwhile.
+Paimon would fail is an error. A problem that only costs space, or points to a crash, is a warning. If a broken file
+makes a check impossible, this check is skipped, and all others run. The table may be written, compacted and expired
+meanwhile.
+
 Source: the rules of Paimon 2.0 (ConflictDetection, SnapshotManager, SchemaManager) and of this library.
 """
 
@@ -40,8 +42,8 @@ from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.store.storage.remembered import ReadOnceIO
 
 LIVE_BYTES = 512 << 20
-"""The default of the memory for the entries of live files. If they need more, the buckets are checked in shares. Each
-share reads the manifests again, except for those that are kept in memory.
+"""The default for the memory, in bytes, of the entries of live files. If they need more, the buckets are checked in
+several shares. For each share the manifests are read again, except for those that are cached in memory.
 """
 
 _ENTRY_BYTES = 3000
@@ -56,16 +58,16 @@ def examine(
 ) -> list[Finding]:
     """Returns the findings of a table, errors before warnings.
 
-    `rows` also reads the live rows: their number, order, buckets, statistics and sequence numbers, and their HASH
-    index. Memory: `live_bytes`, what `ReadOnceIO` remembers, and what `remove_orphan_files` needs. Raises StorageError
-    when the storage fails for another reason than a missing file.
+    With `rows` the live rows are read too: their number, order, buckets, statistics and sequence numbers are checked,
+    and their HASH index. Takes the memory `live_bytes`, the cache of `ReadOnceIO`, and the memory that
+    `remove_orphan_files` needs. Raises StorageError if the storage fails for another reason than a missing file.
     """
     looked_at = replace(table, io=ReadOnceIO(table.io))
     examination = _Examination(looked_at, progress, live_bytes)
     problems = [*examination.states(), *(examination.rows() if rows else ())]
     problems, findings = still_broken(table, problems)
     findings += [Finding(Severity.ERROR, p.rule, p.subject, p.message) for p in problems]
-    # Orphans are known only if all states can be read.
+    # Orphan files are known only if all snapshots and tags can be read.
     try:
         orphans = remove_orphan_files(looked_at, progress=examination.goes_on)
     except BucketlineError as e:
@@ -73,8 +75,8 @@ def examine(
     else:
         if orphans.files:
             message = (
-                f"{counted(len(orphans.files), 'file')}, {counted(orphans.size_bytes, 'byte')}, older than a day, that "
-                "no snapshot, tag or branch names; `bucketline orphans` lists them"
+                f"{counted(len(orphans.files), 'file')}, {counted(orphans.size_bytes, 'byte')}, older than a day, are "
+                "named by no snapshot, tag or branch; `bucketline orphans` lists them"
             )
             findings.append(Finding(Severity.WARNING, "orphans", orphans.files[0].path, message))
     return sorted(findings, key=lambda f: f.severity is Severity.WARNING)
@@ -83,7 +85,7 @@ def examine(
 def open_to_examine(
     path: str, options: Mapping[str, str] | None = None, storage_options: Mapping[str, str] | None = None
 ) -> TableHandle:
-    """Opens the table at a path or URI, with the newest of its schemas that can be read.
+    """Opens the table at a path or URI, with the newest schema that can be read, and returns its handle.
 
     Arguments are those of `open_table`. Raises the errors of `newest_schema` if no schema can be read.
     """
@@ -103,7 +105,7 @@ def open_to_examine(
 
 
 class _Examination:
-    """One examination of all states of a table."""
+    """One examination of all snapshots, tags and branches of a table."""
 
     def __init__(self, table: TableHandle, progress: Progress, live_bytes: int) -> None:
         self._table, self._progress = table, progress
@@ -112,8 +114,8 @@ class _Examination:
         self._done = self._total = 0
 
     def states(self) -> Iterator[Problem]:
-        """Yields the problems of all snapshots, tags and branches. An error while a state is read is a problem of the
-        state.
+        """Yields the problems of all snapshots, tags and branches. An error while one of them is read is reported as
+        its problem.
         """
         table = self._table
         self._newest = self._newest_readable()
@@ -149,7 +151,7 @@ class _Examination:
             index = table.manifests.read_index(newest.index_manifest)
         except BucketlineError as e:
             passable(e)
-            return  # a problem of the state
+            return  # This problem is reported for the snapshot.
         try:
             deletions = find_deletions(table.io, table.path, schema, index)
         except CorruptFileError as e:
@@ -171,7 +173,7 @@ class _Examination:
             try:
                 yield from (replace(p, needed=state.needed) for p in look(table, newest))
             except BucketlineError as e:
-                passable(e)  # a problem of the state, or of a file of it
+                passable(e)  # This problem is reported for the snapshot, or for one of its files.
             self._step()
 
     def _snapshots(self, history: HistoryWalk, ids: list[int], *, is_first: bool) -> Iterator[Problem]:
@@ -203,7 +205,7 @@ class _Examination:
         self._step()
 
     def _branch_files(self, files: FileChecks, branch: str) -> FileChecks:
-        """Returns the checks for files of a branch, which has schemas of its own under the same ids."""
+        """Returns the checks for files of a branch, which has its own schemas under the same ids."""
         table = self._table
         return files.with_schemas(Schemas(table.io, Branches(table.io, table.path).path(branch)).get)
 
@@ -212,14 +214,14 @@ class _Examination:
             try:
                 snapshot = self._table.snapshot_store.get(snapshot_id)
             except BucketlineError as e:
-                passable(e)  # a problem of the snapshot
+                passable(e)  # This problem is reported for the snapshot.
                 continue
             if snapshot is not None:
                 return snapshot
         return None
 
     def _share_count(self) -> int:
-        """Returns the number of shares in which the buckets are checked, by the number of files in the newest
+        """Returns the number of shares in which the buckets are checked, from the number of files in the newest
         snapshot's lists.
         """
         if self._newest is None:
@@ -233,7 +235,7 @@ class _Examination:
         return max(1, -(-live * _ENTRY_BYTES // self._live_bytes))
 
     def goes_on(self, done: int, total: int) -> None:
-        """Reports the progress of the search for orphans, which is the last step of an examination."""
+        """Reports the progress of the search for orphan files, which is the last step of an examination."""
         self._progress(self._done + done, self._total + total)
 
     def _step(self) -> None:
@@ -242,8 +244,8 @@ class _Examination:
 
 
 def _committed_twice(snapshot: Snapshot, seen: dict[tuple[str, int], int]) -> Iterator[Problem]:
-    """Yields identifiers of a commit user that were committed twice. An identifier names one commit: its rows are in
-    one snapshot, and the files compacted with them in another.
+    """Yields a problem for each identifier that a commit user has committed twice. An identifier names one commit: its
+    rows are in one snapshot, and the files compacted with them in another.
     """
     s = snapshot
     if s.commit_identifier == BATCH_COMMIT_IDENTIFIER or s.commit_kind is CommitKind.COMPACT:
@@ -251,8 +253,8 @@ def _committed_twice(snapshot: Snapshot, seen: dict[tuple[str, int], int]) -> It
     key = (writer_of(s.commit_user), s.commit_identifier)
     if key in seen:
         message = (
-            f"user {s.commit_user} committed identifier {s.commit_identifier} in snapshot {seen[key]} already: its "
-            "rows are in the table twice"
+            f"user {s.commit_user} has committed identifier {s.commit_identifier} already in snapshot {seen[key]}, so "
+            "its rows are in the table twice"
         )
         yield Problem("commit-twice", f"snapshot {s.id}", message)
     seen[key] = s.id

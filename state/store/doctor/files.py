@@ -1,4 +1,4 @@
-"""Checks that the files of a state exist, with the recorded sizes."""
+"""Checks that the files of a snapshot exist, with the recorded sizes."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -13,11 +13,13 @@ from bucketline.state.store.doctor.problem import Broken, State
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 
 _KNOWN_FILES = 1 << 20
-"""How many correct files are remembered, about 100 bytes each; further ones are checked again."""
+"""How many correct files are remembered, about 100 bytes each. If there are more, all of them are forgotten, and files
+are checked again.
+"""
 
 
 class FileChecks:
-    """Checks the files of the table at `path`, each correct file once, and notes wrong files in `broken`."""
+    """Checks the files of the table at `path`, each correct file once, and records wrong files in `broken`."""
 
     def __init__(
         self, io: FileIO, path: str, schema: TableSchema, schema_of: Callable[[int], TableSchema], broken: Broken
@@ -27,7 +29,7 @@ class FileChecks:
         self._sound: set[bytes] = set()
 
     def with_schemas(self, schema_of: Callable[[int], TableSchema]) -> "FileChecks":
-        """Returns the same checks for states with other schemas; results for files are shared."""
+        """Returns the same checks for snapshots with other schemas. Results for files are shared."""
         other = FileChecks(self._io, self._path, self._schema, schema_of, self.broken)
         other._sound = self._sound
         return other
@@ -43,7 +45,7 @@ class FileChecks:
             return
         self._look(state, path, file.file_size, "{state} needs it", entry.identity)
         for other in extra:
-            self._look(state, other, None, "{state} needs it beside a data file", entry.identity)
+            self._look(state, other, None, "{state} needs this file together with a data file", entry.identity)
         try:
             self._schema_of(file.schema_id)
         except BucketlineError as e:
@@ -70,7 +72,7 @@ class FileChecks:
         if actual_size is None:
             self.broken.note(state, "missing-file", path, text, owner=owner)
         elif size is not None and actual_size != size:
-            text = f"it has {counted(actual_size, 'byte')}, and should have {size}: {text}"
+            text = f"it has {counted(actual_size, 'byte')}, but should have {size}: {text}"
             self.broken.note(state, "file-size", path, text, owner=owner)
         else:
             if len(self._sound) >= _KNOWN_FILES:
@@ -78,7 +80,7 @@ class FileChecks:
             self._sound.add(mark)
 
     def _size(self, path: str) -> int | None:
-        """Returns the bytes of a file; None if it is missing."""
+        """Returns the size of a file in bytes; None if it is missing."""
         try:
             io = self._io
             if not path.startswith(f"{self._path}/"):

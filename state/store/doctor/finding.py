@@ -11,7 +11,9 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken rule: its stable name, the file or folder concerned, and what it means."""
+    """One broken rule: the rule's stable name, the file or folder that it is about, and a message that says what is
+    wrong.
+    """
 
     severity: Severity
     rule: str

@@ -1,4 +1,4 @@
-"""Checks of the metadata folders: names, schemas, snapshots, consumers, branches.
+"""Checks the metadata folders of a table: names, schemas, snapshots, consumers, branches.
 
 Source: the rules of Paimon 2.0 SnapshotManager, HintFileUtils, SchemaManager.
 """
@@ -25,28 +25,33 @@ from bucketline.state.types.logical import DataField, types_in
 
 
 def folder_findings(table: TableHandle) -> Iterator[Finding]:
-    """Yields problems in listings and in small metadata files. Reads schemas, hints and consumers."""
+    """Yields problems in listings of folders and in small metadata files. Reads schemas, hints and consumers."""
     yield from _schemas(table)
     yield from _snapshot_folder(table)
     for path, message in broken_consumers(table.io, table.metadata_path):
         yield Finding(Severity.ERROR, "consumer", path, message)
     for path, message in broken_plans(table.io, table.metadata_path):
-        yield Finding(Severity.WARNING, "compaction-plan", path, f"{message}; remove it, nothing else needs it")
+        yield Finding(Severity.WARNING, "compaction-plan", path, f"{message}; remove the file, nothing else needs it")
     yield from changelog_findings(table)
     branches = Branches(table.io, table.path)
     yield from _rules(table, branches)
     for name in branches.names():
         if Schemas(table.io, branches.path(name)).latest_id() is None:
-            message = "it has no schema, which stops orphan removal; delete it"
+            message = "it has no schema, which stops the removal of orphan files; delete the branch"
             yield Finding(Severity.ERROR, "branch", f"branch {name}", message)
     if table.metadata_path == table.path:
         for name in sorted(unfinished(table.io, table.path, Notebook(table.io, table.path).look().pins.values())):
-            message = f"a fast-forward to it runs, or has died: then it is done again, by `fast_forward({name!r})`"
+            message = (
+                "a fast-forward to this branch is running or was interrupted; if it was interrupted, repeat it with "
+                f"`fast_forward({name!r})`"
+            )
             yield Finding(Severity.WARNING, "half-forwarded", f"branch {name}", message)
 
 
 def _rules(table: TableHandle, branches: Branches) -> Iterator[Finding]:
-    """Yields the parts of the newest schema that Paimon refuses, with the change that mends them."""
+    """Yields a finding for each part of the newest schema that Paimon refuses; its message says which change repairs
+    it.
+    """
     newest = Schemas(table.io, table.metadata_path).latest_id()
     if newest is None:
         return
@@ -54,7 +59,7 @@ def _rules(table: TableHandle, branches: Branches) -> Iterator[Finding]:
     try:
         schema = Schemas(table.io, table.metadata_path).get(newest)
     except BucketlineError as e:
-        passable(e)  # already reported for the file
+        passable(e)  # This problem has been reported for the file already.
         return
     known = (MAIN, *branches.known()) if branches_read(schema) else ()
     for problem in (*rule_problems(schema), *branches_exist(schema, known)):
@@ -72,7 +77,12 @@ def _schemas(table: TableHandle) -> Iterator[Finding]:
             ids.append(schema_id)
         elif name.startswith("schema-"):
             path = f"{directory}/{name}"
-            yield Finding(Severity.ERROR, "foreign-file", path, "Paimon takes this name for a schema's and fails")
+            yield Finding(
+                Severity.ERROR,
+                "foreign-file",
+                path,
+                "Paimon takes this file for a schema because of its name, and fails",
+            )
     for schema_id in sorted(ids):
         path = f"{directory}/schema-{schema_id}"
         try:
@@ -90,9 +100,9 @@ def _schemas(table: TableHandle) -> Iterator[Finding]:
 def _schema(schema: TableSchema) -> Iterator[str]:
     names = [f.name for f in schema.fields]
     if any(len({f.id for f in row}) < len(row) for row in _rows(schema.fields)):
-        yield "two fields have the same id, so old files would be misread"
+        yield "two fields have the same id, so rows of old files would be misread"
     if max((f.id for f in schema.fields), default=-1) > schema.highest_field_id:
-        yield "highestFieldId is below a field's id, which would be given again"
+        yield "highestFieldId is lower than the id of a field, so this id would be given out again"
     for key in (*schema.primary_keys, *schema.partition_keys):
         if key not in names:
             yield f"key column {key} does not exist"
@@ -101,8 +111,8 @@ def _schema(schema: TableSchema) -> Iterator[str]:
 
 
 def _nested_ids(schema: TableSchema) -> Iterator[str]:
-    """Yields problems with ids of nested fields. pypaimon up to 1.4 counts the fields of each nested row from 0, and
-    takes the highest id from the columns alone.
+    """Yields problems with the ids of nested fields. pypaimon up to 1.4 counts the fields of each nested row from 0,
+    and computes the highest id from the columns alone.
     """
     if (
         max((f.id for row in _rows(schema.fields) for f in row), default=-1)
@@ -110,25 +120,27 @@ def _nested_ids(schema: TableSchema) -> Iterator[str]:
         >= max((f.id for f in schema.fields), default=-1)
     ):
         yield (
-            "highestFieldId is below the id of a nested field; rows are read right, but Paimon may give that id again "
-            "when a field is added to the nested row"
+            "highestFieldId is lower than the id of a nested field; rows are read correctly, but Paimon may give "
+            "this id out again when a field is added to the nested row"
         )
 
 
 def _rows(fields: Sequence[DataField]) -> Iterator[Sequence[DataField]]:
-    """Yields the columns, then the fields of each nested row; an id is unique within each of these lists."""
+    """Yields the list of columns, then the list of fields of each nested row. In each of these lists an id must be
+    unique.
+    """
     yield fields
     for field in fields:
         yield from (t.fields for t in types_in(field.type) if t.fields)
 
 
 def _evolved(before: TableSchema, after: TableSchema) -> Iterator[str]:
-    """Yields differences between two schemas of a table that a schema change cannot cause: another primary key, or an
-    id that was given to another column.
+    """Yields differences between two schemas of a table that no schema change can cause: another primary key, or an id
+    that belongs to another column.
     """
     keys = [f.id for f in before.fields if f.name in before.primary_keys]
     if {f.id for f in after.fields if f.name in after.primary_keys} != set(keys):
-        yield f"its primary key is of other fields than that of schema {before.id}"
+        yield f"its primary key has other fields than the primary key of schema {before.id}"
     yield from id_problems(before, after)
 
 
@@ -141,7 +153,12 @@ def _snapshot_folder(table: TableHandle) -> Iterator[Finding]:
     for name in table.io.list_names(directory):
         if name.startswith("snapshot-") and parse_snapshot_id(name) is None:
             path = f"{directory}/{name}"
-            yield Finding(Severity.ERROR, "foreign-file", path, "Paimon takes this name for a snapshot's and fails")
+            yield Finding(
+                Severity.ERROR,
+                "foreign-file",
+                path,
+                "Paimon takes this file for a snapshot because of its name, and fails",
+            )
     branches = Branches(table.io, table.path)
     for folder in dict.fromkeys((root, *(branches.path(name) for name in branches.names()))):
         yield from snapshot_findings(table.io, folder)

@@ -1,8 +1,9 @@
-"""Checks that each key of a dynamic table is in the bucket that the HASH index says, and in no other. Reads key columns
-and index files.
+"""Checks that each key of a dynamic table is in the bucket that the HASH index gives for it, and in no other bucket.
+Reads key columns and index files.
 
-If the index lacked the hash of a key, the next change of the key would go to another bucket, and the key would exist
-twice.
+If the index did not have the hash of a key, the next change of the key would go to another bucket, and the key would
+exist twice.
+
 Source: the rules of Paimon 2.0 DynamicBucketIndexMaintainer, HashBucketAssigner.
 """
 
@@ -28,8 +29,8 @@ from bucketline.state.types.binary_row import hash_rows
 def hash_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
     """Yields the problems of a snapshot's HASH index; none for tables without such an index.
 
-    Memory: the hashes of one partition, 4 bytes a key, and a record batch of keys. Raises CorruptFileError,
-    StorageError when the snapshot's manifests cannot be read.
+    In memory are the hashes of one partition (4 bytes for each key) and a record batch of keys. Raises
+    CorruptFileError, and StorageError if the snapshot's manifests cannot be read.
     """
     if not bucket_mode(table.table_schema).has_hash_index:
         return
@@ -40,7 +41,9 @@ def hash_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
         by_bucket: dict[int, Int32s] = {}
         for entry in index.get(partition, ()):
             if entry.bucket in by_bucket:
-                yield Problem("hash-index", name, f"bucket {entry.bucket} has two HASH index files; writers stop at it")
+                yield Problem(
+                    "hash-index", name, f"bucket {entry.bucket} has two HASH index files, which writers refuse"
+                )
             try:
                 by_bucket[entry.bucket] = _hashes(table, entry)
             except BucketlineError as e:
@@ -52,7 +55,7 @@ def hash_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
 
 
 def _hashes(table: TableHandle, entry: IndexManifestEntry) -> Int32s:
-    """Returns the hashes in one file, ascending."""
+    """Returns the hashes in one file, in ascending order."""
     schema = table.table_schema
     io, path = reach(table.io, schema, located(table.path, index_path(schema, entry)))
     hashes = decode_hash_index(io.read(path))
@@ -74,8 +77,8 @@ def _in_several_buckets(name: str, index: Mapping[int, Int32s]) -> Iterator[Prob
         yield Problem(
             "hash-index",
             name,
-            f"{counted(int(again.sum()), 'hash', 'hashes')} in several buckets, the first in {low} and {high}: two "
-            "jobs wrote at once, and the keys may be in both",
+            f"{counted(int(again.sum()), 'hash', 'hashes')} in several buckets, the first in the buckets {low} and "
+            f"{high}: two jobs wrote at the same time, and the keys may be in both buckets",
         )
 
 
@@ -97,8 +100,8 @@ def _unknown_keys(table: TableHandle, bucket: BucketFiles, known: Int32s) -> Ite
             yield Problem(
                 "hash-index",
                 file.file_name,
-                f"the HASH index of bucket {bucket.bucket} lacks {counted(unknown, 'key')} of it: the next change of "
-                "such a key would go to another bucket, and the key would exist twice",
+                f"the HASH index of bucket {bucket.bucket} does not have {counted(unknown, 'key')} of the bucket: "
+                "the next change of such a key would go to another bucket, and the key would exist twice",
             )
 
 

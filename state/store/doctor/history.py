@@ -1,7 +1,8 @@
-"""Checks snapshots in order: that each follows from the one before, and that all files it names exist.
+"""Checks snapshots in order: that each follows from the snapshot before it, and that all files that it names exist.
 
 For each snapshot only the new manifests are read. Manifests that a merge has replaced must hold the same entries as the
-new ones; sums of hashes show this without keeping entries in memory.
+new manifests; sums of hashes show this without keeping entries in memory.
+
 Source: Paimon 2.0 ConflictDetection, FileStoreCommitImpl, SnapshotDeletion.
 """
 
@@ -30,20 +31,20 @@ from bucketline.state.store.doctor.problem import Broken, Problem, State, passab
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """The sum of a manifest's entries: rows, and a hash in which a DELETE cancels its ADD."""
+    """The sum of a manifest's entries: the number of rows, and a sum of hashes in which a DELETE cancels its ADD."""
 
     rows: int
     mark: int
 
 
 class HistoryWalk:
-    """Follows the snapshots of a table one after the other, and then looks at the states that tags and branches have.
+    """Follows the snapshots of a table one after the other, and then checks the snapshots of tags and branches.
 
-    Memory: the live files of one state, in this share of the buckets, and the entries of one delta; about 200 bytes for
-    each manifest of a state.
+    In memory are the live files of one snapshot, in this share of the buckets, and the entries of one delta; and about
+    200 bytes for each manifest of a snapshot.
 
-    The attributes belong together because each snapshot is checked against the state that the snapshot before has left:
-    its live files, its manifests with their sums, and its index files.
+    The attributes belong together because each snapshot is checked against the state that the snapshot before it has
+    left: its live files, its manifests with their sums, and its index files.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class HistoryWalk:
         self._deltas: dict[str, int] = {}
 
     def follow(self, snapshot: Snapshot) -> Iterator[Problem]:
-        """Checks the next snapshot, in the order of ids; yields its problems."""
+        """Checks the next snapshot, in the order of ids, and yields its problems."""
         state = State(f"snapshot {snapshot.id}", snapshot.id)
         self._deltas[snapshot.delta_manifest_list] = snapshot.id
         base = self._list(state, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
@@ -82,7 +83,7 @@ class HistoryWalk:
         self._broken.extend(snapshot.id, _Owners(self._live, named, self._index))
 
     def state(self, name: str, snapshot: Snapshot, files: FileChecks) -> Iterator[Problem]:
-        """Checks the state of a tag or branch: all files exist, on correct levels. Yields its problems."""
+        """Checks the snapshot of a tag or branch: that all files exist, on correct levels. Yields its problems."""
         own = self._deltas.get(snapshot.delta_manifest_list)
         if own is not None:
             self._broken.also(own, name)
@@ -98,7 +99,7 @@ class HistoryWalk:
 
     def _to_base(self, state: State, base: list[ManifestFileMeta] | None) -> Iterator[Problem]:
         """Sets the live files to the files of the snapshot's base, and yields the problems found. Unless something is
-        damaged, the live files are these files already.
+        damaged, the live files are the same files already.
         """
         is_next = self._at is not None and state.id == self._at + 1
         if base is None:
@@ -120,7 +121,9 @@ class HistoryWalk:
                 if before == after and None not in (before, after):
                     return
                 if None not in (before, after) and self._share.number == 0:
-                    message = f"its base is not what snapshot {self._at} left: files were lost or gained"
+                    message = (
+                        f"its base differs from the files that snapshot {self._at} has left: files were lost or gained"
+                    )
                     yield Problem("base", state.name, message)
         self._load(state, base)
 
@@ -132,7 +135,7 @@ class HistoryWalk:
         self._is_loaded = True
 
     def _look_at_files(self, state: State, added: Iterable[ManifestEntry]) -> None:
-        """Checks live files: the added ones, or all files if all were loaded."""
+        """Checks live files: the added files, or all files if all were loaded."""
         for entry in self._live if self._is_loaded else added:
             if entry.identity in self._live:
                 self._files.data_file(state, entry)
@@ -171,7 +174,10 @@ class HistoryWalk:
             if entry.identity not in self._live:
                 yield Problem("deleted-nothing", name, f"it deletes {entry.file.file_name}, which is not live")
             if entry.file.file_name in added:
-                message = f"it adds {entry.file.file_name} before it deletes it, so expiry by Paimon removes the file"
+                message = (
+                    f"it adds {entry.file.file_name} before it deletes the same file, so expiry by Paimon removes the "
+                    "file"
+                )
                 yield Problem("entry-order", name, message)
 
     def _counts(
@@ -179,14 +185,16 @@ class HistoryWalk:
     ) -> Iterator[Problem]:
         change = sum(s.rows for m in delta if (s := self._sums[m.file_name]) is not None)
         if change != snapshot.delta_record_count:
-            message = f"its changes make {counted(change, 'row')}, it says {snapshot.delta_record_count}"
+            message = f"its changes have {counted(change, 'row')}, but it records {snapshot.delta_record_count}"
             yield Problem("record-count", name, message)
         if base is None or not self._is_whole:
             return
         rows = change + sum(s.rows for m in base if (s := self._sums.get(m.file_name)) is not None)
         if rows != snapshot.total_record_count:
             yield Problem(
-                "record-count", name, f"its files hold {counted(rows, 'row')}, it says {snapshot.total_record_count}"
+                "record-count",
+                name,
+                f"its files hold {counted(rows, 'row')}, but it records {snapshot.total_record_count}",
             )
 
     def _changelog(self, state: State, snapshot: Snapshot) -> None:
@@ -200,8 +208,8 @@ class HistoryWalk:
                     self._files.data_file(state, entry)
 
     def _index_of(self, state: State, snapshot: Snapshot) -> Iterator[Problem]:
-        """Checks new index files; also checks deletion vectors if they or the live files have changed. Yields the
-        problems.
+        """Checks new index files; also checks deletion vectors if the vectors or the live files have changed. Yields
+        the problems.
         """
         touched = self._live.touched
         is_new = snapshot.index_manifest != self._index_name
@@ -233,7 +241,7 @@ class HistoryWalk:
             return None
 
     def _entries(self, state: State, meta: ManifestFileMeta) -> list[ManifestEntry] | None:
-        """Returns a manifest's entries, and adds them to the sum; None if it cannot be read."""
+        """Returns a manifest's entries, and records their sum; None if the manifest cannot be read."""
         try:
             entries = self._manifests.read(meta)
         except BucketlineError as e:
@@ -250,8 +258,8 @@ class HistoryWalk:
         return entries
 
     def _added_up(self, names: Counter[str]) -> int | None:
-        """Returns the sum of the manifests' entries, each manifest as often as it is named; None if a manifest could
-        not be read.
+        """Returns the sum of the manifests' entries, where each manifest counts as often as it is named; None if a
+        manifest could not be read.
         """
         total = 0
         for name, count in names.items():
@@ -264,7 +272,7 @@ class HistoryWalk:
 
 @dataclass(frozen=True, slots=True)
 class _Owners:
-    """The files that the newest state needs: live files, manifests by name, index files by name."""
+    """The files that the newest snapshot needs: its live files, its manifests by name, and its index files by name."""
 
     live: LiveOfShare
     manifests: Counter[str]

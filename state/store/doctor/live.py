@@ -1,4 +1,4 @@
-"""Keeps the live files of one state after another, by bucket, and checks their levels."""
+"""Holds the live files of one snapshot after another, by bucket, and checks their levels."""
 
 import zlib
 from collections import Counter, defaultdict
@@ -18,23 +18,23 @@ from bucketline.state.types.order import key_order
 T = TypeVar("T")
 
 Bucket = tuple[bytes, int]
-"""A serialized partition, and a bucket in it."""
+"""A serialized partition, and a bucket of this partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One of `count` parts in which the buckets of a table are checked, numbered from 0."""
+    """One of `count` parts in which the buckets of a table are checked. The parts are numbered from 0."""
 
     number: int = 0
     count: int = 1
 
     def holds(self, partition: bytes, bucket: int) -> bool:
-        """Whether a bucket is in this part."""
+        """Returns True if a bucket is in this part."""
         return self.count == 1 or zlib.crc32(partition, bucket & 0xFFFFFFFF) % self.count == self.number
 
 
 class _Files:
-    """The live files of a bucket, and which checks are needed after they have changed."""
+    """The live files of a bucket, and which checks are due because files have changed."""
 
     def __init__(self) -> None:
         self._entries: dict[EntryIdentity, ManifestEntry] = {}
@@ -44,7 +44,7 @@ class _Files:
         self.several: set[str] = set()
         """The names that more than one file has."""
         self.changed: set[int] = set()
-        """The levels that changed since the last check, without level 0, where files may share keys."""
+        """The levels that have changed since the last check, without level 0, where files may have keys in common."""
 
     def __contains__(self, identity: EntryIdentity) -> bool:
         return identity in self._entries
@@ -70,7 +70,7 @@ class _Files:
             self.changed.add(file.level)
 
     def remove(self, identity: EntryIdentity) -> ManifestEntry | None:
-        """Removes a file, and returns the entry that was there."""
+        """Removes a file, and returns its entry; None if the file was not live."""
         entry = self._entries.pop(identity, None)
         if entry is None:
             return None
@@ -86,7 +86,7 @@ class _Files:
 
 
 class LiveOfShare:
-    """The live files of the buckets of one share. Memory: the entries of one state in that share."""
+    """The live files of the buckets of one share. The entries of one snapshot in this share are in memory."""
 
     def __init__(self, schema: TableSchema, share: Share) -> None:
         self._share = share
@@ -135,7 +135,7 @@ class LiveOfShare:
         self._touched.add(bucket)
 
     def __contains__(self, identity: object) -> bool:
-        """Whether the file with that identity is live."""
+        """Returns True if the file with this identity is live."""
         if not isinstance(identity, tuple):
             return False
         return identity in self._buckets.get((identity[0], identity[1]), ())
@@ -151,11 +151,11 @@ class LiveOfShare:
 
     @property
     def touched(self) -> set[Bucket]:
-        """Returns the buckets that changed since the last call of `problems`."""
+        """Returns the buckets that have changed since the last call of `problems`."""
         return self._touched
 
     def problems(self, state: str) -> Iterator[Problem]:
-        """Yields the problems in changed buckets, each once."""
+        """Yields the problems in buckets that have changed, each problem once."""
         touched, self._touched = self._touched, set()
         for bucket in sorted(touched):
             for rule, message in self._in_bucket(bucket):
@@ -166,7 +166,8 @@ class LiveOfShare:
         for partition in sorted({p for p, _ in touched}):
             totals = sorted(t for t, count in self._totals[partition].items() if count)
             message = (
-                f"its buckets were written for different numbers of buckets, {totals}: one key may be in two of them"
+                f"the files of its buckets record different numbers of buckets, {totals}, so a key may be in two of "
+                "these buckets"
             )
             if sum(t > 0 for t in totals) > 1 and ("bucket-count", (partition, 0), message) not in self._told:
                 self._told.add(("bucket-count", (partition, 0), message))
@@ -179,7 +180,7 @@ class LiveOfShare:
             return
         for total in sorted(files.totals):
             if 0 < total <= number:
-                yield "bucket", f"its files say that there are only {counted(total, 'bucket')}"
+                yield "bucket", f"its files record only {counted(total, 'bucket')}"
         for file_name in sorted(files.several):
             yield "live-twice", f"{file_name} is live on two levels"
         changed, files.changed = files.changed, set()
@@ -191,10 +192,10 @@ class LiveOfShare:
                 run = sorted(files.level(level), key=lambda f: order(f.min_key))
                 shared = [(low, high) for low, high in pairwise(run) if order(low.max_key) >= order(high.min_key)]
             except CorruptFileError as e:
-                yield "key-bounds", f"the bounds of a file on level {level} are no keys: {e.message}"
+                yield "key-bounds", f"the bounds of a file on level {level} cannot be read as keys: {e.message}"
                 continue
             for low, high in shared:
-                yield "level-overlap", f"{low.file_name} and {high.file_name} on level {level} share keys"
+                yield "level-overlap", f"{low.file_name} and {high.file_name} on level {level} have overlapping keys"
 
 
 def _take(counts: "Counter[T]", key: T) -> None:

@@ -1,5 +1,5 @@
-"""The problems that an examination finds: broken rules. A problem may end by itself, so it also says in which states of
-the table it was seen.
+"""The problems (broken rules) that an examination finds. A problem may end by itself, so it also says in which
+snapshots, tags and branches it was seen.
 """
 
 from collections.abc import Container, Iterator
@@ -12,8 +12,8 @@ from bucketline.state.store.catalog.kept_files import reraise_unless_missing
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The states that need a file: the table's snapshots from `first` to `last`, both included, and states with
-    names.
+    """What needs a file: the table's snapshots from `first` to `last`, both included, and the tags and branches
+    `named`.
     """
 
     first: int = 1
@@ -23,10 +23,10 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A broken rule: its name, the file or folder, and what it means.
+    """A broken rule: its name, the file or folder that it is about, and a message that says what is wrong.
 
-    `needed` are the states that must still exist for the problem to be real. None stands for a problem that depends on
-    no state.
+    `needed` are the snapshots, tags and branches that must still exist for the problem to be real. None stands for a
+    problem that does not depend on any of them.
     """
 
     rule: str
@@ -39,7 +39,7 @@ class Problem:
 class State:
     """A snapshot of the table, by its id; or the snapshot of a tag or branch, by its name.
 
-    `has_tags` is False for the changelog of a snapshot: a tag does not keep a changelog.
+    `has_tags` is False for the changelog of a snapshot, because a tag does not keep a changelog.
     """
 
     name: str
@@ -61,15 +61,18 @@ class _Record:
 
 
 class Broken:
-    """The files that differ from what a state says, each noted once, with all the states that need it."""
+    """The files that differ from what a snapshot records. Each file is recorded once, with all snapshots, tags and
+    branches that need it.
+    """
 
     def __init__(self) -> None:
         self._records: dict[tuple[str, str], _Record] = {}
         self._open: dict[object, list[_Record]] = {}
 
     def note(self, state: State, rule: str, subject: str, text: str, *, owner: object = None) -> None:
-        """Notes a broken file. In `text`, `{state}` stands for the states that need the file. `owner` is the data file,
-        index file or manifest for which snapshots need it: `extend` adds further snapshots that have this owner.
+        """Records a broken file. In `text`, `{state}` stands for the snapshots, tags and branches that need the file.
+        `owner` is the data file, index file or manifest because of which snapshots need the file: `extend` adds later
+        snapshots that also have this owner.
         """
         record = self._records.setdefault((rule, subject), _Record(text, state.has_tags))
         if state.id is None:
@@ -82,7 +85,9 @@ class Broken:
             self._open.setdefault(owner, []).append(record)
 
     def extend(self, snapshot_id: int, owners: Container[object]) -> None:
-        """Notes that a snapshot also needs the files of these owners; no later snapshot needs files of other owners."""
+        """Records that a snapshot also needs the files of these owners. No later snapshot needs files of any other
+        owner.
+        """
         for owner in list(self._open):
             if owner not in owners:
                 del self._open[owner]
@@ -91,13 +96,13 @@ class Broken:
                 record.last = snapshot_id
 
     def also(self, snapshot_id: int, name: str) -> None:
-        """Notes that a state with a name is the same as a snapshot."""
+        """Records that a tag or branch has the same state as a snapshot."""
         for r in self._records.values():
             if r.has_tags and r.first is not None and r.last is not None and r.first <= snapshot_id <= r.last:
                 r.named.append(name)
 
     def problems(self) -> Iterator[Problem]:
-        """Yields all noted problems."""
+        """Yields all problems that were recorded."""
         for (rule, subject), r in self._records.items():
             states = list(r.named)
             if r.first is not None:
@@ -109,8 +114,8 @@ class Broken:
 
 
 def passable(error: BucketlineError) -> str:
-    """Returns the message of an error that ends one check. Raises the error if storage fails for another reason than a
-    missing file.
+    """Returns the message of an error that ends one check. If the storage fails for another reason than a missing file,
+    raises the error again.
     """
     if isinstance(error, StorageError):
         reraise_unless_missing(error)

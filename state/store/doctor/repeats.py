@@ -1,9 +1,10 @@
 """Checks that each key has one row in tables whose readers do not merge.
 
-With deletion vectors, and under first-row, readers take the files above level 0 as they are, without the rows that
+With deletion vectors, and in first-row tables, readers take the files above level 0 as they are, without the rows that
 deletion vectors mark. They need not merge, because a compaction leaves one row of each key: it has marked the older
-rows or, under first-row, dropped the newer ones. But if rows of its input files are marked after it has read them,
+rows, or, in first-row tables, dropped the newer rows. But if rows of its input files are marked after it has read them,
 Paimon's compaction does not notice that, and writes these rows again.
+
 Source: Paimon 2.0 MergeTreeSplitGenerator, ConflictDetection.
 """
 
@@ -30,24 +31,25 @@ from bucketline.state.types.order import key_changes, key_order
 from bucketline.state.types.row_kind import is_retract
 
 MEMORY_BYTES = 64 << 20
-"""The bytes of keys in memory while the files of a bucket are merged."""
+"""The memory for keys, in bytes, while the files of a bucket are merged."""
 
 BATCH_ROWS = 65536
 _FILE = "_FILE"
 
 _NO_REMEDY = (
-    "A compaction would merge the rows, and so count values twice: roll the table back to a snapshot before that, or "
-    "write it anew"
+    "A compaction would merge the rows, and so count values twice: roll the table back to a snapshot before these "
+    "rows, or write the table anew"
 )
 
 
 def repeat_problems(
     access: FileAccess, bucket: BucketFiles, state: State, *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[Problem]:
-    """Yields the keys of a bucket that have several rows above level 0; none for tables whose readers merge.
+    """Yields a problem for a bucket with keys that have several rows above level 0; none for tables whose readers
+    merge.
 
-    `access` must know the deletion vectors. Only files whose key ranges overlap are read, key columns alone. Memory:
-    `MEMORY_BYTES`.
+    `access` must have the deletion vectors. Only files whose key ranges overlap are read, and only their key columns.
+    Takes `MEMORY_BYTES` of memory.
     """
     schema = access.schema
     if bucket.bucket < 0 or not reads_unmerged(schema):
@@ -55,7 +57,7 @@ def repeat_problems(
     order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])
     for runs in sections((f for f in bucket.files if f.level > 0), order):
         if len(runs) < 2:
-            continue  # files of one sorted run share no key
+            continue  # The files of one sorted run have no key in common.
         try:
             repeated = _repeats(access, bucket, runs, batch_rows)
         except BucketlineError as e:
@@ -66,7 +68,7 @@ def repeat_problems(
 
 
 def reads_unmerged(schema: TableSchema) -> bool:
-    """Whether readers take the files above level 0 of a table as they are."""
+    """Returns True if readers take the files above level 0 of a table as they are, without merging."""
     if not schema.primary_keys:
         return False
     settings = schema.settings
@@ -75,8 +77,8 @@ def reads_unmerged(schema: TableSchema) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _RepeatedKeys:
-    """The keys that have several rows: their number, the values of the first such key, and where its rows are, oldest
-    first.
+    """The keys that have several rows: how many there are, the values of the first such key, and the files of its rows,
+    oldest row first.
     """
 
     key_count: int
@@ -86,7 +88,7 @@ class _RepeatedKeys:
 
 @dataclass(frozen=True, slots=True)
 class _Repeated(Selection):
-    """Selects all rows of keys that have several rows, at least one of them visible to readers."""
+    """Selects all rows of keys that have several rows, if readers see at least one of them."""
 
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
         if starts.all():
@@ -146,7 +148,7 @@ def _text(schema: TableSchema, repeated: _RepeatedKeys) -> str:
     kept = "newest" if engine.keeps_newest else "first"
     remedy = _NO_REMEDY if engine.builds_rows else f"Then `bucketline compact PATH` keeps the {kept} row of each key"
     return (
-        f"the key {key}{more} {verb} several rows above level 0, and readers show each: those of {key} are in "
-        f"{' and '.join(repeated.places)}. Two programs compacted the bucket at the same time: let one of them "
-        f"compact. {remedy}"
+        f"the key {key}{more} {verb} several rows above level 0, and readers show each of them: the rows of {key} are "
+        f"in {' and '.join(repeated.places)}. Two programs compacted the bucket at the same time: let only one of "
+        f"them compact. {remedy}"
     )

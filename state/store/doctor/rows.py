@@ -1,5 +1,5 @@
-"""Checks the rows of live files: readable, as many as recorded, sorted, in the right bucket, within the recorded
-bounds; and that the rows exist that deletion vectors name.
+"""Checks the rows of live files: that they can be read, that there are as many as recorded, and that they are sorted,
+in the right bucket, and within the recorded bounds. Also checks that the rows exist that deletion vectors mark.
 
 Source: Paimon 2.0 ConflictDetection, MergeTreeWriter, DataFileMeta, DeletionVectorsIndexFile,
 ApplyDeletionVectorReader.
@@ -27,7 +27,7 @@ from bucketline.state.types.order import key_changes, sort_indices
 
 
 def row_problems(access: FileAccess, bucket: BucketFiles, state: State) -> Iterator[Problem]:
-    """Yields problems in the rows of a bucket's files. Memory: a record batch."""
+    """Yields problems in the rows of a bucket's files. A record batch is in memory."""
     for file in bucket.files:
         if is_blob_file(file):
             continue
@@ -53,16 +53,16 @@ def _in_file(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> Ite
     for batch in access.rows(bucket, file, columns):
         stats.add(batch)
         if is_fixed and not _is_in_bucket(access, batch, hashed, bucket):
-            yield "bucket-of-row", f"rows of other buckets lie in bucket {bucket.bucket}"
+            yield "bucket-of-row", f"bucket {bucket.bucket} has rows that belong to other buckets"
         if not schema.primary_keys:
             continue
         low, high = pc.min_max(batch.column(SEQUENCE)).as_py().values()
         if low < file.min_sequence_number or high > file.max_sequence_number:
-            yield "sequence", f"sequence numbers {low} to {high} are outside its range"
+            yield "sequence", f"it has sequence numbers {low} to {high}, which are outside its recorded range"
         # Postponed rows are stored in the order in which they came.
         joined = batch if last is None else pa.concat_batches([last, batch])
         if bucket.bucket >= 0 and not _is_strictly_sorted(joined.select(keys), keys):
-            yield "key-order", "its keys do not ascend, so merges would go wrong"
+            yield "key-order", "its keys are not in ascending order, so merges give wrong results"
         last = batch.slice(batch.num_rows - 1)
     yield from stats.problems()
 
@@ -81,7 +81,7 @@ def _is_strictly_sorted(rows: pa.RecordBatch, keys: Sequence[str]) -> bool:
 
 
 def vector_problems(deletions: DeletedRows, bucket: BucketFiles, state: State) -> Iterator[Problem]:
-    """Yields problems in the vectors of a bucket's files. Memory: one vector."""
+    """Yields problems in the deletion vectors of a bucket's files. One vector is in memory."""
     for file in bucket.files:
         try:
             deleted = deletions.of_file(bucket.partition, bucket.bucket, file.file_name)
@@ -89,5 +89,5 @@ def vector_problems(deletions: DeletedRows, bucket: BucketFiles, state: State) -
             yield Problem("deletion-vector", file.file_name, e.message, state.needed)
             continue
         if deleted is not None and len(deleted) and deleted[-1] >= file.row_count:
-            message = f"its deletion vector names row {deleted[-1]}, it has {counted(file.row_count, 'row')}"
+            message = f"its deletion vector marks row {deleted[-1]}, but it has {counted(file.row_count, 'row')}"
             yield Problem("deletion-vector", file.file_name, message)

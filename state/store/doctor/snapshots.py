@@ -1,7 +1,8 @@
-"""Checks that all committed snapshots exist, and that hints, tags and consumers agree with them; findings name the
-remedy.
+"""Checks that all committed snapshots exist, and that hints, tags and consumers agree with them. The findings say what
+to do.
 
-This is checked for each folder of metadata: the table's own, and that of each branch.
+This is checked for each folder of metadata: the table's own folder, and the folder of each branch.
+
 Source: Paimon 2.0 SnapshotManager, HintFileUtils, TagManager, ConsumerManager.
 """
 
@@ -45,19 +46,23 @@ def _newest(root: str, history: History) -> Iterator[Finding]:
     elif isinstance(verdict, CutShort):
         yield Finding(Severity.ERROR, "rollback", f"{root}/{SNAPSHOT_DIR}", cut_short_text(verdict))
     else:
-        # LATEST counts more than these files; a commit would take their ids.
+        # LATEST is higher than these files, and a commit would take their ids.
         yield from (_later(history, r) for r in history.later)
 
 
 def _later(history: History, reference: Reference) -> Finding:
     newest = history.newest
-    way = "" if reference.tag is None else f", or `rollback_to({reference.tag!r})` goes to what the tag keeps"
+    way = (
+        ""
+        if reference.tag is None
+        else f", or go to the snapshot that the tag keeps with `rollback_to({reference.tag!r})`"
+    )
     return Finding(
         Severity.ERROR,
         "rollback",
         reference.subject,
-        f"it is of snapshot {reference.snapshot_id}, and the newest is {newest}: a rollback was cut short. "
-        f"`rollback_to({newest})` removes it before a commit takes its id{way}",
+        f"it refers to snapshot {reference.snapshot_id}, but the newest snapshot is {newest}: a rollback was "
+        f"interrupted. Remove it with `rollback_to({newest})`, before a commit takes its id{way}",
     )
 
 
@@ -67,7 +72,7 @@ def _gaps(root: str, history: History) -> Iterator[Finding]:
             way = f"expire the snapshots up to {before}"
             if _id(history.latest) == before:
                 way = (
-                    f"if the table was rolled back or fast-forwarded, remove what a late writer has left, by "
+                    "if the table was rolled back or fast-forwarded, remove the snapshots of a late writer with "
                     f"`rollback_to({before})`. Readers and writers take snapshot {before} for the newest one until a "
                     f"commit gets the id {after - 1}; then they take snapshot {after}"
                 )
@@ -75,8 +80,8 @@ def _gaps(root: str, history: History) -> Iterator[Finding]:
                 Severity.ERROR,
                 "snapshot-gap",
                 f"{root}/{SNAPSHOT_DIR}/snapshot-{before + 1}",
-                f"no file of {span(before + 1, after - 1, 'snapshot')}, though there are older and newer ones: put the "
-                f"files back from a copy, or {way}",
+                f"no file of {span(before + 1, after - 1, 'snapshot')}, although there are older and newer ones: "
+                f"restore the files from a copy, or {way}",
             )
 
 
@@ -87,8 +92,9 @@ def _hint_too_high(root: str, history: History) -> Iterator[Finding]:
             Severity.ERROR,
             "hint",
             f"{root}/{SNAPSHOT_DIR}/{LATEST}",
-            f"it says {hinted}, and {f'the newest snapshot is {history.newest}' if history.ids else 'there is none'}: "
-            "Paimon believes it and fails",
+            f"it says {hinted}, but "
+            f"{f'the newest snapshot is {history.newest}' if history.ids else 'there is no snapshot'}: Paimon "
+            "believes the hint and fails",
         )
 
 
@@ -97,16 +103,18 @@ def _hints(root: str, history: History) -> Iterator[Finding]:
     for name, hint in ((LATEST, history.latest), (EARLIEST, history.earliest)):
         hinted, subject = _id(hint), f"{root}/{SNAPSHOT_DIR}/{name}"
         if hint is not None and hinted is None:
-            yield Finding(Severity.WARNING, "hint", subject, "it holds no snapshot id, so readers have to list")
+            yield Finding(
+                Severity.WARNING, "hint", subject, "it holds no snapshot id, so readers have to list the folder"
+            )
         elif hinted is not None and hinted != right[name] and not (name == LATEST and hinted > history.newest):
-            known = "a writer could not write it, or a rollback was cut short before it removed anything"
-            why = known if name == LATEST else "an expiry was cut short"
-            text = f"it says {hinted}, and {right[name]} is right: {why}; readers have to list"
+            known = "a writer could not write it, or a rollback was interrupted before it removed anything"
+            why = known if name == LATEST else "an expiry was interrupted"
+            text = f"it says {hinted}, but {right[name]} is right: {why}; readers have to list the folder"
             yield Finding(Severity.WARNING, "hint", subject, text)
 
 
 def _tags(io: FileIO, root: str, history: History) -> Iterator[Finding]:
-    """Yields tags whose snapshot differs from the snapshot in the file with the same id: the id was used again."""
+    """Yields tags whose snapshot differs from the snapshot file with the same id, because the id was used again."""
     snapshots, tags = Snapshots(io, root), Tags(io, root)
     for reference in history.references:
         if reference.tag is None or reference.snapshot_id not in history.ids:
@@ -119,8 +127,9 @@ def _tags(io: FileIO, root: str, history: History) -> Iterator[Finding]:
                 Severity.ERROR,
                 "tag-history",
                 f"{root}/{TAG_DIR}/{tag_name(reference.tag)}",
-                f"it is of another snapshot {own.id} than the table has: the table was rolled back since, and "
-                "expiry may remove what the tag needs; read what is wanted of it, and delete it",
+                f"it is on another snapshot {own.id} than the snapshot that the table has: the table was rolled back "
+                "since, and expiry may remove files that the tag needs; copy the rows that are needed, and delete "
+                "the tag",
             )
 
 
@@ -132,8 +141,9 @@ def _consumers(io: FileIO, root: str, history: History) -> Iterator[Finding]:
                     Severity.WARNING,
                     "consumer",
                     f"{root}/{CONSUMER_DIR}/consumer-{name}",
-                    f"it waits for snapshot {following}, and the newest is {history.newest}: the table was rolled back "
-                    f"or lost snapshots, and what comes before {following} will be skipped; reset the consumer",
+                    f"it waits for snapshot {following}, but the newest snapshot is {history.newest}: the table was "
+                    f"rolled back or lost snapshots, and the consumer will skip the snapshots before {following}; "
+                    "reset the consumer",
                 )
 
 

@@ -1,4 +1,4 @@
-"""The states of a table that have names: the states of tags and branches, each read separately."""
+"""The snapshots that tags and branches refer to. Each of them is read separately."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from bucketline.state.store.doctor.problem import passable
 
 @dataclass(frozen=True, slots=True)
 class NamedState:
-    """The snapshot of a tag or branch; if it cannot be read, None, the reason and the path."""
+    """The snapshot of a tag or branch. If it cannot be read, `snapshot` is None, and `message` and `path` say why."""
 
     name: str
     snapshot: Snapshot | None
@@ -24,8 +24,9 @@ class NamedState:
 
 
 def named_states(table: TableHandle) -> Iterator[NamedState]:
-    """Yields every state that a tag or a branch names, also after one that cannot be read. The marker of a stream is
-    left out if its snapshot expired before it was written; such a marker still says how far the stream has got.
+    """Yields every snapshot that a tag or a branch refers to. If one cannot be read, the others are still returned. The
+    marker tag of a stream is left out if its snapshot expired before the tag was written; such a tag still records how
+    far the stream has got.
     """
     yield from _tags(table, None)
     branches = Branches(table.io, table.path)
@@ -57,6 +58,6 @@ def _tags(table: TableHandle, branch: str | None) -> Iterator[NamedState]:
 
 
 def _has_expired(table: TableHandle, snapshot: Snapshot) -> bool:
-    """Whether a snapshot has expired: both manifest lists that only it uses are missing."""
+    """Returns True if a snapshot has expired: both manifest lists that only this snapshot uses are missing."""
     lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
     return not any(table.manifests.exists(name) for name in lists)

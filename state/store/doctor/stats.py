@@ -1,4 +1,4 @@
-"""Checks column by column that a file's rows are within the bounds by which readers skip files.
+"""Checks, column by column, that the rows of a file are within the bounds by which readers skip files.
 
 Source: Paimon 2.0 SimpleStats, SimpleStatsEvolution.
 """
@@ -25,8 +25,8 @@ from bucketline.state.types.logical import DataField
 
 
 class StatsCheck:
-    """Compares one file's statistics, of keys and of values, with its rows. `columns` are the columns that `add`
-    needs.
+    """Compares one file's statistics, of keys and of values, with its rows. `columns` are the columns that the rows for
+    `add` must have.
     """
 
     def __init__(self, schema: TableSchema, stored: TableSchema, file: DataFileMeta) -> None:
@@ -43,12 +43,12 @@ class StatsCheck:
         self._compared = tuple(f for f in self._fields if before.get(f.id) == f.type.as_nullable())
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Checks the next rows."""
+        """Adds the next rows of the file to the comparison."""
         of_batch = collect_stats(batch, self._compared, [StatsMode(StatsKind.FULL)] * len(self._compared))
         self._of_rows = of_batch if self._of_rows is None else self._of_rows.merge(of_batch)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yields rule and message of each problem, once all rows were added."""
+        """Yields the rule and the message of each problem. It is called after all rows were added."""
         if self._of_rows is None:
             return
         rows = {f.id: b for f, b in zip(self._of_rows.fields, self._of_rows.columns, strict=True)}
@@ -75,9 +75,11 @@ def _compared(
         if bounds is None:
             continue
         if nulls is not None and nulls != bounds.null_count:
-            yield "stats", f"column {field.name} has {bounds.null_count} nulls, its statistics say {nulls}"
+            yield "stats", f"column {field.name} has {bounds.null_count} nulls, but its statistics say {nulls}"
         if not is_within(bounds, _bound(low), _bound(high)):
-            message = f"column {field.name} has values outside of its statistics, so filters skip rows they should find"
+            message = (
+                f"column {field.name} has values outside its statistics, so filters skip rows that they should find"
+            )
             yield "stats", message
 
 

@@ -1,6 +1,7 @@
-"""Checks that each key of a cross-partition table is in one partition only, by building its key index.
+"""Checks that each key of a cross-partition table is in only one partition, by building the table's key index.
 
-Two jobs that write at once leave a key in two partitions. Readers see two rows, and no job can tell which is right.
+Two jobs that write at the same time can leave a key in two partitions. Readers then see two rows, and no job can tell
+which of them is right.
 """
 
 from collections.abc import Iterator
@@ -21,12 +22,12 @@ from bucketline.state.store.storage.errors import scratch_folder
 
 
 def unique_key_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Problem]:
-    """Yields the keys that a snapshot has in two partitions; none for tables whose keys cannot move, or whose keys
-    expire.
+    """Yields a problem if keys of a snapshot are in two partitions; none for tables whose keys cannot move between
+    partitions, or whose keys expire.
 
-    Memory: the budget in `RocksSettings`. Disk: about 20 bytes a key, in the system's temporary folder. Raises
-    CorruptFileError for files that cannot be read, and StorageError for such files and for a full disk, but neither for
-    files that no longer exist.
+    Takes the memory that `RocksSettings` allows, and about 20 bytes of disk for each key, in the system's temporary
+    folder. Raises CorruptFileError for files that cannot be read, and StorageError for such files and for a full disk,
+    but no error for files that no longer exist.
     """
     schema = table.table_schema
     if not bucket_mode(schema).moves_keys or schema.settings.bucket.index_ttl_ms is not None:
@@ -44,7 +45,7 @@ def unique_key_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Prob
                 build.add(block)
             build.finish(label_of(snapshot))
     except StorageError as e:
-        # The missing file was already reported.
+        # The missing file has been reported already.
         reraise_unless_missing(e)
     except CorruptFileError as e:
         if "places" not in e.fields:

@@ -1,1 +1,1 @@
-"""Tables by name: databases and tables of a warehouse."""
+"""Tables by name: the databases and tables of a warehouse."""

@@ -1,4 +1,5 @@
-"""`Catalog`: the databases and tables of a warehouse by name. The rules are here; a `Metastore` keeps the names.
+"""`Catalog`: the databases and tables of a warehouse, by name. The rules for names are here; a `Metastore` stores the
+names.
 
 Source: Paimon 2.0 AbstractCatalog, CatalogFactory.
 """
@@ -35,15 +36,15 @@ from bucketline.state.store.warehouse.rest_metastore import RestMetastore
 from bucketline.state.store.warehouse.sql_metastore import SqlMetastore
 
 _OUTSIDE = (EXTERNAL_PATHS.key, "global-index.external-path")
-"""Options that put files of a table outside of its folder."""
+"""The options that put files of a table outside its folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Tables by name: `shop.orders` is the table `orders` of the database `shop`. A name without a dot is the name of a
-    table of the database `default`.
+    table in the database `default`.
 
-    `catalog(...)` makes it. A catalog can be pickled, and holds no connection.
+    `catalog(...)` returns a catalog. It can be pickled, and holds no connection.
     """
 
     settings: CatalogSettings
@@ -57,7 +58,7 @@ class Catalog:
 
     @property
     def table_defaults(self) -> dict[str, str]:
-        """Returns the options of new tables that do not set these options themselves; a REST catalog is asked for its
+        """Returns the options that a new table gets if it does not set them itself. A REST catalog is asked for its
         defaults.
         """
         is_rest = self.settings.metastore is MetastoreKind.REST
@@ -68,8 +69,8 @@ class Catalog:
         return sorted(self.metastore.databases())
 
     def create_database(self, name: str, *, exist_ok: bool = False) -> None:
-        """Creates a database. Raises OptionError for an invalid name, and for the name of an existing database unless
-        `exist_ok`.
+        """Creates a database. Raises OptionError for an invalid name, and, unless `exist_ok`, for the name of a
+        database that exists.
         """
         check_database_name(name)
         check_case_of(self.settings, TableName(name, ""))
@@ -77,7 +78,7 @@ class Catalog:
             raise OptionError(f"Database {name} already exists.", key="database", value=name)
 
     def drop_database(self, name: str, *, missing_ok: bool = False, cascade: bool = False) -> None:
-        """Removes a database; `cascade` also removes its tables with all their rows.
+        """Removes a database; with `cascade` also its tables with all their rows.
 
         Raises DatabaseNotFoundError unless `missing_ok`; OptionError if the database has tables and `cascade` is not
         set.
@@ -110,7 +111,9 @@ class Catalog:
         return sorted(names)
 
     def has_table(self, name: str) -> bool:
-        """Whether there is a table with that name, and the branch if the name has one."""
+        """Returns True if there is a table with that name, and, if the name has a branch, if the table has
+        this branch.
+        """
         table_name = self._name(name)
         if not self.metastore.has_table(table_name.without_branch):
             return False
@@ -127,11 +130,12 @@ class Catalog:
         *,
         exist_ok: bool = False,
     ) -> Table:
-        """Creates a table in a database that exists, opens the table and returns it. The database `default` is created
-        if it does not exist.
+        """Creates a table in a database that exists, opens the table and returns it. If the database `default` does not
+        exist, it is created.
 
-        `exist_ok` opens an existing table, whatever its columns and options. Arguments and errors are otherwise those
-        of the function `create_table`; also raises DatabaseNotFoundError. Nothing has been written then.
+        If the table exists, `exist_ok` opens it, whatever its columns and options. All other arguments, and the errors,
+        are those of the function `create_table`; also raises DatabaseNotFoundError. All errors are raised before
+        anything is written.
         """
         table_name = self._name(name, "create_table")
         planned = self._planned(schema, primary_key, partition_by, options, comment)
@@ -155,9 +159,9 @@ class Catalog:
         """Empties a table, gives it another schema with the same partition columns, and returns the table. Older
         snapshots stay.
 
-        This takes two steps: if it is stopped between them, the table is empty and has the older schema. No writer may
-        be active. Arguments are those of `create_table`. Raises the errors of `create_table`, and TableNotFoundError.
-        Nothing has been written then.
+        This takes two steps. If it is interrupted between them, the table is empty and has its old schema. No writer
+        may be active. Arguments are those of `create_table`. Before anything is written, raises the errors of
+        `create_table`, and TableNotFoundError.
         """
         planned = self._planned(schema, primary_key, partition_by, options, comment)
         self._name(name, "replace_table")
@@ -189,7 +193,7 @@ class Catalog:
         """Opens the table of that name, with its newest schema, and returns the table. `shop.orders$branch_test` is the
         branch `test` of the table `shop.orders`.
 
-        `options` and errors are those of `open_table`. Raises DatabaseNotFoundError, TableNotFoundError.
+        `options` and errors are those of `open_table`. Also raises DatabaseNotFoundError, TableNotFoundError.
         """
         place, opening = self.place(name), self.read_options(name, options)
         try:
@@ -202,7 +206,7 @@ class Catalog:
             ) from e
 
     def drop_table(self, name: str, *, missing_ok: bool = False) -> None:
-        """Removes a table and all its rows, at once. No writer may be active.
+        """Removes a table and all its rows immediately. No writer may be active.
 
         Raises TableNotFoundError unless `missing_ok`; UnsupportedTableError for a table with files outside its folder.
         """
@@ -216,17 +220,18 @@ class Catalog:
             for key in _OUTSIDE:
                 if key in schema.options:
                     raise UnsupportedTableError(
-                        f"{table_name} has files outside its folder ('{key}'), which would be left; drop it by Paimon",
+                        f"{table_name} has files outside its folder ('{key}'), which would not be removed; drop the "
+                        "table with Paimon",
                         key=key,
                         path=place.uri,
                     )
         self.metastore.remove_table(table_name)
 
     def rename_table(self, name: str, to: str) -> None:
-        """Gives a table another name; `to` names the database too. No writer may be active.
+        """Renames a table. `to` must include the name of the database. No writer may be active.
 
-        Raises TableNotFoundError, DatabaseNotFoundError; OptionError when the new name is taken; UnsupportedTableError
-        on storage that cannot rename a folder in one step.
+        Raises TableNotFoundError, DatabaseNotFoundError; OptionError if the new name is taken; UnsupportedTableError on
+        storage that cannot rename a folder in one step.
         """
         source, target = self._name(name, "rename_table"), self._name(to, "rename_table")
         if not self.metastore.has_table(source):
@@ -238,9 +243,10 @@ class Catalog:
         self.metastore.rename_table(source, target)
 
     def place(self, name: str) -> TableAddress:
-        """Returns the address that opens a table in any process: where the table is, or would be created.
+        """Returns the address that opens a table in any process: the address of the table, or, if it does not exist,
+        the address at which it would be created.
 
-        Raises TableNotFoundError if only the table itself tells its address, and the table does not exist.
+        Raises TableNotFoundError if the table does not exist and its address is not known before it is created.
         """
         table_name = self._name(name)
         try:
@@ -249,20 +255,28 @@ class Catalog:
             raise self._no_table(table_name) from e
 
     def read_options(self, name: str, options: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Returns the options to open a table with: the given ones, and the branch if the name has one."""
+        """Returns the options to open a table with: `options`, and the branch if the name has one."""
         branch, opening = self._name(name).branch, dict(options or {})
         if branch is not None:
             if opening.get(BRANCH.key, branch) != branch:
-                raise OptionError(f"{name!r} and '{BRANCH.key}' name two branches", key=BRANCH.key)
+                raise OptionError(
+                    f"{name!r} and '{BRANCH.key}' name two different branches; give only one of them", key=BRANCH.key
+                )
             opening[BRANCH.key] = branch
         return opening
 
     def _name(self, text: str, action: str | None = None) -> TableName:
-        """Returns the name of a table that a text holds. If an `action` is given, the name may have no branch."""
+        """Parses the name of a table. If `action` is not None, the name may have no branch; `action` is the operation
+        that the error names.
+        """
         table_name = parse_table_name(text)
         check_case_of(self.settings, table_name)
         if action is not None and table_name.branch is not None:
-            raise OptionError(f"{action} takes a table, not its branch {table_name.branch!r}", key="table", value=text)
+            raise OptionError(
+                f"{action} is for tables, and cannot be used for the branch {table_name.branch!r}",
+                key="table",
+                value=text,
+            )
         return table_name
 
     def _no_table(self, name: TableName) -> TableNotFoundError | DatabaseNotFoundError:
@@ -272,11 +286,11 @@ class Catalog:
 
 
 def catalog(warehouse: str | Mapping[str, str], storage_options: Mapping[str, str] | None = None) -> Catalog:
-    """Returns the catalog of a warehouse. The warehouse is given by its path or URI, or by options of the catalog, as
-    `{"warehouse": "s3://lake/wh"}`.
+    """Returns the catalog of a warehouse. The warehouse is given by its path or URI, or by the options of the catalog,
+    such as `{"warehouse": "s3://lake/wh"}`.
 
-    `storage_options` say how its storage is reached; they may be among the options too. Sends no request. Raises
-    OptionError for unknown options.
+    `storage_options` say how its storage is reached; they may be among the catalog's options instead. Sends no request.
+    Raises OptionError for unknown options.
     """
     return catalog_of(catalog_settings(warehouse, storage_options))
 
@@ -291,14 +305,14 @@ def catalog_of(settings: CatalogSettings) -> Catalog:
 
 
 def check_case_of(settings: CatalogSettings, name: TableName) -> None:
-    """Raises OptionError if the catalog does not allow capitals and the name has some."""
+    """Raises OptionError if the catalog does not allow capital letters and the name has some."""
     if not settings.is_case_sensitive:
         check_case(name)
 
 
 def _no_database(name: str, catalog: Catalog) -> DatabaseNotFoundError:
     return DatabaseNotFoundError(
-        f"Database {name} does not exist in the warehouse {catalog.warehouse}; create it with create_database, in SQL "
-        "CREATE DATABASE",
+        f"Database {name} does not exist in the warehouse {catalog.warehouse}; create it with create_database, or in "
+        "SQL with CREATE DATABASE",
         database=name,
     )

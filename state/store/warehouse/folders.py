@@ -1,7 +1,6 @@
 """A warehouse whose folders are the catalog: `<warehouse>/<database>.db/<table>`.
 
-A database is a folder, a table is a folder with a schema.
-Source: Paimon 2.0 FileSystemCatalog, AbstractCatalog.
+A database is a folder. A table is a folder with a schema. Source: Paimon 2.0 FileSystemCatalog, AbstractCatalog.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,9 @@ from bucketline.state.store.warehouse.metastore import TableAddress
 
 @dataclass(frozen=True, slots=True)
 class FolderMetastore:
-    """The databases and tables below a folder; `warehouse` is its path or URI without a slash at the end."""
+    """The databases and tables below a folder. `warehouse` is the path or URI of the folder, without a slash at the
+    end.
+    """
 
     warehouse: str
     storage: Mapping[str, str] = field(repr=False)

@@ -1,5 +1,5 @@
-"""The interface of a store that keeps the names of tables: folders, a database or a REST server. The rules for names
-are in `Catalog`.
+"""The interface of what stores the names of tables: folders, a database or a REST server. The rules for names are in
+`Catalog`.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Metastore(Protocol):
     def has_database(self, name: str) -> bool: ...
 
     def make_database(self, name: str) -> bool:
-        """Makes a database; returns False if it exists."""
+        """Creates a database; returns False if it exists."""
         ...
 
     def remove_database(self, name: str) -> None:
@@ -36,19 +36,19 @@ class Metastore(Protocol):
         ...
 
     def tables(self, database: str) -> list[str]:
-        """Returns the names of a database's tables, sorted; no names if there is no such database."""
+        """Returns the names of a database's tables, sorted; an empty list if there is no such database."""
         ...
 
     def has_table(self, name: TableName) -> bool: ...
 
     def place(self, name: TableName) -> TableAddress:
-        """Returns the address where a table is, or would be created. Raises TableNotFoundError if only the table itself
-        tells it.
+        """Returns the address of a table, or, if the table does not exist, the address at which it would be created.
+        Raises TableNotFoundError if the address is not known before the table is created.
         """
         ...
 
     def make_table(self, name: TableName, schema: TableSchema) -> bool:
-        """Makes a table in an existing database; returns False if the table exists."""
+        """Creates a table in an existing database; returns False if the table exists."""
         ...
 
     def remove_table(self, name: TableName) -> None:

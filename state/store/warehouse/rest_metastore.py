@@ -1,4 +1,5 @@
-"""Names kept by a server that speaks Paimon's REST protocol, which also decides about each table's newest state.
+"""Names of tables on a server that speaks Paimon's REST protocol. The server also decides which state of each table is
+the newest.
 
 Source: Paimon's OpenAPI description of the REST catalog; Paimon 2.0 RESTCatalog.
 """
@@ -23,7 +24,7 @@ _DATABASES = "databases"
 
 @dataclass(frozen=True, slots=True)
 class RestMetastore:
-    """The names of a REST catalog; the server's configuration is asked for with the first request."""
+    """The names of tables in a REST catalog. The first request also asks for the server's configuration."""
 
     settings: CatalogSettings
 
@@ -69,7 +70,7 @@ class RestMetastore:
         if not uri:
             raise TableNotFoundError(f"the catalog does not say where the table {name} is", table=str(name))
         if answer.get("isExternal"):
-            # The server knows only the name of such a table: as in Paimon, its files decide.
+            # The server knows only the name of such a table. As in Paimon, the table's files decide.
             return TableAddress(uri, settings.storage)
         uuid = answer.get("id")
         return TableAddress(

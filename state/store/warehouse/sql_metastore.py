@@ -1,4 +1,4 @@
-"""Names kept by a database, as Paimon's JDBC catalog keeps them; the tables lie in the folders of the warehouse.
+"""Names of tables in a database, as Paimon's JDBC catalog stores them. The tables are in the folders of the warehouse.
 
 Source: Paimon 2.0 JdbcCatalog.
 """
@@ -21,7 +21,7 @@ from bucketline.state.store.warehouse.metastore import TableAddress
 
 @dataclass(frozen=True, slots=True)
 class SqlMetastore:
-    """The names of a catalog in a database, and its warehouse."""
+    """The names of a catalog in a database, and the folders of its warehouse."""
 
     settings: CatalogSettings
     names: SqlNames
@@ -29,7 +29,9 @@ class SqlMetastore:
 
     @staticmethod
     def of(settings: CatalogSettings) -> "SqlMetastore":
-        """Returns the metastore of a JDBC catalog. Raises OptionError if there is no driver for the address."""
+        """Returns the metastore of a JDBC catalog. Raises OptionError if there is no driver for the
+        database's address.
+        """
         names = SqlNames.of(settings.jdbc)
         names.database.check()
         return SqlMetastore(settings, names, FolderMetastore.at(settings.warehouse, settings.storage))
@@ -67,7 +69,8 @@ class SqlMetastore:
                 return False
             raise OptionError(
                 f"there is a table at {place.uri} that the catalog does not know: another program is creating it, or "
-                "was stopped in between; register it by Paimon's repair procedure, or move it away",
+                "was interrupted while it created it; register the table with Paimon's repair procedure, or move it "
+                "away",
                 key="table",
                 path=place.uri,
             )

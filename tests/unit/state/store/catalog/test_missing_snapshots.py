@@ -322,7 +322,7 @@ def test_a_hole_is_named_where_its_snapshot_is_asked_for(table: Table) -> None:
     with pytest.raises(OptionError, match="no snapshot 9"):
         table.to_arrow(snapshot=9)
     gaps = [f for f in examine(handle_of(table)) if f.rule == "snapshot-gap"]
-    assert len(gaps) == 1 and "put the files back" in gaps[0].message
+    assert len(gaps) == 1 and "restore the files" in gaps[0].message
 
 
 def test_manifests_alone_are_a_first_commit_that_crashed(table: Table, caplog: pytest.LogCaptureFixture) -> None:

@@ -256,7 +256,7 @@ def test_keys_are_held_against_the_hash_index(dynamic: Table) -> None:
     assert [f for f in examine(handle_of(dynamic), rows=True) if f.rule == "hash-index"] == []
     _rewrite_index(dynamic, 1, lambda found: found[1][3:])
     found = [f for f in examine(handle_of(dynamic), rows=True) if f.rule == "hash-index"]
-    assert found and all(f.severity is Severity.ERROR and "of it: the next change" in f.message for f in found)
+    assert found and all(f.severity is Severity.ERROR and "of the bucket: the next change" in f.message for f in found)
 
 
 def test_a_hash_in_two_buckets_is_found(dynamic: Table) -> None:
