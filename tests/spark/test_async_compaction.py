@@ -100,7 +100,7 @@ def test_postponed_rows_are_moved_beside_the_batches_once_and_a_failure_says_why
     assert damaged.name in {e.file.file_name for e in live()}
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-20])
-    with pytest.raises(CompactionFailedError, match=r"bucket-postpone beside the batches failed: .*bucket-0/data-"):
+    with pytest.raises(CompactionFailedError, match=r"bucket-postpone in the background failed: .*bucket-0/data-"):
         run(3)
     assert -2 in {e.bucket for e in live()}
     damaged.write_bytes(whole)

@@ -77,7 +77,7 @@ def test_a_limit_stops_the_read(tmp_path: Path, limit: int | None, count: int) -
 
 
 def test_a_negative_limit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(bl.OptionError, match="limited to -1 rows"):
+    with pytest.raises(bl.OptionError, match="cannot be negative, but is -1"):
         table(tmp_path).to_arrow(limit=-1)
 
 

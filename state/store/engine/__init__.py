@@ -1,1 +1,1 @@
-"""Engines, which carry out the work on a table in this process or in other processes."""
+"""Engines carry out the work on a table, in this process or in other processes."""

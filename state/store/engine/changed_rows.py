@@ -1,6 +1,6 @@
-"""A source of the rows that a delete or an update changes: the rows of a bucket that pass its condition.
+"""A source of the rows that a delete or an update changes: the rows of a bucket that meet its condition.
 
-Each task of an engine takes whole buckets, so the tasks share a delete or an update of a large table.
+Each task of an engine takes whole buckets, so several tasks can share a delete or an update of a large table.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealP
 
 
 class RowChange(Protocol):
-    """A change of rows; a plain value, so that it can be sent to tasks."""
+    """A change of rows. The value can be sent to tasks."""
 
     def rows(self, batch: pa.RecordBatch) -> pa.Table | None:
-        """Returns the rows to write for the rows that pass; None if there are none."""
+        """Returns the rows to write for the rows of the batch that the change affects; None if it affects no row."""
         ...
 
 
@@ -36,7 +36,7 @@ class StoredBucket:
     vector_files: VectorFiles = field(default=())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the rows, merged; no batch is empty."""
+        """Yields the merged rows of the bucket. No batch is empty."""
         files = self.access.files
         if self.vector_files:
             files = replace(files, deletions=load_deletions(files, self.vector_files))

@@ -27,13 +27,13 @@ class IdleBucket:
 
 
 def compact_buckets(engine: Engine, write: BucketWrite, work: BucketWork) -> tuple[CommitMessage, ...]:
-    """Compacts these buckets as `write` says, and returns their commit messages; nothing is committed."""
+    """Compacts these buckets as `write` says, and returns their commit messages. Nothing is committed."""
     if not work:
         return ()
     return engine.run(Jobs([IdleBucket(write, *bucket) for bucket in work])).messages
 
 
 def idle_jobs(stages: Stages[object], busy: frozenset[BucketId] = frozenset()) -> Jobs:
-    """Returns jobs for the idle buckets of stages, except for buckets that got rows."""
+    """Returns jobs for the idle buckets of the stages, except for the buckets in `busy`, which got rows."""
     write, states = stages.write.write, stages.write.states
     return Jobs([IdleBucket(write, b, states[b]) for b in stages.idle if b not in busy])

@@ -1,4 +1,4 @@
-"""The interface of engines, which run stages or jobs on a table and return the outcome; they commit nothing."""
+"""The interface of engines. An engine runs stages or jobs on a table, and returns their outcome. It commits nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -17,21 +17,23 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 
 
 class GivenBack(Exception):
-    """Raised in work that was cancelled: it ends early, and its files are removed."""
+    """Raised in work that was cancelled. The work ends early, and its files are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """The report of a part to its planner, in addition to its rows."""
+    """A report that a part of a source sends to the code that planned the work, in addition to its rows."""
 
     payload: bytes
 
 
 class SourcePart(Protocol):
-    """Rows that one task reads: a file, a bucket, a table in memory."""
+    """Rows that one task reads: a file, a bucket, or a table in memory."""
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
-        """Returns the rows as sealed runs."""
+        """Returns the rows as sealed runs (sorted rows, packed for the writers of the buckets). It may also return
+        reports.
+        """
         ...
 
 
@@ -46,7 +48,7 @@ NO_ROWS = Parts()
 
 
 class TaskJob(Protocol):
-    """Work on one bucket that a task does alone; plain values that can be sent to tasks."""
+    """Work on one bucket that one task does alone. The value can be sent to tasks."""
 
     @property
     def access(self) -> BucketAccess:
@@ -54,15 +56,15 @@ class TaskJob(Protocol):
         ...
 
     def message(self) -> CommitMessage:
-        """Does the work, and returns its commit message; empty if nothing is left to do. After an error no new file is
-        left.
+        """Does the work, and returns its commit message; the message is empty if there is nothing left to do. After an
+        error all new files are removed.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Jobs on buckets of one table, each done by one task, in any order: no rows cross between tasks."""
+    """Jobs on buckets of one table. Each job is done by one task, in any order; no rows are sent between tasks."""
 
     jobs: Sequence[TaskJob]
 
@@ -77,12 +79,19 @@ class TaskStats:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of work that an engine has done. It has: the messages of its tasks; the rows that were refused (Arrow
-    IPC streams); the statistics of tasks; the tokens of notes that the snapshot must carry; schema changes that the
-    records need (if there are any, nothing may be committed); reports of parts; the number of records without a row, by
-    kind; the tables of the source that records name; keys whose rows came from several feeds, at most one for each task
-    and kind of check; where the source's table was truncated: topic, partition and the last offset in each; and what
-    tasks say of rows whose key changed and that lack values, as bytes.
+    """The outcome of work that an engine has done:
+
+    - the commit messages of its tasks;
+    - the rows that were refused (as Arrow IPC streams);
+    - the statistics of tasks;
+    - the tokens of notes, which the snapshot must carry;
+    - schema changes that the records need (if there are any, nothing may be committed);
+    - reports of parts;
+    - the number of records without a row, by kind;
+    - the tables of the source that the records name;
+    - keys whose rows came from several feeds (topic partitions), at most one for each task and kind of check;
+    - where the source's table was truncated: topic, partition and the last offset there;
+    - what tasks report about rows whose key changed and that lack values, as bytes.
 
     The attributes are together because the results of all tasks are added up into one value.
     """
@@ -110,15 +119,15 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> Workers:
-        """Returns the workers: how many tasks can work at the same time."""
+        """Returns the workers of the engine, which say how many tasks can run at the same time."""
         ...
 
     def run(self, work: Stages[Parts] | Jobs) -> Outcome:
-        """Reads rows, gives them their buckets and writes them as the stages say, and then compacts idle buckets; or
-        does jobs, either all of them or none. Returns the outcome; its messages are in the order of the jobs.
+        """Runs stages: reads rows, gives them their buckets, writes them, and then compacts idle buckets. Or runs jobs:
+        either all of them or none. Returns the outcome; for jobs, its messages are in the order of the jobs.
 
-        Raises the errors of stages and jobs; then no written file is left behind, except for files of a task that was
-        killed.
+        Raises the errors of stages and jobs. All files that were written are removed then, except files of a task that
+        was killed.
         """
         ...
 
@@ -143,24 +152,24 @@ class ShapedFrame:
 
 
 class Rows(Protocol):
-    """A caller's rows in a form that the tasks of an engine can read more than once."""
+    """A caller's rows, in a form that the tasks of an engine can read more than once."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Returns the columns of the rows; a type that the engine cannot hold is replaced by the nearest type that it
-        can.
+        """Returns the columns of the rows. A type that the engine does not have is replaced by the nearest type that it
+        has.
         """
         ...
 
     @property
     def source(self) -> Any:
-        """Returns the rows as a source of the engine's runs. A task raises SchemaMismatchError for the first bad
+        """Returns the rows as a source that the engine can run. A task raises SchemaMismatchError for the first bad
         row.
         """
         ...
 
     def each(self, look: Callable[[Iterator[pa.Table]], Iterator[bytes]]) -> list[bytes]:
-        """Returns the result of `look` for the rows of each task."""
+        """Calls `look` in each task with the rows of the task, and returns all results."""
         ...
 
 
@@ -169,8 +178,10 @@ class SpreadEngine(Engine, Protocol):
     """An engine whose tasks run in other processes, and read a caller's rows there."""
 
     def rows(self, data: object, row_kinds: object = None) -> AbstractContextManager[Rows]:
-        """Opens the rows until the block ends; `data` and `row_kinds` are those of `Table.write`.
+        """Makes the rows available to tasks for the time of a `with` block. `data` and `row_kinds` are the arguments of
+        `Table.write`.
 
-        Raises SchemaMismatchError for data that it cannot read, OptionError for more data than this process can send.
+        Raises SchemaMismatchError for data that the engine cannot read, OptionError for more data than this process can
+        send.
         """
         ...

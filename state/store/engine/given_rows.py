@@ -1,4 +1,4 @@
-"""A source of rows that a caller hands over in this process."""
+"""A source of rows that a caller passes in this process."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

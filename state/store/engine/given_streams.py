@@ -1,4 +1,4 @@
-"""Accepts rows that another library hands over as a stream of Arrow data: Polars, pandas, DuckDB, another table."""
+"""Accepts rows that another library passes as a stream of Arrow data: Polars, pandas, DuckDB, or another table."""
 
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
@@ -7,27 +7,27 @@ import pyarrow as pa
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """An object that gives its rows as a stream of Arrow data."""
+    """An object that provides its rows as a stream of Arrow data."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
 @runtime_checkable
 class ArrowArray(Protocol):
-    """An object that gives its rows as one Arrow array of structs."""
+    """An object that provides its rows as one Arrow array of structs."""
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any: ...
 
 
 def is_stream(data: object) -> TypeGuard[ArrowStream]:
-    """Whether the rows come from another library than pyarrow and Spark, as a stream."""
+    """Returns True if the rows come as a stream from a library other than pyarrow and Spark."""
     of_pyarrow = isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader)
     return isinstance(data, ArrowStream) and not of_pyarrow and not type(data).__module__.startswith("pyspark.")
 
 
 def given(data: Any) -> Any:
-    """Converts a stream or an array of another library to pyarrow, with types that Arrow can compute with; returns
-    other data unchanged. A stream becomes a reader, which is read once.
+    """Converts a stream or an array of another library to pyarrow, with types that Arrow can compute with. Returns any
+    other data unchanged. A stream becomes a reader, which can be read once.
     """
     if is_stream(data):
         return _plain(pa.RecordBatchReader.from_stream(data))
@@ -53,14 +53,14 @@ def _plain(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
 def _as_plain(array: pa.Array, plain: pa.DataType) -> pa.Array:
     if array.type == plain:
         return array
-    if pa.types.is_dictionary(array.type):  # Arrow does not take values out of a dictionary of views
+    if pa.types.is_dictionary(array.type):  # Arrow cannot decode a dictionary of views.
         return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(plain)).dictionary_decode()
     return array.cast(plain)
 
 
 def plain_type(found: pa.DataType) -> pa.DataType:
-    """Returns the plain type for a view type, because few functions of Arrow support views. Polars gives all texts as
-    views.
+    """Returns the plain type for a view type, because few functions of Arrow support views. Polars passes all strings
+    as views.
     """
     if pa.types.is_string_view(found):
         return pa.string()

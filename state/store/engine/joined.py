@@ -1,4 +1,5 @@
-"""A source of rows of the table joined with a caller's rows. Rows of both sides are divided into shares by their key.
+"""A source of rows of the table joined with a caller's rows. The rows of both sides are divided into shares by the hash
+of their key.
 
 Each share is sent to one task, which holds the caller's rows of the share in memory, and streams the table's rows.
 """
@@ -16,20 +17,22 @@ from bucketline.state.store.write.run_buffer import Blob, RunBuffer
 from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealPlan, seal, unseal
 
 GIVEN, STORED = b"given", b"stored"
-"""Marks the side of a join in place of a sealed run's partition; the run's bucket is the share."""
+"""The side of a join (the table's rows, or the caller's rows). It is stored in place of a sealed run's partition; the
+run's bucket is the share.
+"""
 
 NO_SHARE = -1
-"""The share of a row that cannot match any other row."""
+"""The share of a row that cannot match any row of the other side."""
 
 
 class RowsPart(Protocol):
-    """Rows of the table that one task reads; can be sent to tasks."""
+    """Rows of the table that one task reads. The value can be sent to tasks."""
 
     def batches(self) -> Iterator[pa.RecordBatch]: ...
 
 
 class ShareOf(Protocol):
-    """Decides into which share a row of one side falls; can be sent to tasks."""
+    """Decides to which share a row of one side belongs. The value can be sent to tasks."""
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
         """Returns the rows in the form in which they are joined, and the share of each row."""
@@ -37,16 +40,16 @@ class ShareOf(Protocol):
 
 
 class ShareJoin(Protocol):
-    """Makes the rows to write from the rows of a share; can be sent to tasks."""
+    """Makes the rows to write from the rows of a share. The value can be sent to tasks."""
 
     def rows(self, source: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | PartReport]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A source of the rows that `join` makes of the rows of a share. `stored` are rows of the table, `given` is a
-    source of the caller's rows, and `given_schema` their schema once they are prepared. A task holds `memory_bytes` of
-    sealed runs, and more on disk in `directory`.
+    """A source of the rows that `join` makes of the rows of each share. `stored` are rows of the table. `given` is a
+    source of the caller's rows, and `given_schema` is their schema in the form in which they are joined. A task holds
+    up to `memory_bytes` of sealed runs in memory, and more of them on disk in `directory`.
     """
 
     stored: Sequence[RowsPart]
@@ -63,7 +66,7 @@ class Joined:
 def share_runs(
     side: bytes, tables: Iterable[pa.Table], share_of: ShareOf, *, origin: int, budget_bytes: int
 ) -> Iterator[SealedRun]:
-    """Yields the rows as runs of their shares; `budget_bytes` of rows are collected before they are split."""
+    """Yields the rows as sealed runs of their shares. `budget_bytes` of rows are collected before they are divided."""
     pending: list[tuple[pa.Table, np.ndarray]] = []
     size, flush = 0, 0
     for rows in tables:
@@ -94,7 +97,9 @@ def _split(side: bytes, pending: Sequence[tuple[pa.Table, np.ndarray]], origin: 
 def join_shares(
     joined: Joined, buffer: RunBuffer, sealer: SealPlan, *, origin: int
 ) -> Iterator[SealedRun | PartReport]:
-    """Joins the shares whose runs are in the buffer, and yields the rows to write; the buffer is empty afterwards."""
+    """Joins the shares whose runs are in the buffer, and yields the rows to write as sealed runs. The buffer is empty
+    afterwards.
+    """
     out, acceptance = RunSealer(sealer, origin=origin), RowAcceptance(sealer.schema)
     for share in sorted({share for _, share in buffer.buckets()}):
         batches = [batch for _, blob in buffer.take((GIVEN, share)) for batch in unseal(blob)]

@@ -1,5 +1,5 @@
-"""The engine of this process: stages run one after the other, here, and so do jobs. Within a stage, buckets are sorted
-and written by several threads.
+"""The engine of this process. Stages run one after the other in this process, and so do jobs. Within a stage, several
+threads sort and write buckets.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -26,7 +26,7 @@ from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
 _MOST_THREADS = 8
 
 _PARTS_AT_ONCE = 4
-"""How many parts of a source are read at the same time if storage answers late; together they use the memory of one
+"""How many parts of a source are read at the same time if the storage is slow. Together they use the memory of one
 part.
 """
 
@@ -38,7 +38,7 @@ def _nobody(done: int, total: int) -> None:
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
     """The engine of this process. `watch` is called with the number of jobs and idle buckets that are done, and their
-    total: before the first and after each.
+    total number: once before the first and again after each.
     """
 
     watch: Callable[[int, int], None] = _nobody
@@ -48,7 +48,9 @@ class LocalEngine:
         return ONE_WORKER
 
     def run(self, work: Stages[Parts] | Jobs) -> Outcome:
-        """Runs the work and returns the outcome, as `Engine.run` says. After an error no new file is left behind."""
+        """Runs the work and returns the outcome, as described for `Engine.run`. After an error all new files are
+        removed.
+        """
         return Outcome(self._done(work)) if isinstance(work, Jobs) else self._written(work)
 
     def _written(self, stages: Stages[Parts]) -> Outcome:
@@ -110,10 +112,10 @@ class LocalEngine:
 
 
 def _sealed_runs(stages: Stages[Parts], threads: int) -> Generator[SealedRun | PartReport, None, None]:
-    """Yields the runs of all parts; if storage answers late, some parts are read at the same time."""
+    """Yields the runs of all parts. If the storage is slow, some parts are read at the same time."""
     write, parts = stages.write.write, stages.source.parts
     readers = min(_PARTS_AT_ONCE, len(parts)) if len(parts) > 1 and answers_late(write.access.files.io) else 1
-    # Runs that stay in this process are turned into a stream only if they are spilled to disk.
+    # A run that stays in this process becomes a stream only if it is spilled to disk.
     seal = replace(
         stages.seal,
         form=RunForm.ROWS,
@@ -125,7 +127,9 @@ def _sealed_runs(stages: Stages[Parts], threads: int) -> Generator[SealedRun | P
 
 
 def threads_of(write: BucketWrite) -> int:
-    """Returns how many buckets are sorted or written at the same time: the option, or else one for each core."""
+    """Returns how many buckets are sorted or written at the same time: the value of the option, or one for
+    each core.
+    """
     return min(core_count(), _MOST_THREADS) if write.parallelism is None else max(1, write.parallelism)
 
 

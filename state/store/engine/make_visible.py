@@ -1,6 +1,8 @@
-"""Compacts again the files that a lost compaction has left on level 0, until readers see their rows or the time is
-over. Source: Paimon 2.0 has a callback that waits for others to compact (`visibility-callback.enabled`); here the
-writer whose compaction was lost compacts again itself.
+"""If a compaction was lost to another commit, compacts its files on level 0 again, until readers see their rows or the
+time is over.
+
+Source: Paimon 2.0 has a callback that waits for others to compact (`visibility-callback.enabled`). Here the writer
+whose compaction was lost compacts again itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +26,8 @@ from bucketline.state.store.write.visibility import Budget, FileNames, still_on_
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """The result of the attempts: the table `at` the end, the `snapshots` made, and the files `left` on level 0.
+    """The result of the attempts: the table `at` the end, the `snapshots` that were made, and the files that are `left`
+    on level 0.
 
     `lost` says why the last attempt failed. If files are left and `lost` is None, the table's options allow them to
     wait (`lookup-compact` = gentle).
@@ -42,8 +45,8 @@ def _nobody(at: TableAt, messages: Sequence[CommitMessage], committed: Committed
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """How a lost compaction is repeated: by which user, with the `trigger` of the lost compaction, and for how long.
-    `told` is a function that is called after each commit, with the table after it.
+    """How a lost compaction is repeated: by which commit user, with the `trigger` of the lost compaction, and for how
+    long. `told` is called after each commit, with the table after it.
     """
 
     engine: Engine
@@ -57,13 +60,13 @@ def compact_until_visible(at: TableAt, files: FileNames | None, again: Again) ->
     """Compacts the buckets of these files, on the newest snapshot each time, until none of the files is on level 0 any
     more. Returns what was done.
 
-    Without files (None) all buckets are compacted in which the trigger finds something. Each round first checks whether
-    any process has compacted them already. After a lost round the next round waits, and takes half as many buckets,
-    since a smaller compaction is done sooner. Raises the errors of `TableAt.refreshed`, the engine and the commit,
-    except for StorageError, which counts as a lost round.
+    If `files` is None, all buckets are compacted in which the trigger finds something to compact. Each round first
+    checks whether some process has compacted the files already. After a lost round, the next round waits first, and
+    takes half as many buckets, because a smaller compaction takes less time. Raises the errors of `TableAt.refreshed`,
+    the engine and the commit, except StorageError, which counts as a lost round.
     """
     left, snapshots, budget = files or {}, list[Snapshot](), again.budget
-    lost, most = "no time was given to compact again", 1 << 31
+    lost, most = "no time was allowed to compact again", 1 << 31
     while True:
         try:
             at = at.refreshed()
@@ -98,15 +101,15 @@ def compact_until_visible(at: TableAt, files: FileNames | None, again: Again) ->
 
 
 def is_lasting(failure: object) -> bool:
-    """Whether another try would fail in the same way. An error of storage is not lasting: storage may recover, and a
-    missing file was compacted by another process.
+    """Returns True if another try would fail in the same way. An error of the storage may not last: the storage may
+    recover, and a missing file may have been compacted by another process.
     """
     return isinstance(failure, BucketlineError) and not isinstance(failure, StorageError)
 
 
 def _trigger(at: TableAt, lost: CompactTrigger) -> CompactTrigger:
-    """Returns the trigger of the next try: a minor compaction, because it conflicts less often. If the options allow
-    rows to wait on level 0, it is the trigger of the lost compaction (`lost`).
+    """Returns the trigger of the next try. It is a minor compaction, because this conflicts less often. If the options
+    allow rows to wait on level 0, it is the trigger of the lost compaction (`lost`).
     """
     gentle = at.plan.compact_options.lookup_compact is LookupCompact.GENTLE
     return lost if gentle else CompactTrigger.MINOR

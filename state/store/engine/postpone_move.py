@@ -1,4 +1,4 @@
-"""Makes the stages that move rows from the postpone bucket to real buckets, and then compact these.
+"""Makes the stages that move rows from the postpone bucket to real buckets, and then compact these buckets.
 
 Unlike Paimon's Spark procedure, this keeps deletes and update kinds, keeps the order of a key's changes, and can be
 restricted to partitions. Source: Paimon 2.0 SparkPostponeCompactProcedure, Flink's PostponeBucketCompactSink.
@@ -28,7 +28,7 @@ def waiting_files(view: LiveFiles, chosen: PartitionTest) -> dict[bytes, Sequenc
 
 
 def real_counts(view: LiveFiles) -> dict[bytes, int]:
-    """Returns into how many real buckets partitions are divided; partitions without real buckets are left out."""
+    """Returns the number of real buckets of each partition. Partitions without real buckets are left out."""
     counts = {}
     for bucket_id in view.buckets():
         total = view.total_of_bucket(bucket_id)
@@ -46,8 +46,9 @@ def move_stages(
 ) -> Stages[Parts]:
     """Returns the stages that move waiting files, and compact the real buckets of the chosen partitions, as one change.
 
-    A partition keeps its bucket count; a new one gets one by `postpone.target-row-num-per-bucket`, else
-    `postpone.default-bucket-num`, else as many as tasks run at a time.
+    A partition keeps its bucket count. The bucket count of a new partition follows from
+    `postpone.target-row-num-per-bucket`, or else from `postpone.default-bucket-num`; if neither is set, it is the
+    number of tasks that run at a time.
     """
     plan, view, vectors = at.plan, at.view, at.deletion_entries()
     real = [b for b in view.buckets() if b[1] >= 0 and chosen(b[0])]
@@ -78,8 +79,8 @@ def move_stages(
 
 
 def _is_due(write: BucketWrite, state: BucketState) -> bool:
-    """Whether a bucket is compacted even without new rows: if it has files on level 0, or if a full compaction would
-    change it.
+    """Returns True if a bucket is compacted even without new rows: if it has files on level 0, or if a full compaction
+    would change it.
     """
     if any(f.level == 0 for f in state.files):
         return True

@@ -1,7 +1,8 @@
-"""Sorts an append table by ranges of a sort key: each range is sorted and written by one task.
+"""Sorts an append table by ranges of a sort key. Each range is sorted and written by one task.
 
-The engine works twice: first it draws a sample of the keys and divides the sample into ranges; then it sends each row
+The engine runs twice. First it takes a sample of the keys, and divides the sample into ranges. Then it sends each row
 to the task of the row's range.
+
 Source: Paimon 2.0 TableSorter, RangeShuffle (ranges of about as many rows, from a sample).
 """
 
@@ -32,17 +33,17 @@ from bucketline.state.types.curves import bounds_of, ranges_of
 from bucketline.state.types.row_kind import RowKind
 
 _RANGE_BITS = 40
-"""The low bits of a provisional sequence number, which number the rows of a range. The bits above are the number of the
-range.
+"""The number of low bits of a provisional sequence number, which number the rows of a range. The bits above them are
+the number of the range.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class AppendedFile:
-    """A source of the rows of a file of an append table, in order, without deleted rows.
+    """A source of the rows of one file of an append table, in order, without deleted rows.
 
-    `origin` tells the place of the file among all files: lower ones come first. `vectors` are the index files that have
-    a vector of the file.
+    `origin` is the position of the file among all files. `vectors` are the index files that have a deletion vector of
+    the file.
     """
 
     access: BucketAccess
@@ -59,7 +60,7 @@ class AppendedFile:
         yield from sealer.finish()
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yields these columns of the file's rows."""
+        """Yields the file's rows with these columns."""
         files = self.access.files
         deletions = find_deletions(files.io, files.table_path, self.access.schema, self.vectors)
         bucket = BucketFiles(*self.place, total_buckets=0, files=(self.file,))
@@ -68,7 +69,7 @@ class AppendedFile:
 
 @dataclass(frozen=True, slots=True)
 class SampledKeys:
-    """A source of the sort key of every `step`-th row of a file, from row `first` on."""
+    """A source of the sort key of every `step`-th row of a file, from the row `first` on."""
 
     file: AppendedFile
     by: RowSort
@@ -100,8 +101,8 @@ class SampledKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds(Placing):
-    """Turns the sample of a partition into the bounds of as many ranges as `counts` says, and returns them as a
-    note.
+    """Turns the sample of a partition into the bounds of ranges, and returns the bounds as a note. `counts` holds the
+    number of ranges of each partition.
     """
 
     counts: Mapping[bytes, int]
@@ -122,7 +123,7 @@ def read_bounds(notes: Sequence[str]) -> dict[bytes, pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class SortRanges:
-    """A grouping of rows by the range of their sort key. A partition without bounds is one range."""
+    """Groups rows by the range of their sort key. A partition without bounds is one range."""
 
     by: RowSort
     bounds: Mapping[bytes, pa.Table]
@@ -144,7 +145,9 @@ class SortRanges:
 
 @dataclass(frozen=True, slots=True)
 class SortedFiles(Placing):
-    """Writes the rows of a range in order. Sequence numbers are provisional: `in_range_order` gives the real ones."""
+    """Writes the rows of a range in order. Sequence numbers are provisional; `in_range_order` computes the
+    real ones.
+    """
 
     access: BucketAccess
     by: RowSort
@@ -160,7 +163,9 @@ class SortedFiles(Placing):
 
 
 def in_range_order(files: Sequence[DataFileMeta], first: int) -> tuple[DataFileMeta, ...]:
-    """Returns the files of all ranges of a partition in the order of their rows, numbered from `first` on."""
+    """Returns the files of all ranges of a partition in the order of their rows, with sequence numbers from
+    `first` on.
+    """
     numbered, number = [], first
     for file in sorted(files, key=lambda f: f.min_sequence_number):
         last = number + file.row_count - 1

@@ -1,4 +1,4 @@
-"""Sorts rows by a sort key in bounded memory: sorted chunks on local disk, merged a block at a time."""
+"""Sorts rows by a sort key in bounded memory: writes sorted chunks to local disk, and merges them block by block."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from bucketline.state.types.curves import OrderStrategy, sort_key
 _KEY = "_sort_key_"
 _BATCH_ROWS = 65536
 _CHUNK_SHARE = 6
-"""A chunk takes this part of the memory (one sixth): the chunk, its sort key, the indices of the order and the sorted
-copies are in memory at once.
+"""The memory is divided by this number to get the size of a chunk, because the chunk, its sort key, the indices of the
+order and the sorted copies are in memory at the same time.
 """
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 64 << 10, 4 << 20
 _BLOCKS_A_BUDGET = 256
@@ -23,7 +23,7 @@ _BLOCKS_A_BUDGET = 256
 
 @dataclass(frozen=True, slots=True)
 class RowSort:
-    """The key by which rows are sorted, and the memory for Arrow data; chunks are kept in `directory`."""
+    """The key by which rows are sorted, and the memory for Arrow data in bytes. Chunks are stored in `directory`."""
 
     columns: tuple[str, ...]
     strategy: OrderStrategy
@@ -31,7 +31,7 @@ class RowSort:
     directory: str | None = None
 
     def sorted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of all batches, which have one schema, in order."""
+        """Yields the rows of all batches in order. All batches must have the same schema."""
         chunks = self._chunks(batches)
         first, second = next(chunks, None), next(chunks, None)
         if second is None:
@@ -64,7 +64,7 @@ class RowSort:
         held: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
-            # A slice of a large batch counts with the size of its own rows.
+            # A slice of a large batch counts with the size of its own rows only.
             held.append(batch)
             size += batch.get_total_buffer_size() if batch.num_rows > _BATCH_ROWS else batch.nbytes
             if size >= self.memory_bytes // _CHUNK_SHARE:
@@ -100,21 +100,21 @@ def key_of(rows: pa.Table, by: RowSort) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The positions of a run's blocks in the spill file."""
+    """The position and the size of a sorted run in the spill file."""
 
     offset: int
     size: int
 
 
 def _spilled_blocks(spill: SpillFile, run: _Run) -> Iterator[pa.Table]:
-    """Yields the blocks of a run, one in memory at a time."""
+    """Yields the blocks of a sorted run. One block is in memory at a time."""
     for batch in pa.ipc.open_stream(spill.blob(run.offset, run.size)):
         yield pa.Table.from_batches([batch])
 
 
 def _merged(runs: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
-    """Yields the rows of sorted runs in order. One block of each run is in memory; rows up to the lowest end of a block
-    are complete, and are sorted together.
+    """Merges sorted runs, and yields their rows in order. One block of each run is in memory. All rows up to the lowest
+    block end are complete, so they are sorted together.
     """
     heads = [(block, run) for run in runs if (block := next(run, None)) is not None]
     while heads:
@@ -132,7 +132,7 @@ def _merged(runs: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
 
 
 def _count_up_to(block: pa.Table, cut: pa.Table) -> int:
-    """Returns how many rows of a sorted block are not above the row `cut`."""
+    """Returns how many rows of a sorted block are not greater than the row `cut`."""
     low, high = 0, block.num_rows
     names = _keys(block)
     wanted = tuple(cut[name][0].as_py() for name in names)
@@ -155,7 +155,7 @@ def _keys(rows: pa.Table) -> list[str]:
 
 
 def _blocks(rows: pa.Table, block_bytes: int) -> Iterator[pa.Table]:
-    """Yields pieces of about so many bytes, with at least one row each."""
+    """Yields pieces of the rows of about `block_bytes` bytes, with at least one row each."""
     step = max(1, int(np.ceil(rows.num_rows * block_bytes / max(1, rows.nbytes))))
     for start in range(0, rows.num_rows, step):
         yield rows.slice(start, step).combine_chunks()

@@ -1,6 +1,6 @@
 """Sources of rows that are already in the table: postponed rows, and buckets that are rescaled.
 
-Files are read in order, and their rows are sealed into sorted runs of the buckets they belong to, as in a write.
+Files are read in order, and their rows are sealed into sorted runs of their new buckets, as in a write.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,9 +26,9 @@ from bucketline.state.types.row_kind import RowKind
 
 @dataclass(frozen=True, slots=True)
 class PostponedFile:
-    """The rows of a postponed file, with their kinds, in the order they were written.
+    """The rows of a postponed file, with their row kinds, in the order in which they were written.
 
-    `origin` orders the files: those with lower numbers are older. `watch` is called before each record batch.
+    `origin` orders the files: a file with a lower number is older. `watch` is called before each record batch.
     """
 
     access: BucketAccess
@@ -46,7 +46,8 @@ class PostponedFile:
 
 @dataclass(frozen=True, slots=True)
 class CurrentRows:
-    """The current rows of a real bucket: in a table with a primary key one for each key, merged in `memory_bytes`.
+    """The current rows of a real bucket. In a table with a primary key it is one row for each key; these rows are merged in
+    `memory_bytes` of memory.
 
     `origin` is the number of the bucket among all parts of the source. `vector_files` are the index files with the
     bucket's deletion vectors.

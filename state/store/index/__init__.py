@@ -1,1 +1,1 @@
-"""Index files: deletion vectors and HASH indexes."""
+"""Reads and writes index files: deletion vectors and HASH indexes."""

@@ -1,4 +1,5 @@
-"""Deletion vectors of a snapshot: which rows of each data file are deleted; read together with the file.
+"""The deletion vectors of a snapshot, which say which rows of each data file are deleted. A vector is read together
+with its file.
 
 Source: Paimon 2.0 IndexFileHandler, DeletionVectorsIndexFile, ApplyDeletionVectorReader.
 """
@@ -26,31 +27,31 @@ from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 
 Positions = NDArray[np.int64]
-"""Row positions of one data file, ascending, from 0."""
+"""Positions of rows in one data file, in ascending order, from 0."""
 
 
 class DeletedRows(Protocol):
-    """Which rows of data files are deleted by position."""
+    """Which rows of data files are deleted, by position."""
 
     def of_file(self, partition: bytes, bucket: int, file_name: str) -> Positions | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """The locations of a snapshot's deletion vectors, by (partition, bucket, data file name)."""
+    """Where a snapshot's deletion vectors are stored, by (partition, bucket, data file name)."""
 
     places: Mapping[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = field(default_factory=dict)
 
     def count_of_file(self, partition: bytes, bucket: int, file_name: str) -> int | None:
-        """Returns how many rows of a data file are deleted, as the index manifest says; None where the manifest
-        does not say it.
+        """Returns the number of deleted rows of a data file, as the index manifest records it; None if the manifest
+        does not record it.
         """
         place = self.places.get((partition, bucket, file_name))
         return 0 if place is None else place[2].cardinality
 
     def of_file(self, partition: bytes, bucket: int, file_name: str) -> Positions | None:
-        """Returns the deleted rows of a data file; None without a vector. Raises CorruptFileError naming the index
-        file.
+        """Returns the positions of the deleted rows of a data file; None if it has no vector. Raises CorruptFileError
+        that names the index file.
         """
         place = self.places.get((partition, bucket, file_name))
         if place is None:
@@ -60,9 +61,15 @@ class Deletions:
         with io.open_input(path) as source:
             version = source.read(len(FILE_VERSION))
             if version != FILE_VERSION or offset < len(FILE_VERSION) or length < 0:
-                raise CorruptFileError(f"{path}: no deletion vector can lie at {offset}", path=path, offset=0)
+                raise CorruptFileError(
+                    f"{path}: there cannot be a deletion vector at offset {offset}", path=path, offset=0
+                )
             if offset > source.size():
-                raise CorruptFileError(f"{path}: it ends before the vector at {offset}", path=path, offset=offset)
+                raise CorruptFileError(
+                    f"{path}: the file ends before the end of the deletion vector at offset {offset}",
+                    path=path,
+                    offset=offset,
+                )
             source.seek(offset)
             blob = source.read(length)
         with naming_file(path):
@@ -73,8 +80,8 @@ class Deletions:
 def find_deletions(
     io: FileIO, table_path: str, schema: TableSchema, entries: Iterable[IndexManifestEntry]
 ) -> Deletions:
-    """Returns the vectors that the entries of an index manifest name. Raises CorruptFileError for two of one data
-    file.
+    """Returns the vectors that the entries of an index manifest name. Raises CorruptFileError if a data file has two
+    vectors.
     """
     places: dict[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = {}
     for entry in entries:
@@ -93,9 +100,9 @@ def find_deletions(
 
 
 def drop_deleted(batches: Iterable[pa.RecordBatch], deleted: Positions, path: str) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a file that are not deleted. `batches` are all rows of the file at `path`, in file order.
+    """Yields the rows of a file that are not deleted. `batches` must be all rows of the file at `path`, in file order.
 
-    Raises CorruptFileError when the vector names a row that the file does not have.
+    Raises CorruptFileError if the vector marks a row that the file does not have.
     """
     start = 0
     for batch in batches:
@@ -109,5 +116,7 @@ def drop_deleted(batches: Iterable[pa.RecordBatch], deleted: Positions, path: st
         start += batch.num_rows
     if len(deleted) and deleted[-1] >= start:
         raise CorruptFileError(
-            f"{path}: its deletion vector names row {deleted[-1]}, it has {counted(start, 'row')}", path=path, offset=0
+            f"{path}: its deletion vector marks row {deleted[-1]}, but it has {counted(start, 'row')}",
+            path=path,
+            offset=0,
         )

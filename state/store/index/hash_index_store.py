@@ -1,8 +1,9 @@
-"""HASH index files of a table: read by partition, kept between batches, and written for buckets that grew.
+"""The HASH index files of a table. They are read by partition, cached between batches, and written for buckets that
+have grown.
 
-A HASH file has every hash that its bucket ever got. So a bucket that grows gets a new file, and the old one leaves the
-index manifest in the same commit. File names are never used twice, so what was read under a name stays valid, and the
-cache compares only names. Without the cache a task reads the files of its partitions.
+A HASH file has the hashes of all keys that its bucket ever got. So a bucket that grows gets a new file, and the old
+file is removed from the index manifest in the same commit. File names are never used twice, so what was read under a
+name stays valid, and the cache compares only names. Without a cached entry, a task reads the files of its partitions.
 
 Source: Paimon 2.0 HashIndexFile, IndexFileHandler, DynamicBucketIndexMaintainer.
 """
@@ -34,8 +35,8 @@ _Share = tuple[str, bytes, Ownership | None, Ownership | None]
 
 @dataclass(frozen=True, slots=True)
 class HashIndexChange:
-    """The change of the HASH file of one bucket that got new keys: the new entry, and the entry that it replaces, None
-    for a bucket without a file.
+    """The change of the HASH file of one bucket that got new keys: the new entry, and the entry that it replaces (None
+    if the bucket had no file).
 
     Both entries become part of the bucket's commit message.
     """
@@ -51,7 +52,9 @@ class _Cached:
 
 
 class HashCache:
-    """Hashes of partitions; beyond `budget_bytes` the least recently used are dropped. Safe between threads."""
+    """A cache of the hashes of partitions. Above `budget_bytes` the least recently used hashes are dropped. Several
+    threads may use it.
+    """
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget_bytes = budget_bytes
@@ -88,13 +91,13 @@ class HashCache:
 
 @cache
 def shared_hash_cache(budget_bytes: int) -> HashCache:
-    """Returns the cache of that size in this process, so that a Spark worker reuses what earlier batches loaded."""
+    """Returns the cache of that size in this process. A Spark worker so reuses what earlier batches have loaded."""
     return HashCache(budget_bytes)
 
 
 class HashIndexStore:
-    """The HASH files of the table at `path`; `storage` says how those on external paths are reached, `folder_of` in
-    which folder the files of a bucket lie.
+    """The HASH files of the table at `path`. `storage` says how files on external paths are reached. `folder_of`
+    returns the folder of a bucket's files.
     """
 
     def __init__(
@@ -119,12 +122,12 @@ class HashIndexStore:
         share: Ownership | None = None,
         hashes_of: Ownership | None = None,
     ) -> KnownHashes:
-        """Returns the hashes of one partition; only files that are new to this process are read.
+        """Returns the hashes of one partition. Only files that are new to this process are read.
 
-        `entries` are the partition's HASH entries, all of them. With `share` only that owner's buckets are read, which
-        is enough if it is proven that they have only its own hashes. With `hashes_of` only the hashes of that owner's
-        share are kept, from all buckets; memory: these hashes, and the files that are read at once. Raises
-        CorruptFileError for a file that is missing, cut short or doubled.
+        `entries` must be all HASH entries of the partition. With `share`, only the buckets of that owner are read,
+        which is enough if it is proven that they have only the owner's hashes. With `hashes_of`, only the hashes of
+        that owner's share are kept, from all buckets; in memory are these hashes, and the files that are read at the
+        same time. Raises CorruptFileError for a file that is missing, cut off or listed twice.
         """
         if not entries:
             return NOTHING_KNOWN
@@ -157,8 +160,8 @@ class HashIndexStore:
         return known
 
     def known_of_each(self, partitions: Sequence[Sequence[IndexManifestEntry]]) -> Iterator[KnownHashes]:
-        """Yields the hashes of several partitions, in order, each read as `known` does. Memory: the hashes of one
-        partition; of a few partitions where storage answers late.
+        """Yields the hashes of several partitions, in order, as `known` returns them. The hashes of one partition are
+        in memory at a time; on slow storage, those of a few partitions.
         """
         step = _PARTITIONS_AT_ONCE if answers_late(self._io) else 1
         for start in range(0, len(partitions), step):
@@ -167,8 +170,8 @@ class HashIndexStore:
             )
 
     def known_among(self, entries: Sequence[IndexManifestEntry], asked: Int32s) -> KnownHashes:
-        """Returns the known ones among some hashes, which ascend and are distinct. Each file is read, and nothing is
-        kept in the cache. Memory: these hashes, and the hashes of one file.
+        """Returns which of the hashes in `asked` are known, with their buckets. `asked` must be ascending and distinct.
+        Each file is read, and nothing is put into the cache. In memory are these hashes, and the hashes of one file.
         """
         known = NOTHING_KNOWN
         for bucket, entry in sorted(self._by_bucket(entries).items()) if len(asked) else ():
@@ -198,7 +201,7 @@ class HashIndexStore:
             raise e.reworded(f"{path}: {e.message}", path=path) from e
         if len(hashes) != entry.row_count:
             raise CorruptFileError(
-                f"{path} holds {counted(len(hashes), 'hash', 'hashes')}, {entry.row_count:,} recorded",
+                f"{path} holds {counted(len(hashes), 'hash', 'hashes')}, but {entry.row_count:,} are recorded",
                 path=path,
                 found=len(hashes),
             )
@@ -207,9 +210,9 @@ class HashIndexStore:
     def grow(
         self, partition: bytes, bucket: int, old: IndexManifestEntry | None, new_hashes: Int32s, world: World
     ) -> HashIndexChange | None:
-        """Writes a new file for the bucket with these hashes added; None when it has all of them already. `old` is the
-        bucket's live entry, None for a new bucket. The caller must own the bucket: with two writers one would lose its
-        hashes.
+        """Writes a new file for the bucket with these hashes added, and returns the change. Returns None if the bucket
+        has all of them already. `old` is the bucket's live entry; None for a new bucket. The caller must be the only
+        writer of the bucket, because of two writers one would lose its hashes.
         """
         before = np.empty(0, np.int32) if old is None else self.hashes(old)
         after = distinct(before, new_hashes)
@@ -230,13 +233,15 @@ class HashIndexStore:
         return HashIndexChange(new, old)
 
     def delete_own(self, changes: Iterable[HashIndexChange]) -> None:
-        """Removes files that the caller has just written and nothing names."""
+        """Removes files that the caller has just written and that nothing names."""
         for change in changes:
             io, path = self._place(change.new)
             io.delete(path)
 
     def _place(self, entry: IndexManifestEntry) -> tuple[FileIO, str]:
-        """Returns the place of an index file: on the table's storage, or at its full path."""
+        """Returns the storage and the path of an index file. The file is in the index folder, unless its entry names a
+        full path.
+        """
         if entry.external_path is not None:
             return file_io_for(entry.external_path, self._storage)
         return self._io, f"{self._path}/{self._folder_of(entry.partition, entry.bucket)}/{entry.file_name}"
@@ -248,7 +253,7 @@ class HashIndexStore:
             if other is not entry:
                 raise CorruptFileError(
                     f"bucket {entry.bucket} has two HASH index files, {other.file_name} and {entry.file_name}: two "
-                    "writers wrote it at once, and rows may be doubled",
+                    "writers wrote the bucket at the same time, and rows may be doubled",
                     bucket=entry.bucket,
                     files=(other.file_name, entry.file_name),
                 )
@@ -263,7 +268,7 @@ def _of_share(hashes: Int32s, share: Ownership | None) -> Int32s:
 
 
 def hash_entries(index: Iterable[IndexManifestEntry]) -> dict[bytes, tuple[IndexManifestEntry, ...]]:
-    """Returns the HASH entries of an index manifest by partition, buckets ascending."""
+    """Returns the HASH entries of an index manifest by partition, with buckets in ascending order."""
     by_partition: dict[bytes, list[IndexManifestEntry]] = {}
     for entry in index:
         if entry.index_type == HASH:
@@ -272,7 +277,7 @@ def hash_entries(index: Iterable[IndexManifestEntry]) -> dict[bytes, tuple[Index
 
 
 def rows_by_bucket(entries: Iterable[IndexManifestEntry]) -> dict[int, int]:
-    """Returns how many hashes each bucket has, as the index manifest counts them; `DynamicAssigner.starting` takes
+    """Returns the number of hashes of each bucket, as the index manifest records it. `DynamicAssigner.starting` takes
     these numbers as `rows`.
     """
     return {e.bucket: e.row_count for e in entries}

@@ -1,1 +1,1 @@
-"""Clients for the servers of catalogs: databases over SQL, and Paimon's REST catalog."""
+"""Clients for the servers of catalogs: SQL databases, and Paimon's REST catalog."""

@@ -1,5 +1,5 @@
-"""The interface of a catalog that decides which snapshot of a table or branch is the newest, in place of the table's
-files.
+"""The interface of a catalog that decides, instead of the table's files, which snapshot of a table or branch is the
+newest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.json_files.tag_json import Tag
 
 PartitionSpec = Mapping[str, str]
-"""A partition as catalogs name it: the text of each partition column."""
+"""A partition as catalogs name it: the string for the value of each partition column."""
 
 
 class TableOwner(Protocol):
     """The catalog that a table or a branch belongs to. Implementations can be pickled.
 
-    If the answer to a change of a tag or branch, or to a rollback, is lost, the implementation looks whether the change
-    has happened. So a StorageError means that it has not happened, or that this is not known.
+    If the answer to a change of a tag or branch, or to a rollback, is lost, the implementation checks whether the
+    change has happened. So a StorageError means that it has not happened, or that this is unknown.
     """
 
     def newest(self) -> Snapshot | None:
@@ -25,9 +25,10 @@ class TableOwner(Protocol):
         ...
 
     def commit(self, snapshot: Snapshot, before: Snapshot | None) -> bool:
-        """Makes `snapshot` the successor of `before`; returns False if another snapshot is the newest.
+        """Makes `snapshot` the successor of `before`, and returns True. Returns False if another snapshot is the
+        newest.
 
-        After a StorageError the commit may have happened, unless its `published` is False.
+        After a StorageError the commit may have happened, unless the error's `published` is False.
         """
         ...
 
@@ -38,8 +39,8 @@ class TableOwner(Protocol):
         ...
 
     def roll_back(self, target: int | str, *, newest: int | None = None) -> None:
-        """Makes the snapshot with this id or tag the newest one again, if `newest` is the id of the newest snapshot. If
-        `newest` is None, the newest snapshot may have any id. Raises OptionError if there is no such snapshot or tag.
+        """Makes the snapshot with this id, or of this tag, the newest snapshot again. If `newest` is not None, this is
+        done only if the newest snapshot has the id `newest`. Raises OptionError if there is no such snapshot or tag.
         """
         ...
 
@@ -48,7 +49,7 @@ class TableOwner(Protocol):
         ...
 
     def delete_tag(self, name: str) -> None:
-        """Removes a tag; does nothing if there is no such tag."""
+        """Removes a tag. Does nothing if there is no such tag."""
         ...
 
     def branches(self) -> list[str]:
@@ -56,11 +57,11 @@ class TableOwner(Protocol):
         ...
 
     def create_branch(self, name: str, tag: str | None) -> None:
-        """Creates a branch, at a tag if one is named. Raises OptionError when the name is taken."""
+        """Creates a branch: at the tag `tag`, or empty if `tag` is None. Raises OptionError if the name is taken."""
         ...
 
     def delete_branch(self, name: str) -> None:
-        """Removes a branch; does nothing if there is no such branch."""
+        """Removes a branch. Does nothing if there is no such branch."""
         ...
 
     def fast_forward(self, branch: str) -> None:
@@ -68,19 +69,19 @@ class TableOwner(Protocol):
         ...
 
     def mark_partitions_done(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Marks partitions as done. Raises StorageError, and UnsupportedTableError if the catalog keeps no
+        """Marks partitions as done. Raises StorageError, and UnsupportedTableError if the catalog stores no
         partitions.
         """
         ...
 
     def add_partitions(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Adds partitions to the catalog, unless they are there already. Raises the errors of
+        """Adds partitions to the catalog. Partitions that are there already stay. Raises the errors of
         `mark_partitions_done`.
         """
         ...
 
     def drop_partitions(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Removes partitions from the catalog; missing ones are ignored. Raises the errors of
+        """Removes partitions from the catalog. Partitions that are not there are ignored. Raises the errors of
         `mark_partitions_done`.
         """
         ...

@@ -1,7 +1,9 @@
 """A client of Paimon's REST catalog: paths, JSON, pages, the bearer token, and errors that say whether to repeat a
 request.
 
-A request that changes something is sent once; a request that only reads is repeated after a failure that may pass.
+A request that changes something is sent once. A request that only reads is repeated after an error that may be
+temporary.
+
 Source: Paimon's OpenAPI description of the REST catalog; Paimon 2.0 RESTApi, ResourcePaths, DefaultErrorHandler.
 """
 
@@ -24,11 +26,13 @@ _TRIES = 4
 _FIRST_PAUSE_MS = 200
 _MAY_PASS = frozenset({429, 500, 502, 503, 504})
 _NOT_DONE = frozenset({400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 429, 501})
-"""Status codes that mean that the request was not carried out."""
+"""The status codes that mean that the request was not carried out."""
 
 
 class NotThereError(Exception):
-    """Raised if something does not exist: `kind` says what, such as TABLE, DATABASE, SNAPSHOT or TAG."""
+    """Raised if something does not exist. `kind` says what: TABLE, DATABASE, SNAPSHOT, TAG or another kind of
+    object.
+    """
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
@@ -36,12 +40,12 @@ class NotThereError(Exception):
 
 
 class TakenError(Exception):
-    """Raised if the name is taken."""
+    """Raised if a name is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestClient:
-    """A client of the catalog at an address; `prefix` is part of all paths; it is None as long as it is not known."""
+    """A client of the catalog at an address. `prefix` is a part of all paths; None as long as it is not known."""
 
     uri: str
     token: str | None = field(default=None, repr=False)
@@ -51,13 +55,13 @@ class RestClient:
     world: World = SYSTEM_WORLD
 
     def get(self, *path: str, **query: str) -> dict[str, Any]:
-        """Requests and returns what is at a path below the catalog's prefix. Raises NotThereError, StorageError,
+        """Returns what the server has at a path below the catalog's prefix. Raises NotThereError, StorageError,
         UnsupportedTableError.
         """
         return self._asked(self._url(path, query))
 
     def config(self, warehouse: str) -> dict[str, Any]:
-        """Requests and returns the server's configuration for a warehouse: `defaults` and `overrides`."""
+        """Returns the server's configuration for a warehouse: `defaults` and `overrides`."""
         return self._asked(f"{self.uri.rstrip('/')}/v1/config?{urlencode({'warehouse': warehouse})}")
 
     def names(self, member: str, *path: str) -> list[str]:
@@ -75,13 +79,13 @@ class RestClient:
     def post(self, body: Mapping[str, Any], *path: str) -> dict[str, Any]:
         """Sends a request that changes something, and returns the answer.
 
-        Raises NotThereError, TakenError, UnsupportedTableError; StorageError, with `published` = False when the server
-        has certainly not carried out the change.
+        Raises NotThereError, TakenError, UnsupportedTableError, and StorageError, whose `published` is False if the
+        server has certainly not carried out the change.
         """
         return self._sent("POST", self._url(path, {}), body)
 
     def delete(self, *path: str) -> None:
-        """Removes what is at a path. Raises the errors of `post`."""
+        """Removes the object at a path. Raises the errors of `post`."""
         self._sent("DELETE", self._url(path, {}), None)
 
     def _url(self, path: tuple[str, ...], query: Mapping[str, str]) -> str:
@@ -127,7 +131,7 @@ def _decoded(where: str, data: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(data)
     except (ValueError, RecursionError) as e:
-        raise _failure(f"{where}: the answer is no JSON", retryable=True, carried_out=None) from e
+        raise _failure(f"{where}: the answer of the server is not JSON", retryable=True, carried_out=None) from e
     return answer if isinstance(answer, dict) else {}
 
 
@@ -146,12 +150,12 @@ def _raise_answer(where: str, status: int, data: bytes) -> NoReturn:
         raise UnsupportedTableError(message, status=status)
     carried_out = False if status in _NOT_DONE else None
     if status in (401, 403):
-        message += "; check the option 'token', and what it may do"
+        message += "; check the option 'token', and what the token allows"
     raise _failure(message, retryable=status in _MAY_PASS, carried_out=carried_out, status=status)
 
 
 def _failure(message: str, *, retryable: bool, carried_out: bool | None, status: int | None = None) -> StorageError:
-    """Returns the error of a request; `carried_out` is False if the request was certainly not carried out, None if that
+    """Returns the error of a request. `carried_out` is False if the request was certainly not carried out; None if that
     is not known.
     """
     return StorageError(message, retryable=retryable, published=carried_out, status=status)

@@ -1,5 +1,5 @@
-"""Makes the client of a REST catalog, and merges the settings: the server's defaults, our options, the server's
-overrides.
+"""Makes the client of a REST catalog, and merges its settings: the server's defaults, the options of this process, and
+the server's overrides.
 """
 
 from functools import lru_cache

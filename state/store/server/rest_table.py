@@ -1,7 +1,9 @@
-"""A table that a REST catalog owns, or a branch of it: its snapshots, schema, tags and branches go through the server.
+"""A table that a REST catalog owns, or a branch of it. Its snapshots, schema, tags and branches are read and changed
+through the server.
 
 The server decides about commits: a commit is one request that names the uuid of the snapshot before it. For the server,
-a branch is a table named `table$branch_name`, with an id of its own.
+a branch is a table named `table$branch_name`, with its own id.
+
 Source: Paimon's OpenAPI description of the REST catalog; Paimon 2.0 RESTCatalog, CatalogSnapshotCommit.
 """
 
@@ -32,21 +34,21 @@ _SNAPSHOT, _TAG, _BRANCH = "SNAPSHOT", "TAG", "BRANCH"
 
 
 def table_path(name: TableName) -> tuple[str, ...]:
-    """Returns the path of a table, or of a branch of the table, below the catalog's prefix."""
+    """Returns the path of a table, or of a branch, below the catalog's prefix."""
     return ("databases", name.database, "tables", name.object_name)
 
 
 @dataclass(frozen=True, slots=True)
 class RestTable:
-    """The table `name`, with the id that the catalog gave it: a later table with the same name has another id."""
+    """The table `name` with the id that the catalog has given it. A later table with the same name has another id."""
 
     client: RestClient
     name: TableName
     uuid: str | None
-    """The id of the table; each branch has its own id."""
+    """The id of the table; None if it is not known. Each branch has its own id."""
 
     def on_branch(self, branch: str) -> "RestTable":
-        """Returns a value that stands for the branch with that name of this table."""
+        """Returns the value for the branch with this name."""
         return replace(self, name=replace(self.name, branch=branch))
 
     def newest(self) -> Snapshot | None:
@@ -69,7 +71,7 @@ class RestTable:
         try:
             answer = self.client.post(body, *table_path(self.name), "commit")
         except NotThereError as e:
-            # Another branch with that name may have been made since.
+            # Another branch with that name may have been created since.
             _branch_id.cache_clear()
             raise self._gone(e) from e
         except TakenError:
@@ -194,7 +196,9 @@ class RestTable:
         self.client.delete(*table_path(self.name), *path)
 
     def _changed(self, change: Callable[[], None], is_done: Callable[[], bool]) -> None:
-        """Carries out a change; after an unclear answer `is_done` says whether it happened. Raises StorageError."""
+        """Carries out a change. After an unclear answer, `is_done` says whether the change has happened. Raises
+        StorageError if it has not.
+        """
         try:
             change()
         except StorageError as e:
@@ -202,7 +206,7 @@ class RestTable:
                 raise
 
     def _is_at(self, target: int | str) -> bool:
-        """Whether the newest snapshot is the one with that id or tag."""
+        """Returns True if the newest snapshot has this id, or is the snapshot of this tag."""
         newest, wanted = self.newest(), self._tagged(target) if isinstance(target, str) else target
         return newest is not None and newest.id == wanted
 
@@ -241,13 +245,14 @@ def _listed(partitions: Sequence[PartitionSpec]) -> list[dict[str, str]]:
 
 def _keeps_none(name: TableName, answer: str) -> UnsupportedTableError:
     return UnsupportedTableError(
-        f"the catalog keeps no partitions of {name}: {answer}; set 'partition.mark-done-action' to 'success-file'",
+        f"the catalog does not store partitions of {name}: {answer}; set 'partition.mark-done-action' to "
+        "'success-file'",
         table=str(name),
     )
 
 
 @lru_cache(maxsize=256)
 def _branch_id(client: RestClient, name: TableName) -> str | None:
-    """Returns the id that the catalog gave a branch; requests it once in a process."""
+    """Returns the id that the catalog has given a branch. It is requested once in a process."""
     branch_id = client.get(*table_path(name)).get("id")
     return None if branch_id is None else str(branch_id)

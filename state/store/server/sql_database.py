@@ -1,6 +1,7 @@
-"""A database reached by Paimon's JDBC address: SQLite by Python's own driver, PostgreSQL by psycopg.
+"""A database that is reached by the JDBC address that Paimon uses: SQLite through Python's own driver, PostgreSQL
+through psycopg.
 
-A connection is opened for one transaction and closed after it, so that objects with a `SqlDatabase` can be pickled.
+A connection is opened for one transaction and closed after it, so objects with a `SqlDatabase` can be pickled.
 """
 
 import sqlite3
@@ -28,7 +29,7 @@ class _Cursor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SqlTransaction:
-    """One transaction. Statements have `?` for their values."""
+    """One transaction. In statements, `?` stands for a value."""
 
     cursor: _Cursor
     mark: str
@@ -39,13 +40,13 @@ class SqlTransaction:
         return [tuple(row) for row in self.cursor.fetchall()]
 
     def change(self, sql: str, *values: object) -> int:
-        """Carries out a statement, and returns how many rows it changed."""
+        """Carries out a statement, and returns the number of rows that it has changed."""
         self.cursor.execute(sql.replace("?", self.mark), values)
         return self.cursor.rowcount
 
 
 class RowTakenError(Exception):
-    """Raised if a row to be inserted has the key of an existing row."""
+    """Raised if a row to insert has the key of an existing row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +65,19 @@ class SqlDatabase:
         return self.uri.startswith("jdbc:sqlite:")
 
     def check(self) -> None:
-        """Raises OptionError if no driver for the address is installed. Opens no connection."""
+        """Raises OptionError if no driver for the address is installed, or if the address cannot be used. Opens no
+        connection.
+        """
         path = self.uri.removeprefix("jdbc:sqlite:")
         if self.is_sqlite:
             if path in ("", ":memory:") or "mode=memory" in path or not path.removeprefix("file:").startswith("/"):
                 raise OptionError(
-                    f"{self.uri}: a catalog needs a file with an absolute path, which all processes see", key="uri"
+                    f"{self.uri}: a catalog needs a file with an absolute path that all processes can reach", key="uri"
                 )
             return
         if not self.uri.startswith("jdbc:postgresql://"):
             raise OptionError(
-                f"{mask_text(self.uri)}: catalogs are kept in SQLite (jdbc:sqlite:/path) and PostgreSQL "
+                f"{mask_text(self.uri)}: a catalog must be in SQLite (jdbc:sqlite:/path) or PostgreSQL "
                 "(jdbc:postgresql://host:port/name)",
                 key="uri",
             )
@@ -86,9 +89,10 @@ class SqlDatabase:
 
     @contextmanager
     def session(self) -> Iterator[SqlTransaction]:
-        """Opens a transaction for the block: it is committed at the end, and rolled back by an error.
+        """Opens a transaction for a `with` block. It is committed at the end of the block, and rolled back after an
+        error.
 
-        Raises RowTakenError for a row that exists already, StorageError for other errors of the database.
+        Raises RowTakenError for a row that exists already, StorageError for any other error of the database.
         """
         self.check()
         driver: Any = sqlite3 if self.is_sqlite else _psycopg()
@@ -125,8 +129,8 @@ class SqlDatabase:
 
 
 def _psycopg() -> Any:
-    """Returns the driver of `bucketline[postgresql]`; None if it is not installed. Only a catalog in PostgreSQL imports
-    it.
+    """Returns the driver that `bucketline[postgresql]` installs; None if it is not installed. It is imported only for a
+    catalog in PostgreSQL.
     """
     try:
         return import_module("psycopg")

@@ -1,4 +1,4 @@
-"""The rows that Paimon's JDBC catalog keeps: tables, properties of databases and of tables, locks.
+"""The rows that Paimon's JDBC catalog stores: tables, properties of databases and of tables, locks.
 
 Source: Paimon 2.0 JdbcUtils, JdbcCatalog, AbstractDistributedLockDialect and its dialects.
 """
@@ -35,8 +35,8 @@ _FIRST_SLEEP_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class SqlNames:
-    """The databases and tables that the catalog `key` keeps in an SQL database. The SQL tables that hold them are
-    created before their first use.
+    """The databases and tables of the catalog `key`, whose names are stored in an SQL database. The SQL tables that
+    hold them are created before their first use.
     """
 
     database: SqlDatabase
@@ -58,7 +58,7 @@ class SqlNames:
         return name in self.databases()
 
     def add_database(self, name: str, properties: Mapping[str, str]) -> bool:
-        """Adds a database; returns False if it exists."""
+        """Adds a database with its properties; returns False if it exists."""
         if self.has_database(name):
             return False
         with suppress(RowTakenError), self._session() as session:
@@ -96,7 +96,9 @@ class SqlNames:
 
     @contextmanager
     def renaming(self, name: TableName, target: TableName) -> Iterator[None]:
-        """Renames a table around the work inside the context; if that work fails, the table keeps its old name."""
+        """Renames a table in the catalog, around the work of a `with` block. If the work fails, the table keeps its old
+        name.
+        """
         with self._session() as session:
             for table in _TABLES_WITH_PROPERTIES:
                 session.change(
@@ -124,8 +126,8 @@ class SqlNames:
 
 @dataclass(frozen=True, slots=True)
 class SqlLock:
-    """Paimon's lock of one table: a row that only one holder can insert. Another holder may remove a row that is older
-    than `timeout_ms`.
+    """Paimon's lock of one table: a row that only one process can insert. Another process may remove a row that is
+    older than `timeout_ms`.
     """
 
     database: SqlDatabase
@@ -135,8 +137,8 @@ class SqlLock:
 
     @contextmanager
     def held(self, world: World = SYSTEM_WORLD) -> Iterator[None]:
-        """Holds the lock during the work inside the context. Raises StorageError if the lock is not free in time: the
-        work was not begun then.
+        """Holds the lock during a `with` block. Raises StorageError if the lock does not become free in time; the block
+        is not run then.
         """
         _make_missing(self.database, _LOCKS)
         since, sleep_ms = world.stopwatch.elapsed_ms(), _FIRST_SLEEP_MS
@@ -182,7 +184,7 @@ def _replace_properties(session: SqlTransaction, row: tuple[str, str, str], prop
 
 
 def _make_missing(database: SqlDatabase, tables: Mapping[str, str]) -> None:
-    """Creates the missing ones of the database's tables."""
+    """Creates those of the SQL tables that do not exist in the database yet."""
     names = "sqlite_master" if database.is_sqlite else "information_schema.tables"
     column = "name" if database.is_sqlite else "table_name"
     with suppress(RowTakenError), database.session() as session:

@@ -1,1 +1,1 @@
-"""System tables: what a table says of itself, as rows, with Paimon's columns."""
+"""System tables: the metadata of a table as rows, with Paimon's columns."""

@@ -1,6 +1,8 @@
-"""System tables of rows: `$ro`, `$audit_log` and `$binlog`.
+"""The system tables that show rows of the table: `$ro`, `$audit_log` and `$binlog`.
 
-A batch read of the log sees the snapshot's newest record of each key, deletes included until a compaction drops them.
+A batch read of `$audit_log` sees the snapshot's newest record of each key, including deletes until a compaction drops
+them.
+
 Source: Paimon 2.0 ReadOptimizedTable, AuditLogTable, BinlogTable, MergeFileSplitRead.forceKeepDelete.
 """
 
@@ -40,7 +42,9 @@ _ADDED = pa.array([int(RowKind.INSERT), int(RowKind.UPDATE_AFTER)], pa.int8())
 
 
 def read_optimized(table: TableHandle) -> ReadRows:
-    """Returns the rows of the last level alone, or of all files of an append table."""
+    """Returns the columns and rows of `$ro`: the rows of the highest level only; for an append table, the rows of all
+    files.
+    """
     return read_table(table, ReadRequest(read_optimized=True))
 
 
@@ -50,8 +54,8 @@ def audit_log(table: TableHandle) -> ReadRows:
 
 
 def changes_between(table: TableHandle, since: int, until: int, *, as_log: bool) -> ReadRows:
-    """Returns the changes after snapshot `since`, up to and including `until`, with the columns of `until`. With
-    `as_log` the rows have the form of `audit_log`; else they come without the rows that were removed or replaced.
+    """Returns the changes after the snapshot `since`, up to and including the snapshot `until`, with the columns of
+    `until`. With `as_log`, the rows have the form of `audit_log`; without it, only rows that were added are returned.
     Raises the errors of `Table.to_batches`.
     """
     version = None if since == until else until
@@ -72,8 +76,8 @@ def _kept_changes(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def _as_log(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> ReadRows:
-    """Returns the rows with their kind moved from the last column, where it is a number, to the first, where it is a
-    text.
+    """Returns the rows with their row kind moved from the last column, where it is an integer, to the first column,
+    where it is a string.
     """
     out = pa.schema([pa.field(ROW_KIND, pa.string(), nullable=False), *list(schema)[:-1]])
 
@@ -86,8 +90,8 @@ def _as_log(schema: pa.Schema, rows: Iterator[pa.RecordBatch]) -> ReadRows:
 
 
 def binlog(table: TableHandle) -> ReadRows:
-    """Returns the columns and rows of `$binlog`: `rowkind`, then each column as a list with one value, or with the old
-    and the new value of an update.
+    """Returns the columns and rows of `$binlog`: `rowkind`, then each column as a list that holds one value, or for an
+    update the old and the new value.
     """
     schema, rows = audit_log(table)
     lists = [pa.field(f.name, pa.list_(f.type)) for f in list(schema)[1:]]
@@ -105,8 +109,8 @@ def binlog(table: TableHandle) -> ReadRows:
 
 
 def read_kept(table: TableHandle) -> ReadRows:
-    """Returns the rows of the table, with `_row_kind` (int8) as the last column. Raises the errors of `read_table`.
-    Rows in the postpone bucket do not count.
+    """Returns the rows of the table, with `_row_kind` (int8) as the last column. Rows in the postpone bucket do not
+    count. Raises the errors of `read_table`.
     """
     view = own_view(table, None)
     refuse_unreadable(view.schema)
@@ -122,7 +126,7 @@ def read_kept(table: TableHandle) -> ReadRows:
 
 
 def _kept(access: FileAccess, bucket: BucketFiles) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a bucket that has keys: one row for each key, the row kind in the last column."""
+    """Yields the rows of a bucket that has keys: one row for each key, with the row kind in the last column."""
     schema = access.schema
     columns = [*(f.name for f in schema.fields), VALUE_KIND]
     order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])

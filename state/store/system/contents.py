@@ -1,6 +1,7 @@
-"""System tables of what a snapshot holds: partitions, buckets, manifests, index files.
+"""System tables that show what a snapshot holds: partitions, buckets, manifests, index files.
 
-The snapshot is the one that the options name, else the newest. Times are local.
+The snapshot is the snapshot that the options name, or else the newest. Times are local.
+
 Source: Paimon 2.0 PartitionsTable, BucketsTable, ManifestsTable, TableIndexesTable, PartitionEntry, BucketEntry.
 """
 
@@ -86,8 +87,8 @@ TABLE_INDEXES = pa.schema(
 
 
 def partitions(table: TableHandle) -> pa.Table:
-    """Returns one row for each partition, by its text (`dt=2026-01-01/hr=7`). Rows that wait in the postpone bucket do
-    not count.
+    """Returns one row for each partition, ordered by the partition's string (`dt=2026-01-01/hr=7`). Rows in the
+    postpone bucket do not count.
     """
     schema, snapshot = table.table_schema, _snapshot(table)
     grouped: dict[bytes, list[ManifestEntry]] = defaultdict(list)
@@ -109,7 +110,7 @@ def partitions(table: TableHandle) -> pa.Table:
 
 
 def buckets(table: TableHandle) -> pa.Table:
-    """Returns one row for each bucket, by partition and number; the postpone bucket is -2."""
+    """Returns one row for each bucket, ordered by partition and number. The postpone bucket has the number -2."""
     grouped: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in _entries(table, _snapshot(table)):
         grouped[entry.partition, entry.bucket].append(entry)
@@ -121,13 +122,13 @@ def buckets(table: TableHandle) -> pa.Table:
 
 
 def _shown(rows: Sequence[Mapping[str, object]], schema: pa.Schema, *order: str) -> pa.Table:
-    """Returns the rows that have files, in order."""
+    """Returns the rows that have at least one file, ordered by the columns `order`."""
     sized = pa.Table.from_pylist(rows, schema=schema)
     return sized.filter(pc.field("file_count") > 0).sort_by([(name, "ascending") for name in order])
 
 
 def manifests(table: TableHandle) -> pa.Table:
-    """Returns one row for each manifest of the snapshot, those of its changelog included."""
+    """Returns one row for each manifest of the snapshot, including the manifests of its changelog."""
     snapshot = _snapshot(table)
     metas: list[ManifestFileMeta] = []
     if snapshot is not None:
@@ -152,8 +153,8 @@ def manifests(table: TableHandle) -> pa.Table:
 
 
 def table_indexes(table: TableHandle) -> pa.Table:
-    """Returns one row for each index file; `dv_ranges` says for each data file how many of its rows are deleted, and
-    where.
+    """Returns one row for each index file. The column `dv_ranges` says, for each data file with deleted rows, where its
+    deletion vector is and how many rows are deleted.
     """
     snapshot = _snapshot(table)
     entries = [] if snapshot is None else table.manifests.read_index(snapshot.index_manifest)
@@ -191,7 +192,7 @@ def _snapshot(table: TableHandle) -> Snapshot | None:
 
 
 def _entries(table: TableHandle, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
-    """Yields every entry of the snapshot's manifests, for files added and deleted, the oldest first."""
+    """Yields every entry of the snapshot's manifests, for added and deleted files, oldest first."""
     for manifest in [] if snapshot is None else table.manifests.base_and_delta(snapshot):
         yield from table.manifests.read(manifest)
 
@@ -201,7 +202,7 @@ def _sizes(entries: Sequence[ManifestEntry]) -> dict[str, object]:
     files count for the last update time too.
     """
     signed = [(1 if e.kind is FileKind.ADD else -1, e.file) for e in entries]
-    times = (f.creation_time_ms for _, f in signed if f.creation_time_ms is not None)  # local times already
+    times = (f.creation_time_ms for _, f in signed if f.creation_time_ms is not None)  # These are local times already.
     return {
         "record_count": sum(sign * f.row_count for sign, f in signed),
         "file_size_in_bytes": sum(sign * f.file_size for sign, f in signed),
@@ -211,7 +212,9 @@ def _sizes(entries: Sequence[ManifestEntry]) -> dict[str, object]:
 
 
 def _deleted_counts(table: TableHandle, snapshot: Snapshot | None) -> dict[bytes, int | None]:
-    """Returns by partition how many rows deletion vectors delete; None where an old file does not say it."""
+    """Returns, for each partition, how many rows deletion vectors delete; None if an old index file does not record the
+    number.
+    """
     if snapshot is None or not table.table_schema.settings.changelog.deletion_vectors:
         return {}
     deleted: dict[bytes, int | None] = {}
@@ -231,8 +234,8 @@ def _cardinality(entry: IndexManifestEntry) -> int | None:
 
 
 def _partition_path(schema: TableSchema, partition: bytes) -> str:
-    """Returns a partition as `dt=2026-01-01/hr=7`, with the default partition's name for null and blank texts; empty
-    without partitions.
+    """Returns a partition as `dt=2026-01-01/hr=7`, with the name of the default partition for null and blank strings;
+    an empty string for a table without partitions.
     """
     fields = schema.select(schema.partition_keys)
     values = decode_row(partition, [f.type for f in fields])

@@ -1,7 +1,8 @@
-"""System tables of a table's metadata: schemas, options, tags, branches, consumers, statistics, aggregate functions.
+"""System tables that show a table's metadata: schemas, options, tags, branches, consumers, statistics, aggregate
+functions.
 
-Times are local, as Paimon shows them. Source: Paimon 2.0 SchemasTable, OptionsTable, TagsTable, BranchesTable,
-ConsumersTable, StatisticTable, AggregationFieldsTable.
+Times are local, as in Paimon. Source: Paimon 2.0 SchemasTable, OptionsTable, TagsTable, BranchesTable, ConsumersTable,
+StatisticTable, AggregationFieldsTable.
 """
 
 import json
@@ -79,7 +80,7 @@ AGGREGATION_FIELDS = pa.schema(
 
 
 def schemas(table: TableHandle) -> pa.Table:
-    """Returns one row for each version of the schema, the oldest first; lists and options are JSON."""
+    """Returns one row for each version of the schema, oldest first. Lists and options are JSON."""
     rows = [
         {
             "schema_id": s.id,
@@ -103,7 +104,7 @@ def options(table: TableHandle) -> pa.Table:
 
 
 def tags(table: TableHandle) -> pa.Table:
-    """Returns one row for each tag, by name."""
+    """Returns one row for each tag, ordered by name."""
     rows = [
         {
             "tag_name": t.name,
@@ -120,8 +121,8 @@ def tags(table: TableHandle) -> pa.Table:
 
 
 def branches(table: TableHandle) -> pa.Table:
-    """Returns one row for each branch, by name; `create_time` is when its folder changed last, or its first file was
-    written.
+    """Returns one row for each branch, ordered by name. `create_time` is the time at which its folder last changed; on
+    an object store, the time at which its first file was written.
     """
     stored = Branches(table.io, table.path)
     rows = [
@@ -134,19 +135,19 @@ def branches(table: TableHandle) -> pa.Table:
 def _changed_ms(table: TableHandle, folder: str) -> int:
     try:
         return table.io.modified_ms(folder)
-    except StorageError:  # an object store has no folders
+    except StorageError:  # An object store has no folders.
         return min((f.modified_ms for f in table.io.list_files(folder)), default=0)
 
 
 def consumers(table: TableHandle) -> pa.Table:
-    """Returns one row for each consumer, by name."""
+    """Returns one row for each consumer, ordered by name."""
     progress = sorted(next_of_consumers(table.io, table.metadata_path).items())
     rows = [{"consumer_id": name, "next_snapshot_id": next_id} for name, next_id in progress]
     return pa.Table.from_pylist(rows, schema=CONSUMERS)
 
 
 def statistics(table: TableHandle) -> pa.Table:
-    """Returns the statistics that ANALYZE has put into the snapshot, in at most one row."""
+    """Returns the statistics that ANALYZE has put into the snapshot: one row, or no row."""
     snapshot = Versions(table.io, table.metadata_path).find(None, table.table_schema.settings.reading)
     if snapshot is None or snapshot.statistics is None:
         return STATISTICS.empty_table()
@@ -162,11 +163,11 @@ def statistics(table: TableHandle) -> pa.Table:
         }
         return pa.Table.from_pylist([row], schema=STATISTICS)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, pa.ArrowException) as e:
-        raise CorruptFileError(f"{path} holds no statistics: {e}", path=path) from e
+        raise CorruptFileError(f"{path} does not hold statistics: {e}", path=path) from e
 
 
 def aggregation_fields(table: TableHandle) -> pa.Table:
-    """Returns one row for each column, with the options `fields.<column>.…` of that column."""
+    """Returns one row for each column, with the options `fields.<column>.…` of the column."""
     newest = table.schema_store.latest()
     assert newest is not None, "a table that is open has a schema"
     rows = [
@@ -192,7 +193,7 @@ def _json(value: object) -> str:
 
 
 def duration_text(duration_ms: int) -> str:
-    """Returns milliseconds as a text in the form of ISO 8601 that Java prints: `PT1H30M`, `PT0.5S`."""
+    """Returns a duration as a string in the ISO 8601 form that Java prints: `PT1H30M`, `PT0.5S`."""
     seconds, millis = divmod(duration_ms, 1000)
     hours, rest = divmod(seconds, 3600)
     minutes, left = divmod(rest, 60)

@@ -42,12 +42,14 @@ _TRAVELLING = frozenset(
 
 
 def shows_snapshot(name: str) -> bool:
-    """Whether a system table shows the state of one snapshot, so that time travel changes what it shows."""
+    """Returns True if a system table shows the state of one snapshot, so that time travel changes what it shows."""
     return name.lower() in _TRAVELLING
 
 
 def keeps_rows(name: str) -> bool:
-    """Whether a system table describes the table and is small. If not, it holds the table's own rows."""
+    """Returns True if a system table describes the table and is small. Returns False if it holds the table's
+    own rows.
+    """
     return name.lower() in _TABLES
 
 
@@ -62,7 +64,7 @@ def system_table(table: TableHandle, name: str) -> ReadRows:
     named = table.table_schema.settings.reading.named_versions
     if not shows_snapshot(known) and any(key in table.read_options for key in named):
         raise OptionError(
-            f"${known} is about the table, not about one snapshot; read it without time travel", key=known
+            f"${known} describes the whole table and not one snapshot; read it without time travel", key=known
         )
     if known in _ROWS:
         return _ROWS[known](table)

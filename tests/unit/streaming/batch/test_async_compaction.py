@@ -108,7 +108,7 @@ def test_a_failing_compaction_fails_the_next_batch_and_a_restart_tries_again(tmp
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-20])
     job.batch(1)
-    with pytest.raises(CompactionFailedError, match="bucket-1 beside the batches failed"):
+    with pytest.raises(CompactionFailedError, match="bucket-1 in the background failed"):
         job.sink.finish(job.cluster, "query")
     with pytest.raises(CompactionFailedError, match="bucket-1"):
         for number in range(2, 500):

@@ -67,7 +67,7 @@ def test_a_job_that_stops_ends_the_threads_of_all_its_tables_and_one_that_failed
     assert threads(tmp_path) == []
     for file in Path(f"{tmp_path}/w/a").glob("bucket-0/data-*"):
         file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(CompactionFailedError, match="w/a: the compaction of bucket-0 beside the batches failed"):
+    with pytest.raises(CompactionFailedError, match="w/a: the compaction of bucket-0 in the background failed"):
         for number in range(500):
             job.topic.change("a", {"id": 1, "v": "x", "n": number}, "u")
             job.batch()

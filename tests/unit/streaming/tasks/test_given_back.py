@@ -32,7 +32,7 @@ class OnceWritten:
 
     def __call__(self) -> None:
         if data_files(self.path) - self.before:
-            raise GivenBack("item 0 was given back")
+            raise GivenBack("item 0 was released")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Ended:
     access: BucketAccess
 
     def message(self) -> CommitMessage:
-        raise GivenBack("item 1 was given back")
+        raise GivenBack("item 1 was released")
 
 
 def data_files(path: str) -> frozenset[str]:

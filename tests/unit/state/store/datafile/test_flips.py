@@ -108,5 +108,5 @@ def test_a_footer_that_says_two_types_of_a_column_is_refused(tmp_path: Path) -> 
     int32, int64 = b"\x15\x02\x19", b"\x15\x04\x19"
     assert data.count(int32) == 1
     rows = ParquetRows(pa.BufferReader(data.replace(int32, int64)))
-    with pytest.raises(ValueError, match="its footer says of column id INT64 and INT32"):
+    with pytest.raises(ValueError, match="its footer states two types for column id: INT64 and INT32"):
         rows.row_groups("id")

@@ -106,7 +106,7 @@ def field(text: str) -> list[DataField]:
     ],
 )
 def test_a_type_that_is_the_files_but_for_one_bit_is_refused(declared: str, found: pa.DataType) -> None:
-    with pytest.raises(CorruptFileError, match=rf"column d: the schema says {re.escape(declared)}"):
+    with pytest.raises(CorruptFileError, match=rf"column d is {re.escape(declared)} in the schema"):
         check_types({"d": found, "t": pa.timestamp("ms")}, field(declared), has_units=True)
 
 

@@ -262,7 +262,7 @@ def test_keys_are_held_against_the_hash_index(dynamic: Table) -> None:
 def test_a_hash_in_two_buckets_is_found(dynamic: Table) -> None:
     _rewrite_index(dynamic, 1, lambda found: np.concatenate([found[1], found[0][:2]]))
     (problem,) = [f for f in examine(handle_of(dynamic), rows=True) if f.rule == "hash-index"]
-    assert "2 hashes in several buckets, the first in 0 and 1" in problem.message
+    assert "2 hashes in several buckets, the first in the buckets 0 and 1" in problem.message
 
 
 def test_a_lost_hash_index_is_found(dynamic: Table) -> None:
@@ -280,7 +280,7 @@ def test_a_key_in_two_partitions_is_found(tmp_path: Path) -> None:
             moving.write(rows, index)
         found = [f for f in examine(handle_of(moving.table), rows=True) if f.severity is Severity.ERROR]
         assert [f.rule for f in found] == ([] if name == "one" else ["key-in-two-places"])
-    assert "1 key in two places" in found[0].message
+    assert "1 key in two buckets" in found[0].message
     next((tmp_path / "t").rglob("data-*")).unlink()
     assert "missing-file" in {f.rule for f in examine(handle_of(moving.table), rows=True)}
 

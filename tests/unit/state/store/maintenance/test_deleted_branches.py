@@ -58,7 +58,9 @@ def test_a_commit_to_a_branch_that_goes_meanwhile_is_taken_back(table: Table) ->
     at = _publication(table)
     with (
         stopped_at(at, lambda: open_table(table.path).delete_branch("b")),
-        pytest.raises(BranchNotFoundError, match="'b' was deleted while this was written to it; nothing was committed"),
+        pytest.raises(
+            BranchNotFoundError, match="'b' was deleted while rows were written to it; nothing was committed"
+        ),
     ):
         _write_to_branch(table)
     assert open_table(table.path).branches() == []
@@ -179,7 +181,7 @@ def test_a_writer_whose_schema_a_fast_forward_removed_commits_nothing(table: Tab
     at = next(n for n, call in enumerate(counted.log, 1) if call.startswith("publish ") and "/snapshot-" in call)
     with (
         stopped_at(at, lambda: open_table(table.path).fast_forward("b")),
-        pytest.raises(SchemaMismatchError, match="schema 1, under which this was written, was removed meanwhile"),
+        pytest.raises(SchemaMismatchError, match="schema 1, under which rows were written, was removed meanwhile"),
     ):
         open_table(table.path).write(new)
     assert sorted(open_table(table.path).to_arrow()["v"].to_pylist()) == [9, 9]

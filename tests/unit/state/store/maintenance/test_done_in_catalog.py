@@ -97,10 +97,10 @@ def test_a_catalog_that_keeps_no_partitions_is_an_error_that_says_what_to_set(se
     server.adds_partitions = False
     table = _create(bl.catalog(server.options), "done-partition", **KEPT)
     table.write(_rows(("a", 1)))
-    with pytest.raises(bl.UnsupportedTableError, match=r"keeps no partitions of default\.t: .*to 'success-file'"):
+    with pytest.raises(bl.UnsupportedTableError, match=r"does not store partitions of default\.t: .*to 'success-file'"):
         table.mark_done()
     server.faults[:] = [failing(501)]
-    with pytest.raises(bl.UnsupportedTableError, match="keeps no partitions"):
+    with pytest.raises(bl.UnsupportedTableError, match="does not store partitions"):
         table.mark_done()
     server.databases["default"].clear()
     with pytest.raises(bl.TableNotFoundError):

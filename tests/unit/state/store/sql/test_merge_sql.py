@@ -251,7 +251,11 @@ def two_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         ("ON t.k > s.k WHEN MATCHED THEN DELETE", OptionError, r"at least one t\.column = value of s"),
         ("ON t.v = s.v WHEN NOT MATCHED THEN INSERT *", OptionError, "for a column of the primary key"),
-        ("ON t.k = s.k WHEN MATCHED AND v = 1 THEN DELETE", OptionError, r"'v' can mean t\.v, s\.v; write which one"),
+        (
+            "ON t.k = s.k WHEN MATCHED AND v = 1 THEN DELETE",
+            OptionError,
+            r"'v' can mean t\.v, s\.v; write which of them is meant",
+        ),
         ("ON t.k = s.x WHEN MATCHED THEN DELETE", OptionError, r"unknown column 's\.x'; t has k, v, w; s has k, v$"),
         ("ON t.k = s.k WHEN MATCHED AND t.v THEN DELETE", OptionError, "not a condition"),
         ("ON t.k = s.k WHEN MATCHED AND t.v = (SELECT 1) THEN DELETE", OptionError, "a query in .* is not supported"),

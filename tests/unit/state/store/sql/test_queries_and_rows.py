@@ -142,7 +142,7 @@ def test_overwrites_replace_the_partition_that_is_named_or_those_that_get_rows(o
     assert orders("SELECT k FROM t ORDER BY k") == [5, 6]
     orders("ALTER TABLE t DROP PARTITION (dt = 'b')")
     assert orders("SELECT k FROM t") == [6]
-    with pytest.raises(OptionError, match="no partition of t matches; DROP IF EXISTS PARTITION"):
+    with pytest.raises(OptionError, match="no partition of t matches; use DROP IF EXISTS PARTITION"):
         orders("ALTER TABLE t DROP PARTITION (dt = 'b'), PARTITION (dt = 'c')")
     orders("ALTER TABLE t DROP IF EXISTS PARTITION (dt = 'b')")
     orders("ALTER TABLE t DROP PARTITION (dt = 'b'), PARTITION (dt = 'a')")
@@ -156,9 +156,9 @@ def test_overwrites_replace_the_partition_that_is_named_or_those_that_get_rows(o
         ("INSERT INTO t VALUES ('x', 2, 'a')", OptionError, "it takes a number"),
         ("INSERT INTO t (k, q) VALUES (1, 2)", OptionError, "unknown column 'q'"),
         ("INSERT INTO t (k, K) VALUES (1, 2)", OptionError, "column 'k' is given twice"),
-        ("INSERT INTO t PARTITION (v = 1) VALUES (1, 'a')", OptionError, "'v' is no partition column"),
+        ("INSERT INTO t PARTITION (v = 1) VALUES (1, 'a')", OptionError, "'v' is not a partition column"),
         ("INSERT INTO t VALUES (NULL, 1, 'a')", SchemaMismatchError, "k"),
-        ("UPDATE t SET v = (SELECT v FROM t) WHERE k = 1", OptionError, "gives 4 rows where one value is needed"),
+        ("UPDATE t SET v = (SELECT v FROM t) WHERE k = 1", OptionError, "returns 4 rows, but one value is needed"),
         ("SELECT dt.x FROM t", OptionError, "string has no field 'x'"),
         ("DELETE FROM t WHERE k IN (SELECT k FROM t AS s WHERE s.v = t.v)", OptionError, "MERGE INTO .* joins rows"),
         ("UPDATE t SET v = q + 1 WHERE k = 1", OptionError, "unknown column 'q'"),
@@ -178,7 +178,7 @@ def test_a_name_that_two_columns_have_in_another_case_is_refused_and_not_guessed
     orders("INSERT INTO two (K, v, V) VALUES (1, 2, 3)")
     assert orders("SELECT V FROM two") == [3]
     orders("CREATE TABLE three (k INT, ab INT, aB INT)")
-    with pytest.raises(OptionError, match="column 'AB' can mean ab, aB; write which one"):
+    with pytest.raises(OptionError, match="column 'AB' can mean ab, aB; write which of them is meant"):
         orders("INSERT INTO three (k, AB) VALUES (1, 2)")
     assert orders("SELECT * FROM three") == []
 

@@ -81,9 +81,9 @@ def test_catalogs_databases_and_options_last_from_one_text_to_the_next(tmp_path:
         ("ALTER TABLE t RENAME TO `u$files`", "is a system table, which cannot be changed"),
         ("CALL sys.compact('t$files')", "is a system table, which cannot be changed"),
         ("MERGE INTO `t$files` USING u ON k = a WHEN MATCHED THEN DELETE", "which cannot be changed"),
-        ("SELECT k FROM t ORDER BY 2", "ORDER BY 2 names no column of the result"),
-        ("CALL sys.run_compactor('t', 'soon')", "wait = 'soon': not a duration such as '10 s'"),
-        ("SHOW PARTITIONS t PARTITION (v = 1)", "'v' is no partition column"),
+        ("SELECT k FROM t ORDER BY 2", "ORDER BY 2: the result has no such column"),
+        ("CALL sys.run_compactor('t', 'soon')", "wait = 'soon': not a duration"),
+        ("SHOW PARTITIONS t PARTITION (v = 1)", "'v' is not a partition column"),
         ("ALTER TABLE t DELETE TAG nothing", r"Tag 'nothing' doesn't exist; there are"),
     ],
 )

@@ -158,8 +158,8 @@ def test_a_replaced_table_is_empty_and_older_snapshots_stay(run: Run) -> None:
     run("CREATE OR REPLACE TABLE t AS SELECT k + 10 AS j, n FROM t WHERE k = 3; CREATE OR REPLACE TABLE u (a INT)")
     assert run("SELECT * FROM t") == [(13, 4)] and run("SELECT count(*) FROM u") == [0]
     for text, says in (
-        ("REPLACE TABLE x (a INT)", "there is no table default.x; CREATE OR REPLACE TABLE makes one"),
-        ("REPLACE TABLE x AS SELECT 1 AS a", "there is no table default.x; CREATE OR REPLACE TABLE makes one"),
+        ("REPLACE TABLE x (a INT)", "there is no table default.x; use CREATE OR REPLACE TABLE to create it"),
+        ("REPLACE TABLE x AS SELECT 1 AS a", "there is no table default.x; use CREATE OR REPLACE TABLE to create it"),
         ("CREATE OR REPLACE TABLE t (a INT, p INT) PARTITIONED BY (p)", "same partition columns, none, not p"),
         ("REPLACE TABLE t (a INT) TBLPROPERTIES ('bucketx' = '1')", "bucketx"),
     ):
@@ -180,7 +180,7 @@ def test_unions_ranges_and_names_in_brackets_are_queried_without_spark(run: Run)
     assert run("SELECT a FROM range(10, 0, -4) AS r(a) WHERE a > 2") == [10, 6]
     assert run("INSERT INTO t SELECT 5L, 0.5 UNION ALL SELECT 6L, 1.5; SELECT sum(d) FROM t WHERE id > 3") == [2.0]
     for text, says in (
-        ("SELECT 1, 2 UNION ALL SELECT 1", "2 columns and 1 column do not go together"),
+        ("SELECT 1, 2 UNION ALL SELECT 1", "the queries have 2 columns and 1 column"),
         ("SELECT * FROM range()", "the arguments of range are an end"),
         ("SELECT * FROM t, range(3)", "JOIN needs Spark"),
     ):

@@ -50,7 +50,7 @@ def test_time_travel_shows_what_an_older_snapshot_held(table: Table) -> None:
     assert older.system("partitions")["record_count"].to_pylist() == [2]
     assert table.system("partitions")["record_count"].to_pylist() == [3]
     assert older.system("manifests").num_rows == 1
-    with pytest.raises(OptionError, match=r"\$schemas is about the table, not about one snapshot"):
+    with pytest.raises(OptionError, match=r"\$schemas describes the whole table and not one snapshot"):
         older.system("schemas")
 
 
@@ -114,7 +114,7 @@ def test_statistics_of_an_analyzed_snapshot_are_one_row(table: Table) -> None:
         }
     ]
     file.write_text("[1]")
-    with pytest.raises(CorruptFileError, match="holds no statistics"):
+    with pytest.raises(CorruptFileError, match="does not hold statistics"):
         table.system("statistics")
 
 

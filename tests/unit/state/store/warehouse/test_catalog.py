@@ -126,7 +126,7 @@ def test_a_branch_is_part_of_the_name_of_a_table_that_is_opened(tmp_path: Path) 
     assert not shop.has_table("orders$branch_other") and not shop.has_table("others$branch_test")
     with pytest.raises(OptionError, match="name two different branches"):
         shop.table("orders$branch_test", options={"branch": "other"})
-    with pytest.raises(OptionError, match="drop_table takes a table, not its branch 'test'"):
+    with pytest.raises(OptionError, match="drop_table is for tables, and cannot be used for the branch 'test'"):
         shop.drop_table("orders$branch_test")
     with pytest.raises(OptionError, match="is a system table"):
         shop.table("orders$snapshots")

@@ -196,7 +196,7 @@ def test_no_password_is_shown(options: dict[str, str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"uri": "jdbc:mysql://h/d"}, "SQLite .* and PostgreSQL"),
+        ({"uri": "jdbc:mysql://h/d"}, "SQLite .* or PostgreSQL"),
         ({"uri": "jdbc:sqlite::memory:"}, "needs a file with an absolute path"),
         ({"uri": "jdbc:sqlite:catalog.db"}, "needs a file with an absolute path"),
         ({"uri": ""}, "uri"),
