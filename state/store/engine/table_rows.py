@@ -46,8 +46,7 @@ class PostponedFile:
 
 @dataclass(frozen=True, slots=True)
 class CurrentRows:
-    """The current rows of a real bucket. In a table with a primary key it is one row for each key; these rows are merged in
-    `memory_bytes` of memory.
+    """The current rows of a real bucket. A table with a primary key has one row for each key, merged in `memory_bytes`.
 
     `origin` is the number of the bucket among all parts of the source. `vector_files` are the index files with the
     bucket's deletion vectors.

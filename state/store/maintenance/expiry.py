@@ -436,9 +436,7 @@ class _Expiry:
         return leave_markers(self._tags, self._snapshots, going, tags, self._world, ends=ends)
 
     def _sharing(self, begin: int, end: int, tags: Sequence[Tag]) -> list[tuple[str, Snapshot]]:
-        """Returns the tags and branch states that may need files of the snapshots from `begin` to `end` - 1, each with
-        a description.
-        """
+        """Returns the tags and branch states that may need files of snapshots `begin` to `end` - 1, each described."""
         tagged = [(f"tag {t.name}", t.snapshot) for t in tags]
         sharing = sharing_tags([s for _, s in tagged], begin, end)
         return [(n, s) for n, s in tagged if s in sharing] + self._branches.states_of_others(self._root)

@@ -256,7 +256,7 @@ def _in_place(
     columns: Sequence[str],
     read: Callable[[FileAccess, BucketFiles, Sequence[str]], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
-    """Yields rows that are each put together from several files, with the partition and the bucket in which they lie.
+    """Yields rows whose values come from several files, with the partition and the bucket in which they are stored.
     Raises UnsupportedTableError if the file of a row is asked for.
     """
     refuse_places(access.schema, columns, (FILE_PATH, ROW_INDEX))

@@ -1,4 +1,4 @@
-"""Adds to rows the columns that tell where they lie: file, position in the file, partition and bucket."""
+"""Adds to rows the columns that tell where the rows are stored: file, position in the file, partition and bucket."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ from bucketline.state.types.values import to_scalar
 
 @dataclass(frozen=True, slots=True)
 class BucketPlace:
-    """The place that all rows of a file, or of a bucket, have in common: one value for each column."""
+    """The values that all rows of a file, or of a bucket, have in the columns of places: one value for each column."""
 
     values: dict[str, pa.Scalar]
 
     @staticmethod
     def of(schema: TableSchema, bucket: BucketFiles, path: str | None = None) -> "BucketPlace":
-        """Returns the place of the rows of a bucket; with `path`, of one of its files."""
+        """Returns the place of the rows of a bucket, or of its file at `path` if this is given."""
         keys = schema.select(schema.partition_keys)
         stored = decode_row(bucket.partition, [f.type for f in keys])
         partition = {
@@ -46,7 +46,7 @@ class BucketPlace:
 def with_places(
     batches: Iterable[pa.RecordBatch], place: BucketPlace, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the batches with the requested columns: those that a batch has, and those of the place."""
+    """Yields the batches with the requested columns. Columns that a batch does not have get the values of `place`."""
     for batch in batches:
         found = dict(zip(batch.schema.names, batch.columns, strict=True))
         arrays = [found[name] if name in found else repeated(place.values[name], batch.num_rows) for name in columns]
@@ -54,7 +54,7 @@ def with_places(
 
 
 def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields all rows of a file, in file order, with the position of each row in the file, from 0 on."""
+    """Yields all rows of a file, in file order, with a column of the position of each row in the file, from 0 on."""
     start = 0
     for batch in batches:
         yield batch.append_column(ROW_INDEX, pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64)))
@@ -62,8 +62,8 @@ def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def stored_columns(schema: TableSchema, columns: Sequence[str]) -> Sequence[str]:
-    """Returns those of the columns that files hold; one column if no column of a file is asked for, since a batch
-    without columns has no rows to which a place could be added.
+    """Returns the requested columns that are stored in data files. If there is none, it returns one column of the
+    table, because a batch without columns has no rows to which a place could be added.
     """
     places = places_among(schema, columns)
     if not places:
@@ -73,11 +73,11 @@ def stored_columns(schema: TableSchema, columns: Sequence[str]) -> Sequence[str]
 
 
 def refuse_places(schema: TableSchema, columns: Iterable[str], refused: Collection[str]) -> None:
-    """Raises UnsupportedTableError, naming the column, if one of the refused places is among the columns."""
+    """Raises UnsupportedTableError, naming the column, if one of the columns is in `refused`."""
     name = next((name for name in places_among(schema, columns) if name in refused), None)
     if name is not None:
         raise UnsupportedTableError(
-            f"column {name} cannot be read here, because a row is put together from several files; compact the table "
-            "first, or leave out the column",
+            f"column {name} cannot be read here, because the values of a row come from several files; compact the "
+            "table first, or leave out the column",
             column=name,
         )

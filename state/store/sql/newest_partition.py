@@ -1,4 +1,4 @@
-"""Puts the newest partition of a table in place of each `sys.max_pt('t')`, before a query or a condition is used.
+"""Replaces each `sys.max_pt('t')` by the newest partition of the table, before a query or a condition is used.
 
 Source: Paimon 2.0 ReplacePaimonFunctions.
 """
@@ -22,7 +22,7 @@ from bucketline.state.types.logical import INTEGER_ROOTS
 
 
 def with_newest_partitions(session: SqlSession, query: Query) -> Query:
-    """Returns the query with literals in place of its calls of `sys.max_pt`. Raises OptionError for a table without
+    """Returns the query with literals instead of its calls of `sys.max_pt`. Raises OptionError for a table without
     partitions.
     """
     text = _with_literals(session, query.text)
@@ -34,7 +34,7 @@ def with_newest_partitions(session: SqlSession, query: Query) -> Query:
 
 
 def with_newest_partition(session: SqlSession, condition: exp.Expression) -> exp.Expression:
-    """Returns the condition with literals in place of its calls of `sys.max_pt`. Raises OptionError for a table without
+    """Returns the condition with literals instead of its calls of `sys.max_pt`. Raises OptionError for a table without
     partitions.
     """
     text = condition.sql(DIALECT)
@@ -49,8 +49,8 @@ def _with_literals(session: SqlSession, text: str) -> str:
 
 
 def _literal(session: SqlSession, call: NewestPartitionCall) -> str:
-    """Returns the largest value that the first partition column has in any file: as a text, or as a number if it is
-    compared and the column holds whole numbers.
+    """Returns the largest value that the first partition column has in any file, as a literal of SQL. It is a string
+    literal, or a number if the call is compared with a value and the column has an integer type.
     """
     handle = handle_of(session.table(call.table))
     schema = handle.table_schema

@@ -1,5 +1,5 @@
-"""Gives the values of INSERT the types of the columns that store them: values of other types are cast, as Paimon's
-Spark casts them.
+"""Converts the values of INSERT to the types of the columns that store them, by the casts that Paimon's Spark
+makes.
 """
 
 import pyarrow as pa
@@ -21,8 +21,8 @@ _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 
 
 def stored_literal(node: exp.Expression, field: DataField) -> pa.Scalar:
-    """Returns the value of a literal in a column, cast if it is not written in the type of the column: 5 becomes a
-    text, '5' a number. Raises OptionError if the column cannot hold it.
+    """Returns the value of a literal for a column. If the literal has another type than the column, it is cast: 5
+    becomes a string, '5' becomes a number. Raises OptionError if the column cannot store the value.
     """
     try:
         return literal_of(node, field)
@@ -38,9 +38,11 @@ def stored_literal(node: exp.Expression, field: DataField) -> pa.Scalar:
 
 
 def stored_column(column: pa.Array, field: DataField, fields_rule: FieldRule) -> pa.Array:
-    """Returns a column of a query as the column of the table stores it: cast if it has another type. The fields of
-    structs are matched by the rule. Instants become local times of the zone of the process, for a column without a
-    zone, as in Spark. Raises SchemaMismatchError for a value that the type of the column cannot hold.
+    """Returns a column of a query in the type of the table's column, cast if it has another type.
+
+    The fields of structs are matched by `fields_rule`. If only the column of the query has a time zone, its instants
+    become local times in the time zone of this process, as in Spark. Raises SchemaMismatchError for a value that the
+    type of the table's column cannot represent.
     """
     target = arrow_type(field.type)
     if is_zoned(column.type) and is_local(target):
@@ -51,21 +53,21 @@ def stored_column(column: pa.Array, field: DataField, fields_rule: FieldRule) ->
 
 
 def _cast(values: pa.Array, wanted: DataType, path: str) -> pa.Array:
-    """Returns values without parts in another type; `path` names the column in errors."""
+    """Returns values, none of them nested, in another type; `path` names the column in errors."""
     if not _is_cast(values.type, wanted):
         return values
     try:
         return cast_to(values, wanted.as_nullable(), LOCAL_CONTEXT)
     except pa.ArrowNotImplementedError:
-        # Whoever accepts the rows says which type the column takes.
+        # The check of the rows that follows raises an error that names the type of the column.
         return values
     except pa.ArrowInvalid as e:
         raise SchemaMismatchError(f"column {path}: {e}", column=path, expected=str(wanted)) from e
 
 
 def _is_cast(given: pa.DataType, wanted: DataType) -> bool:
-    """Whether values of a type are cast to a type of a column. Texts for texts and times for times are stored as they
-    are, or refused: a cast could cut them.
+    """Returns True if values of a type are cast to the type of a column. Strings for a string column and times for a
+    time column are stored as they are, or refused, because a cast could truncate them.
     """
     target = arrow_type(wanted)
     if given == target or pa.types.is_null(given) or pa.types.is_nested(given) or not wanted.is_atomic:

@@ -87,7 +87,7 @@ def plan_rescale(
         mode = bucket_mode(table.table_schema).value
         raise UnsupportedTableError(
             f"{table.path} cannot be rescaled: its buckets are {mode}. Only tables with fixed or postponed "
-            "buckets can be; the number of dynamic buckets grows by itself",
+            "buckets can be rescaled; the number of dynamic buckets grows by itself",
             mode=mode,
         )
     table.io.require_publish()

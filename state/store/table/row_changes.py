@@ -59,7 +59,8 @@ def _planned_condition(schema: TableSchema, filter: Filter) -> Condition:
     place = next(iter(places_among(schema, condition.columns)), None)
     if place is not None and schema.primary_keys:
         raise OptionError(
-            f"a change of rows of a table with a primary key cannot look at '{place}'; compare columns of the table",
+            f"a change of rows of a table with a primary key cannot read '{place}'; use a condition on columns of the "
+            "table",
             key="filter",
             column=place,
         )

@@ -87,7 +87,7 @@ def test_merged_rows_have_a_partition_and_a_bucket_and_a_file_only_after_compact
     for name in PLACES[:2]:
         with pytest.raises(UnsupportedTableError, match=f"{name} cannot be read here.*compact the table"):
             table.to_arrow(columns=[name])
-    with pytest.raises(OptionError, match="table with a primary key cannot look at '__paimon_bucket'"):
+    with pytest.raises(OptionError, match="table with a primary key cannot read '__paimon_bucket'"):
         table.delete("__paimon_bucket = 1")
     table.compact(strategy="full")
     ids_at_places(table, ["id", *PLACES])
