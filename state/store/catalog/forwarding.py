@@ -219,8 +219,8 @@ def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, wor
     A writer may have begun under a schema that has been removed or replaced, and may still be about to publish its
     snapshot. If the writer published this snapshot and then died, the table could not be read. The snapshot without
     changes prevents this: it takes the id that the writer needs. So the writer loses the race for the id, and then sees
-    that its schema no longer exists. Nothing is published if a rollback has removed
-    the newest snapshot meanwhile.
+    that its schema no longer exists. Nothing is published if a rollback has removed the
+    newest snapshot meanwhile.
     """
     if not newest.is_same_as(target.get(newest.id)):
         return
@@ -320,8 +320,8 @@ def _drop_unrelated(target: Snapshots, first: Snapshot, manifests: Manifests, *,
 
 def _follows(before: Snapshot | None, after: Snapshot, manifests: Manifests) -> bool:
     """Returns True if the snapshot `after` was made from the snapshot `before`. Reads all manifests of both snapshots
-    if the commit of `after` has merged manifests. Also returns True if an expiry has removed files of `before`: the expiry will remove
-    the snapshot as well.
+    if the commit of `after` has merged manifests. Also returns True if an expiry has removed files of
+    `before`: the expiry will remove the snapshot as well.
     """
     if before is None or before.id != after.id - 1:
         return False
