@@ -4,7 +4,6 @@ It makes a plan, then removes snapshot by snapshot from the oldest: first its fi
 interrupted run leaves at most the oldest snapshot incomplete, and the next run completes the removal. The EARLIEST hint
 is written last. Several processes may expire one table at once: each removes the files that no kept snapshot, tag or
 branch has. A file that another process has removed already is no error.
-
 Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagDeletion. Stricter in two points: branches keep their
 files, and a delta of which a part is missing is not used.
 """
@@ -413,8 +412,7 @@ class _Expiry:
                     live = live_keys(self._manifests, state, [e for _, e in dead.values()])
             except StorageError as e:
                 if e.missing and (name == _PINNED or is_marker(name)):
-                    # A process that refers to the snapshot also finds that out. The marker records how far its stream
-                    # has got.
+                    # A process that refers to the snapshot also finds that out; the marker has its stream's progress.
                     continue
                     # stream has got
                 self._refuse_broken(name, e)
