@@ -84,8 +84,8 @@ def test_a_table_of_others_that_stores_such_options_is_written_as_it_is(tmp_path
         ({"s3.region": "a", "fs.s3a.endpoint.region": "b"}, "given twice"),
         ({"s3.attempts.maximum": "0"}, "must be at least 1"),
         ({"fs.gs.auth.type": "magic"}, "must be one of"),
-        ({"fs.gs.auth.service.account.json.keyfile": "/k"}, "go together"),
-        ({"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE"}, "go together"),
+        ({"fs.gs.auth.service.account.json.keyfile": "/k"}, "must be set together"),
+        ({"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE"}, "must be set together"),
         ({"fs.oss.accessKeyId": "a"}, "'fs.oss.accessKeySecret' is not set"),
     ],
 )
