@@ -66,7 +66,7 @@ def test_a_job_says_who_reads_its_files(caplog: pytest.LogCaptureFixture) -> Non
     assert [r.message for r in caplog.records] == [
         "tasks read the files themselves (source.reader = auto)",
         "tasks read the files themselves (source.reader = native)",
-        "Spark reads the files (source.reader = auto): tasks can read only local files themselves, and the path is "
-        "hdfs:; source.options.datetimeRebaseMode says how Spark reads the files",
+        "Spark reads the files (source.reader = auto): tasks can read only local files themselves, but the path "
+        "begins with hdfs:; source.options.datetimeRebaseMode says how Spark reads the files",
     ]
     assert choose_file_reader(SourceConfig("orc", {}, RecordFormat.NONE), {}) is None
