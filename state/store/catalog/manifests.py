@@ -173,14 +173,14 @@ class Manifests:
         return [e for meta in metas for e in self.read(meta)]
 
     def live_entries(self, snapshot: Snapshot, wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
-        """Returns the live files of a snapshot that pass the filter, as ADD entries in manifest order.
+        """Returns the live files of a snapshot that meet the filter, as ADD entries in manifest order.
 
         Manifests whose bounds show that no entry can pass are not read.
         """
         return self.live_in(self.base_and_delta(snapshot), wanted)
 
     def live_in(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter = EVERYTHING) -> list[ManifestEntry]:
-        """Returns the live files that pass the filter, as `live_entries` does. `metas` are all manifests of one
+        """Returns the live files that meet the filter, as `live_entries` does. `metas` are all manifests of one
         snapshot, oldest first.
         """
         reads = [partial(self._some, meta, wanted) for meta in self.prune(metas, wanted)]
@@ -208,7 +208,7 @@ class Manifests:
         return totals
 
     def prune(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter) -> Iterator[ManifestFileMeta]:
-        """Yields the manifests that may hold an entry that passes the filter, in order."""
+        """Yields the manifests that may hold an entry that meets the filter `wanted`, in their order."""
         partitions, numbers = wanted.wanted_partitions, wanted.bucket_numbers
         rows = None
         if partitions is not None:

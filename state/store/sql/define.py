@@ -132,13 +132,15 @@ def _without_place(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def create_database(session: SqlSession, statement: CreateDatabase) -> pa.Table:
-    """Creates a database."""
+    """Creates a database. Returns one row, `OK`."""
     session.catalog_of(statement.catalog).create_database(statement.name, exist_ok=statement.exist_ok)
     return DONE
 
 
 def create_catalog(session: SqlSession, statement: CreateCatalog) -> pa.Table:
-    """Creates a catalog for this session only. The options of the statement are those of `bl.catalog`."""
+    """Creates a catalog for this session only. The options of the statement are those of `bl.catalog`.
+    Returns one row, `OK`.
+    """
     if statement.name in session.catalogs:
         if statement.exist_ok:
             return DONE
@@ -148,7 +150,7 @@ def create_catalog(session: SqlSession, statement: CreateCatalog) -> pa.Table:
 
 
 def drop(session: SqlSession, statement: Drop) -> pa.Table:
-    """Drops a table, a database or a catalog."""
+    """Drops a table, a database or a catalog. Returns one row, `OK`."""
     if statement.kind is Kind.CATALOG:
         (name,) = statement.path
         if name == session.catalog:
@@ -169,7 +171,7 @@ def drop(session: SqlSession, statement: Drop) -> pa.Table:
 
 
 def use(session: SqlSession, statement: Use) -> pa.Table:
-    """Changes the current catalog or the current database of the session."""
+    """Changes the current catalog or the current database of the session. Returns one row, `OK`."""
     if statement.kind is Kind.CATALOG:
         session.use_catalog(statement.path[0])
         return DONE
@@ -227,7 +229,9 @@ def _show_views(session: SqlSession, statement: Show) -> pa.Table:
 
 
 def refresh(session: SqlSession, statement: Refresh) -> pa.Table:
-    """Checks that the table exists. Nothing has to be refreshed, because each statement reads the table anew."""
+    """Checks that the table exists. Nothing has to be refreshed, because each statement reads the table anew.
+    Returns one row, `OK`.
+    """
     session.table(statement.name)
     return DONE
 
@@ -363,7 +367,7 @@ def alter(session: SqlSession, statement: AlterTable) -> pa.Table:
 
 
 def rename(session: SqlSession, statement: RenameTable) -> pa.Table:
-    """Renames a table."""
+    """Renames a table. Returns one row, `OK`."""
     refuse_system_table(statement.name)
     refuse_system_table(statement.to)
     catalog, name = session.place(statement.name)
@@ -390,7 +394,7 @@ def set_option(session: SqlSession, statement: Set, queries: Queries) -> pa.Tabl
 
 
 def reset(session: SqlSession, statement: Reset) -> pa.Table:
-    """Removes an option of the session, or all options."""
+    """Removes an option of the session, or all options. Returns one row, `OK`."""
     session.reset(statement.key)
     return DONE
 

@@ -21,8 +21,8 @@ class QueryTarget:
     """The table into which the rows of a query go.
 
     The query's columns become columns of the table by position (`names`), or, if `names` is None, by their own names.
-    All other columns of the table get the constants, or are null. With `overwrites`, the rows replace the rows that
-    `partition` matches; without `partition`, the rows that `Table.overwrite` replaces by the table's options.
+    All other columns of the table get their value in `constants`, or null. With `overwrites`, the rows replace the rows
+    that `partition` matches; without `partition`, they replace the rows that `Table.overwrite` would replace.
     """
 
     table: Table

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 DONE = pa.table({"result": ["OK"]})
-"""The result of a statement that defines something or sets an option."""
+"""The result of a statement that defines something or sets an option: one row, `OK`."""
 
 
 def snapshot_result(snapshot_id: int | None) -> pa.Table:

@@ -14,7 +14,7 @@ from bucketline.state.store.table.table import Table, handle_of
 
 
 def create_tag(session: SqlSession, statement: CreateTag) -> pa.Table:
-    """Creates or replaces a tag."""
+    """Creates or replaces a tag. Returns one row, `OK`."""
     table = session.table(statement.name, writes=True)
     exists = (statement.exist_ok or statement.replaces) and statement.tag in _names(table)
     if exists and statement.exist_ok:
@@ -28,7 +28,7 @@ def create_tag(session: SqlSession, statement: CreateTag) -> pa.Table:
 
 
 def rename(session: SqlSession, statement: RenameTag) -> pa.Table:
-    """Renames a tag."""
+    """Renames a tag. Returns one row, `OK`."""
     rename_tag(handle_of(session.table(statement.name, writes=True)), statement.tag, statement.to)
     return DONE
 

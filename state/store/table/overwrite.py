@@ -208,7 +208,7 @@ def _empty(
 
 
 def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> PartitionTest | None:
-    """Returns a test that is true for partitions that are replaced. Returns None if the partitions that get rows are
+    """Returns a test that is true for partitions that are replaced. None means that all partitions which get rows are
     replaced.
     """
     schema = plan.schema

@@ -22,8 +22,8 @@ class Dynamic(Mode):
     append_check = AppendCheck.ONE_WRITER
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows with known keys are sealed by bucket. Rows with new keys are sealed by assigner;
-        the assigner finds their buckets before it writes.
+        """Returns stages in which rows with known keys are sealed by bucket. Rows with new keys are sealed by assigner,
+        that is by the task that gives new keys a bucket; this task also writes the rows.
 
         If the HASH index is larger than `key-index-memory`, all rows are sealed by assigner, and a separate stage finds
         their buckets.

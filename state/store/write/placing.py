@@ -58,7 +58,7 @@ class Placing:
         raise NotImplementedError
 
     def in_one_task(self) -> "Placing":
-        """Returns the placing to use if one task places and writes all shares."""
+        """Returns the value to use instead of this one if a single task finds the buckets of all shares and writes."""
         return self
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
