@@ -254,7 +254,7 @@ class Branches:
             Snapshots(self._io, self.path(name)).check_complete()
 
     def is_going(self, name: str) -> bool:
-        """Whether a branch is being deleted, or was deleted."""
+        """Returns True if a branch is being deleted, or was deleted."""
         return self._history(name) in Notebook(self._io, self._path).deleted()
 
     def states_of_others(self, root: str) -> list[tuple[str, Snapshot]]:

@@ -73,7 +73,7 @@ class EntryFilter:
 
     @property
     def bucket_numbers(self) -> tuple[int, int] | None:
-        """Returns the smallest and the largest bucket number that the filter lets pass; None if it does not restrict
+        """Returns the smallest and the largest bucket number that the filter allows; None if it does not restrict
         buckets.
         """
         numbers = [bucket for _, bucket in self.buckets or ()]

@@ -128,7 +128,7 @@ class NamedFiles:
             ) from e
 
     def _is_going(self, root: str, snapshot: Snapshot) -> bool:
-        """Whether the removal of a snapshot of the history at `root` has been announced."""
+        """Returns True if the removal of a snapshot of the history at `root` has been announced."""
         notebook, snapshots = Notebook(self._io, root), Snapshots(self._io, root)
         removals = [r for r in notebook.look().removals.values() if r is not None and r.history == notebook.history]
         return any(snapshot.id < r.end and r.is_of(snapshots.get(r.end - 1)) for r in removals)

@@ -179,7 +179,7 @@ def refuse_overflow(
 
 
 def hold_common_keys(access: BucketAccess, first: ManifestEntry, other: ManifestEntry) -> bool:
-    """Whether both files have a key in common; also True if one of the files no longer exists. Holds the keys of the
+    """Returns True if both files have a key in common, or if one of the files no longer exists. Holds the keys of the
     smaller file in memory.
     """
     small, large = sorted((first, other), key=lambda e: e.file.row_count)

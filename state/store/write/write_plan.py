@@ -176,7 +176,7 @@ class WritePlan:
 
     @property
     def compacts(self) -> bool:
-        """Whether this job compacts the buckets that it writes."""
+        """Returns True if this job compacts the buckets that it writes."""
         return self._why_not_compacting is None
 
     @cached_property
@@ -203,7 +203,7 @@ class WritePlan:
         return CompactTrigger.FULL if self.is_full_due(commit_number) else CompactTrigger.MINOR
 
     def is_full_due(self, commit_number: int) -> bool:
-        """Whether the table asks for a full compaction with commit number n, which is counted as in `trigger`."""
+        """Returns True if a full compaction is due with commit `commit_number`, which is counted as in `trigger`."""
         every = self.schema.settings.compaction.full_every_commits
         if every is None and self.schema.settings.changelog.producer.logs_full_compactions:
             every = 1
@@ -213,7 +213,7 @@ class WritePlan:
 
     @property
     def compacts_async(self) -> bool:
-        """Whether this job compacts in a separate thread while it runs its batches."""
+        """Returns True if this job compacts in a separate thread while it runs its batches."""
         is_async = self.is_stream and self.sink.compaction is Compaction.ASYNC
         return is_async and not self.schema.settings.compaction.write_only
 
