@@ -111,7 +111,7 @@ def default_in_sql(field: DataField) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """A token of the text. `kind` is quoted, text, word, sign, other (in a DEFAULT) or end.
+    """A token of the text. `kind` is 'quoted', 'text', 'word', 'sign', 'other' (only in a DEFAULT) or 'end'.
 
     `text` is the token without its quotes, `source` is the token with them.
     """
@@ -378,7 +378,9 @@ _MOST_NUMBERS = {
 
 
 def _check(data_type: DataType, numbers: list[int], text: str, place: str) -> None:
-    """Raises OptionError if a column cannot have the type, or if the numbers in its parentheses are out of range."""
+    """Raises OptionError if a column cannot have the type, or if the `numbers` in the type's parentheses are out of
+    range. `text` is the type as it was written, and `place` says for the error where in the columns the type is.
+    """
     problem = None
     if data_type.root in (TypeRoot.VARIANT, TypeRoot.BLOB):
         problem = "is not supported by this release"

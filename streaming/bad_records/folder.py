@@ -47,10 +47,10 @@ class Folder:
         return where
 
     def _known(self, rejects: Rejects) -> frozenset[str] | None:
-        """Returns the folders of the tables of a job, from one listing. Returns None if it is cheaper to look for each
-        file.
+        """Returns the folders of the job's tables in the writer's folder. Returns None if the folders need not be
+        listed, because it is cheaper to look for each file.
 
-        One listing is enough even if a first batch has rows for hundreds of tables.
+        The listing costs one request, even if a first batch has rows for hundreds of tables.
         """
         folders = {batch.folder for batch, _ in rejects}
         if len(folders) < _MANY_TABLES or not any(is_begun(self.path, batch) for batch, _ in rejects):

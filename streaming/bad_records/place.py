@@ -30,7 +30,7 @@ class BatchName:
 
     `user` is the commit user of the writer (made of the query's id and the sink's id), `batch_id` the number of the
     batch, `digest` a digest of the batch's input. `run_id` changes with each start of the query; None if it is not
-    known. `folder` is the folder of the batch's file, if this is not the writer's folder.
+    known. `folder` is the folder for the file of the batch; None means the writer's folder, which is named `user`.
     """
 
     user: str
@@ -84,10 +84,10 @@ class SetAside:
 def settle_bad_records(
     place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch: BatchName
 ) -> SetAside | None:
-    """Stores the bad records of a batch of one table. `blobs` are the bad records that tasks have reported. Returns
-    their number and place (folder, table or topic); None if there are no bad records.
+    """Stores the bad records of a batch of one table, at most `max_count`. `blobs` are the bad records that tasks have
+    reported. Returns the number of bad records and where they are stored; None if there are no bad records.
 
-    Raises the errors of `allowed_rejects`, and the errors of the place.
+    Raises the errors of `allowed_rejects` and of `BadRecordsPlace.put`.
     """
     rejects = allowed_rejects(place, max_count, blobs, batch.batch_id)
     return None if place is None else put_aside(place, [(batch, rejects)])

@@ -117,8 +117,8 @@ def _refuse(name: str, why: str) -> None:
 
 
 def _of_batches(batches: Sequence[BatchName]) -> pc.Expression:
-    """Returns a filter that keeps the stored rows of one batch. All `batches` are this batch, once for each of its
-    tables.
+    """Returns a filter that keeps the stored bad records of one batch. `batches` has one name for each table of the
+    batch; all names have the same user, batch id and digest.
     """
     first = batches[0]
     same_batch = (pc.field("batch_id") == first.batch_id) & (pc.field("input") == (first.digest or ""))

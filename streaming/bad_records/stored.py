@@ -145,8 +145,8 @@ class StoredInFolder:
         return pa.Table.from_arrays(columns, schema=STORED_SCHEMA)
 
     def _claims(self, user: str) -> dict[str, dict[int, int]]:
-        """Returns for each file the positions of the records that replays have taken. The value is the number of the
-        replay, or -1 for the replay of another job.
+        """Returns which records replays have taken: by file, a mapping from a record's position in the file to the
+        number of the replay that took the record. The number is -1 for replays of other jobs.
         """
         taken: dict[str, dict[int, int]] = {}
         for replayer in sorted(_names(self._io, f"{self._root}/{_CLAIMS}")):

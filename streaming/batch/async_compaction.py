@@ -77,8 +77,8 @@ def check_async(target: Target, spark: Any) -> None:
     """Starts the thread if this job compacts asynchronously and the thread does not run yet. Called before a batch is
     written.
 
-    Raises OptionError or UnsupportedTableError if the table cannot be compacted so, and CompactionFailedError if an
-    asynchronous compaction has failed.
+    Raises OptionError or UnsupportedTableError if the table cannot be compacted asynchronously, and
+    CompactionFailedError if an asynchronous compaction has failed.
     """
     at, context = target.at, spark.sparkContext
     if not at.plan.compacts_async:

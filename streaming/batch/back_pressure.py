@@ -28,8 +28,9 @@ _SHORTEST_WAIT_MS, _LONGEST_WAIT_MS = 100, 2_000
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """What back pressure found and did before a batch. `crowding` says how many sorted runs wait as the batch begins.
-    `spent_ms` is the time that the batch has spent on waiting or compacting, because there were too many sorted runs.
+    """What back pressure found and did before a batch. `crowding` says how many sorted runs the buckets have as the
+    batch begins. `spent_ms` is the time that the batch has spent on waiting or compacting, because there were too many
+    sorted runs.
 
     `crowded_before` is the number of buckets that had too many sorted runs before the batch waited or compacted.
     """

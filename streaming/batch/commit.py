@@ -53,8 +53,9 @@ class CommitReport:
         return self.upkept.expired_snapshots
 
     def with_rounds(self, rounds: Rounds | None, later: Sequence["CommitReport"]) -> "CommitReport":
-        """Returns this report, with the commits (`later`) that repeated a compaction which had conflicted with another
-        commit. `rounds` is None if no compaction was repeated.
+        """Returns this report, with the results of the commits in `later` added. These commits repeated a compaction
+        that had conflicted with another commit. `rounds` is the result of the repeated compactions; None if no
+        compaction was repeated.
         """
         report = self
         for following in later:

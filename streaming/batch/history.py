@@ -117,7 +117,8 @@ def _source_tables(history: UserHistory) -> tuple[str, ...]:
 
 
 def check_rolled_back(at: TableAt, mismatch: CheckpointMismatchError) -> None:
-    """Checks that the batches that the table lacks were rolled back, have expired, or belonged to another table.
+    """Checks why the table lacks batches that the checkpoint has: they must have been rolled back, have expired, or
+    have belonged to another table. `mismatch` is the error that says which batch the checkpoint is at.
 
     Raises MissingSnapshotError if the snapshots of these batches are missing for another reason.
     """
@@ -185,8 +186,8 @@ def _is_undone(at: TableAt, commit: Snapshot) -> bool:
 
 
 def _seen(target: Target, marker: Snapshot) -> int:
-    """Returns the id of the newest snapshot up to which the stream is known to have no snapshot that is newer than the
-    snapshot of its tag (`marker`).
+    """Returns up to which snapshot id it is known that the stream has made no snapshot after `marker`, the snapshot of
+    the stream's tag.
     """
     table = target.at.table
     return seen_up_to(table.io, table.metadata_path, target.user, marker)

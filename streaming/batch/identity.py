@@ -66,7 +66,9 @@ class BatchIdentity:
 
     @property
     def commit_number(self) -> int:
-        """The number of the batch, for work that is done once in n batches of this table."""
+        """The number that decides whether work which is done in every n-th batch of this table is due. It counts only
+        the batches with rows for this table, if not all batches have rows for it.
+        """
         return self.batch_id if self.turn is None else self.turn
 
     def commit_user(self, sink_id: str | None) -> str:

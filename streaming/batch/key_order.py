@@ -249,8 +249,9 @@ def check_begun_partitions(
 def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) -> set[TopicPartition]:
     """Returns the partitions that existed when the stream began, and so were not added later.
 
-    These are the partitions in the query's first offsets (`began`). If the query continues topics from the offsets of
-    other queries (`others`), the partitions of these topics that any query had read by then are added.
+    These are the partitions in the query's first offsets (`began`). `others` are the offsets up to which other queries
+    have read. If the query continues a topic where other queries ended, all partitions of this topic in `others` are
+    added.
     """
     read = [(p, offset) for other in others for p, offset in other.items() if offset > 0]
     anew = {p[0] for p, offset in read if began.get(p, 0) < offset}

@@ -45,8 +45,9 @@ def settle_visibility(
     """Compacts until readers see the rows that this batch and earlier batches have committed, or the time budget is
     over. Returns the target, and the compactions that were done; None if there was nothing to compact.
 
-    `messages` and `committed` are the batch's files and snapshots. If files are left to compact, the target's state
-    keeps their names, and a warning is logged. Storage is read only if there are such files to begin with.
+    `messages` and `committed` are the batch's files and snapshots, and `again` says how to compact. If the compactions
+    fail, the target's state keeps the names of the files that still wait, and a warning is logged. Storage is read only
+    if files wait for a compaction.
     """
     at, owed = target.at, target.state.hidden or {}
     if what_waits(at.plan.schema) is Waits.NOTHING or not at.plan.compacts:
@@ -109,7 +110,7 @@ def _own_files(at: TableAt, messages: Sequence[CommitMessage], committed: Commit
 
 def _rounds(target: Target, files: FileNames | None, again: Again) -> Rounds:
     """Compacts until the rows are visible, and returns what was done. An error ends the compactions but is not raised,
-    because the rows are in the table; the result has its text in `lost`.
+    because the rows are in the table; the result has the text of the error in `lost`.
     """
     try:
         return compact_until_visible(target.at, files, again)

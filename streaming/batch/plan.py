@@ -79,12 +79,12 @@ def reads_rows(decode: Decoder | None) -> bool:
 
 
 def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
-    """Returns True if a bucket may hold keys of several tasks, so that the tasks that place keys must also write the
-    rows.
+    """Returns True if a bucket may hold keys of several shares. Then the tasks that assign keys to buckets must also
+    write the rows.
 
-    The keys are divided into as many shares as there are such tasks. `known` is the number of shares in the stream's
-    last batch; None if its snapshot does not say. A bucket can hold keys of only one current share if `known` is a
-    multiple of the current number of shares: for example, each of four shares lies within one of two shares.
+    The keys are divided into as many shares as there are tasks that assign keys. `known` is the number of shares in the
+    stream's last batch; None if the snapshot of that batch does not say. If `known` is a multiple of the current number
+    of shares, each bucket holds keys of one share only: for example, each of four shares lies within one of two shares.
     """
     return stages.assigners.across_partitions and known is not None and known % (stages.key_shares or known) != 0
 

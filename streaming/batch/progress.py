@@ -30,8 +30,8 @@ class BatchReport:
     These are measured as the batch begins, in the partitions that the last batch wrote: `bucket_runs` counts the
     buckets by their number of sorted runs, and `most_runs` is the largest such number; `crowded_buckets` had more than
     the stop trigger; `level0_bytes` were on level 0, the oldest for `level0_seconds`. The batch has waited or compacted
-    `back_pressure_seconds` because of these. `open_items` of compaction plans were open when the stream last looked,
-    the oldest for `open_items_seconds`.
+    `back_pressure_seconds` because buckets had too many sorted runs. `open_items` of compaction plans were open when
+    the stream last looked, the oldest for `open_items_seconds`.
     `skipped_records` counts, by kind, the records that hold no row and are not bad. `unexpected_rows` counts the rows
     that do not meet an expectation, by its name.
     `storage_requests` counts the requests of this process to the table's object store; tasks in other processes are not

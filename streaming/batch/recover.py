@@ -146,7 +146,10 @@ def decide(
 
 
 def ahead_of_table(batch_id: int, newest: int | None, why: str, *, history_complete: bool) -> CheckpointMismatchError:
-    """Returns the error for a checkpoint whose previous batch the table does not show."""
+    """Returns the error for a checkpoint that is at a batch while the table does not show the batch before it.
+
+    `newest` is the newest batch of the query that the table shows, and `why` says why later batches are missing.
+    """
     return CheckpointMismatchError(
         f"the checkpoint is at batch {batch_id}, but the newest batch of this query that the table still shows is "
         f"{'none' if newest is None else newest}: {why}. {_REMEDIES}",
@@ -246,7 +249,7 @@ def _refuse_read_by_others(batch: BatchIdentity, last: Snapshot, history: UserHi
                 raise CheckpointMismatchError(
                     f"query {other.commit_user} has written the same records meanwhile (snapshot {other.id}: topic "
                     f"{place[0]} partition {place[1]}, offsets {first} up to {behind}): a second job reads the topic, "
-                    f"or a branch with such a job took the place of the table. Stop the second job. "
+                    f"or the table was replaced by its branch, which a second job writes. Stop the second job. "
                     f"{_REMEDIES}{_said_of_gap(batch, other, history)}",
                     user=other.commit_user,
                     topic=place[0],

@@ -46,7 +46,8 @@ class TableSink:
     `source` is a name for the cluster that is read, and `cluster` the cluster's id. `allow_reprocess` allows a batch
     about which checkpoint and table disagree.
 
-    Raises BucketlineError before anything is written if the table, the batch or the checkpoint do not fit.
+    Raises BucketlineError before anything is written if the table cannot take the batch, or if the checkpoint disagrees
+    with the table.
     """
 
     path: str

@@ -14,8 +14,8 @@ class StreamState:
     """What a stream remembers about a table between two batches, and the work that the stream still has to do on the
     table.
 
-    `commits` are the snapshots of the stream's newest batch. They were searched up to the snapshot `seen_id`;
-    `is_complete` is true if it is certain that the stream has no newer batch up to there.
+    `commits` are the snapshots of the stream's newest batch. The snapshots up to the id `seen_id` were searched for the
+    stream's batches. `is_complete` is true if it is certain that no newer batch of the stream is among them.
 
     `key_shares` is the number of tasks that share the keys, `rejected_in_all` the number of rejected records. `touched`
     are the partitions that the last batch wrote, and `rows_a_partition` is the average number of rows that it wrote to

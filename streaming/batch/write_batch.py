@@ -111,7 +111,7 @@ class Done:
 
     `trigger` says which compactions were due with the batch. `planned` is the time at which the batch was planned, and
     `ran` the time at which its tasks had ended, both in seconds of the monotonic clock. `relief` says how many sorted
-    runs were waiting.
+    runs the buckets had before the batch, and whether the batch waited or compacted because of them.
     """
 
     trigger: CompactTrigger

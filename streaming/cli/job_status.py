@@ -221,7 +221,9 @@ def _kept_until(table: _Table, kafka: KafkaNow) -> str:
 
 
 def _of_table(handle: TableHandle, query: str | None) -> dict[str, object]:
-    """Returns the columns that come from the newest snapshot of a table, and from the newest batch of the query."""
+    """Returns the part of a table's row in `job_status` that comes from the table's newest snapshot, and from the
+    newest batch that the query (`query`) has written to the table.
+    """
     snapshot = handle.snapshot_store.latest()
     if snapshot is None:
         return {"rows": 0}

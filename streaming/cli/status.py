@@ -122,7 +122,7 @@ def _most(text: str) -> int | None:
 
 
 def draw_status(table: TableHandle, partitions: list[dict[str, object]] | None = None, most: int | None = 64) -> None:
-    """Prints the newest snapshot of the table, with at most `most` buckets; None shows all buckets."""
+    """Prints what `status` shows of the newest snapshot, with at most `most` buckets; None means all buckets."""
     snapshot = table.snapshot_store.latest()
     _draw(console(), table, snapshot, [] if snapshot is None else _survey(table, snapshot, partitions), most)
 

@@ -43,8 +43,8 @@ class Backlog(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LevelSurvey:
-    """The runs of one level, newest first. On level 0 every file is a sorted run; on higher levels all files together
-    are one.
+    """The runs of one level, newest first. On level 0 every file is a sorted run; on higher levels all files
+    together are one run.
     """
 
     level: int

@@ -12,7 +12,9 @@ _COMMIT_FILE = "commit.txt"
 
 
 def version_text(package: Path | None = None) -> str:
-    """Returns the line to print. `package` is the folder of the package, by default the folder of the running one."""
+    """Returns the line to print. `package` is the folder of the package, by default that of the running
+    package.
+    """
     root = Path(bucketline.__file__).parent if package is None else package
     commit = commit_of(root)
     named = "an unknown commit" if commit is None else f"commit {commit}"

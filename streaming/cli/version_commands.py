@@ -39,7 +39,7 @@ def list_branches(path: str, option: tuple[str, ...], form: Format) -> None:
 @table_arguments
 @click.argument("name")
 def delete_branch(path: str, option: tuple[str, ...], name: str) -> None:
-    """Deletes a branch. `bucketline orphans` finds the files that only it used."""
+    """Deletes a branch. `bucketline orphans` finds the files that only this branch used."""
     table = opened(path, option)
     if not table.delete_branch(name):
         raise no_branch(name, table.branches())
@@ -100,7 +100,7 @@ def list_tags(path: str, option: tuple[str, ...], form: Format) -> None:
 @table_arguments
 @click.argument("name")
 def delete_tag(path: str, option: tuple[str, ...], name: str) -> None:
-    """Deletes a tag, and the files that only it kept."""
+    """Deletes a tag, and the files that only this tag kept."""
     table = opened(path, option)
     if not table.delete_tag(name):
         raise no_tag(name, table.tags()["tag_name"].to_pylist())
@@ -127,7 +127,9 @@ def rename_tag(path: str, option: tuple[str, ...], name: str, to: str) -> None:
     help="How long the tag is kept, for example '7 d'; by default the table's options decide.",
 )
 def replace_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | None, retain_time: str | None) -> None:
-    """Moves a tag to another snapshot. `bucketline orphans` finds the files that only its former snapshot needed."""
+    """Moves a tag to another snapshot. `bucketline orphans` finds the files that only the
+    tag's former snapshot needed.
+    """
     retained = None if retain_time is None else duration(retain_time, "--retain-time")
     opened(path, option).replace_tag(name, snapshot, retained)
     click.echo(f"tag {name} replaced")
@@ -139,7 +141,7 @@ def replace_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | N
     "--older-than", metavar="DURATION", help="Also tags that were created longer ago than this, for example '30 d'."
 )
 def expire_tags(path: str, option: tuple[str, ...], older_than: str | None) -> None:
-    """Deletes the tags whose time is over, and the files that only they kept."""
+    """Deletes the tags whose time is over, and the files that only these tags kept."""
     ended = opened(path, option).expire_tags(None if older_than is None else duration(older_than, "--older-than"))
     for name in ended:
         click.echo(f"tag {name} deleted")

@@ -225,10 +225,11 @@ def _message_shape(
 
 
 def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Objects:
-    """Returns the objects, together with those bad ones whose only wrong values are in `old` and are taken by no row.
+    """Returns the objects, without the bad values whose only fault is a value in `old` that no row needs. These become
+    good objects with a null as `old`.
 
-    Such an update leaves the key unchanged, and may be the update that corrects a wrong value. `of_keys` is the shape
-    with only the key columns in `old`.
+    No row needs a value in `old` if the update leaves the key unchanged; such an update may correct a wrong value.
+    `texts` are the messages. `of_keys` is the shape of a message with only the key columns in `old`.
     """
     doubtful = np.array([at for at, reason in objects.bad if reason.startswith("field old")], dtype=np.int64)
     if not len(doubtful):
@@ -254,8 +255,8 @@ def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Obje
 def _canal_need(
     types: ColumnTypes, rows: _Rows, unread: pa.Array, fields: Sequence[DataField], mapping: TypeMappings
 ) -> pa.DataType:
-    """Returns the columns and types that the rows need: from the types of their columns, and from messages that could
-    not be read.
+    """Returns the columns and types that rows need and the table lacks. They are found in the types that the messages
+    of the rows declare, and in the values of the messages that could not be read (`unread`).
     """
     declared = [types.types[code] for code in np.unique(types.codes[rows.messages])]
     return joined_all(
@@ -264,7 +265,9 @@ def _canal_need(
 
 
 def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, str]]:
-    """Returns the rows in messages, and the reasons against messages that lack rows, by the number of the message."""
+    """Returns the rows in messages. For messages that should have rows and have none, returns by the index of the
+    message why it is bad.
+    """
     types = messages.field("type")
     is_change = true_of(pc.is_in(types, value_set=pa.array(form.row_types)))
     is_skipped = true_of(pc.is_in(types, value_set=pa.array([t for some in form.skipped.values() for t in some])))
@@ -406,7 +409,7 @@ def _changes(
 
 
 def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Returns True for rows with a key column in `old` that has another value there."""
+    """Returns True for rows in which `old` has another value for a key column than `data` has."""
     is_changed = np.zeros(len(rows.messages), dtype=bool)
     for name in primary_key:
         is_changed |= changed_values(rows.old.field(name), rows.data.field(name))
@@ -416,7 +419,7 @@ def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool
 def _nulls_changed(
     rows: _Rows, nullable: Sequence[str], followed: npt.NDArray[np.bool_], texts: pa.Array
 ) -> npt.NDArray[np.bool_]:
-    """Returns True for rows in which one of these columns has become null, or was null before the update. (A key is
+    """Returns True for rows in which a column in `nullable` has become null, or was null before the update. (A key is
     computed from these columns.)
     """
     is_changed = np.zeros(len(rows.messages), dtype=bool)
@@ -434,7 +437,7 @@ def _nulls_changed(
 
 
 def _before(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> pa.Array:
-    """Returns the rows before the updates at those positions: the rows after the updates, with the values in `old`."""
+    """Returns the rows before the updates at the positions `wanted`: the rows after, with the values of `old`."""
     after, old = rows.data.take(pa.array(wanted)), rows.old.take(pa.array(wanted))
     nulls = _nulls_in_old(rows, wanted, texts)
     children = []
@@ -447,8 +450,8 @@ def _before(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> pa.A
 
 
 def _nulls_in_old(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> dict[str, npt.NDArray[np.bool_]]:
-    """Returns for each column that `old` sets to null in some of the wanted rows, which of these rows had a null before
-    the update.
+    """Takes the positions of rows (`wanted`), and finds the columns that were null before the update, which `old` shows
+    by an explicit null. Returns by column a mask of the wanted rows; columns that were never null are left out.
     """
     nulls: dict[str, npt.NDArray[np.bool_]] = {}
     messages = rows.messages[wanted]

@@ -34,8 +34,8 @@ def need_of_types(
 
 
 def need_of_bad(text: bytes, fields: Sequence[DataField]) -> pa.DataType:
-    """Returns the wider types that the integers and fractions of a message need, if the message could not be read
-    because of them.
+    """Takes a message that could not be read, and returns the wider types that columns need for the message's integers
+    and fractions; the null type if these are not why it could not be read.
     """
     shape = row_shape(tuple(fields))
     with suppress(ValueError):

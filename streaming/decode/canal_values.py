@@ -29,7 +29,7 @@ _BEYOND_A_BYTE = r"[^\x{00}-\x{FF}]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnTypes:
-    """MySQL's types of the columns in messages: `types[codes[i]]` of message i, by column name."""
+    """MySQL's types of the columns in messages. `types[codes[i]]` maps the column names of message i to their types."""
 
     types: tuple[dict[str, str], ...]
     codes: npt.NDArray[np.int64]

@@ -85,9 +85,9 @@ class Images:
     """The columns to read: `fields` are read from the row after a change, and `before` from the row before the change.
     If `before` is None, the same columns are read from both.
 
-    `messages` holds the job's message options, and `source_parts` are fields of the events' `source` to read. `reader`
-    reads records that are not JSON. If `key` is set, records are not events but rows, as ExtractNewRecordState makes
-    them: a record that has none of the key columns is not a row.
+    `messages` holds the job's message options, and `source_parts` are the fields to read of the events' `source`.
+    `reader` reads records that are not JSON. If `key` is set, records are not events but rows, as ExtractNewRecordState
+    makes them: a record that has none of the key columns is not a row.
     """
 
     fields: tuple[DataField, ...]
@@ -129,7 +129,7 @@ class Images:
         return no_row(payload, self.key) if self.key else no_event(payload)
 
     def need_of_rows(self, need: pa.DataType) -> pa.DataType:
-        """Returns the columns and types that rows need; `need` is what whole records need."""
+        """Takes the fields and types that whole records need, and returns those of them that belong to rows."""
         return need if self.key else joined(part_of(need, "before"), part_of(need, "after"))
 
     def declared_need(self, source: SourceSchema) -> pa.DataType:
@@ -137,8 +137,8 @@ class Images:
         return declared_need(source, self.fields, self.messages.type_mapping)
 
     def as_declared(self, need: pa.DataType) -> pa.DataType:
-        """Returns the columns and types in `need`, which rows without a schema need, with the types mapped as the job
-        asks.
+        """Takes the columns and types that rows without a schema need, and returns them with the types mapped as the
+        job asks.
         """
         return as_declared(need, self.messages, {f.name for f in self.fields})
 
@@ -166,8 +166,8 @@ def read_events(values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOT
 
 
 def _named(values: pa.Array, position: int, reason: str) -> str:
-    """Returns the reason against a record. If the record has a known format that is not Debezium's, the reason contains
-    the name of the format.
+    """Returns why a record is bad: `reason`, or a reason with the name of the record's format if this is a known format
+    other than Debezium's.
     """
     if not reason.endswith(NO_OBJECT):
         return reason
@@ -306,7 +306,7 @@ class _Head:
 
 
 class _Heads:
-    """The known heads (bytes before payloads) for the same columns. Equal shapes are one object."""
+    """The known heads (bytes before payloads) for one set of columns. Equal shapes are stored as one object."""
 
     def __init__(self) -> None:
         self.known: dict[bytes, _Head] = {}
@@ -341,8 +341,8 @@ def _heads_of(images: Images) -> _Heads:
 
 
 def _envelope_head(value: bytes, images: Images) -> tuple[bytes, SourceSchema] | None:
-    """Returns the bytes before the payload, and the schema of the rows before and after; None for a record of another
-    layout.
+    """Returns the bytes before the payload, and the schema that the rows before and after a change have. Returns None
+    for a record of another layout.
     """
     try:
         text = value.decode()
@@ -359,7 +359,7 @@ def _envelope_head(value: bytes, images: Images) -> tuple[bytes, SourceSchema] |
 
 
 def _row_schema(schema: object) -> SourceSchema:
-    """Returns the schema of the rows before and after, from the schema of an event."""
+    """Returns the schema that the rows before and after a change have, from the schema of an event."""
     fields = schema.get("fields") if isinstance(schema, Mapping) else None
     if not isinstance(fields, list):
         return _NO_SCHEMA

@@ -195,8 +195,8 @@ class DecodeStep:
         return self._followed(records, decoded) if self.keeping.keeps else decoded
 
     def _followed(self, records: pa.Table, decoded: DecodedRows) -> DecodedRows:
-        """Returns the decoded rows. When the driver has found the values of old keys, rows whose key changed have these
-        values.
+        """Returns the decoded rows. If their key has changed, and the driver has found the values that they leave out,
+        these values are put in. If the driver has asked for rows, returns only what tasks must send to the driver.
         """
         assert decoded.records is not None, "a decoder of records says from which record each row comes"
         followed = self.follower.follow(records, decoded.rows, decoded.records, decoded.moves)
@@ -217,7 +217,7 @@ class DecodeStep:
 
     @property
     def follower(self) -> Follower:
-        """The object that follows changes of keys for this step."""
+        """The object that finds the values which rows with a changed key leave out."""
         key = tuple(f for f in self.fields if f.name in self.primary_key)
         judges_old = self.computed is not None and self.computed.images is JudgedImages.OWN
         return Follower(self.keeping, key, Placeholder(self.messages.unavailable_value), self.moves, judges_old)
@@ -229,8 +229,8 @@ class DecodeStep:
             return self._computed(records, self.computed)
         if "value" not in records.column_names:
             raise SchemaMismatchError(
-                f"decode: {self.decode.value} reads a column 'value', but the source has "
-                f"{', '.join(records.column_names)}; use decode: none",
+                f"'decode: {self.decode.value}' reads a column 'value', but the source only has "
+                f"{', '.join(records.column_names)}; use 'decode: none'",
                 column="value",
             )
         values = records["value"]
@@ -388,7 +388,9 @@ class DecodeStep:
     def _need(self, need: pa.DataType) -> SchemaNeed:
         """Returns the columns and types that records need and the table can get. Reserved column names are left out."""
         if pa.types.is_string(need):
-            raise SchemaMismatchError("the records hold more than 1000 fields that the table does not have")
+            raise SchemaMismatchError(
+                "the records hold more than 1000 fields that the table does not have; set schema-evolution to 'ignore'"
+            )
         kept_out = (*METADATA, *SOURCE_METADATA, ROW_KIND_COLUMN, *self.fixed)
         kept = [] if pa.types.is_null(need) else [f for f in need if f.name not in kept_out]
         return SchemaNeed(pa.struct(kept)) if kept else NOTHING_NEEDED
@@ -416,7 +418,7 @@ def _places(records: pa.Table, at: Sequence[int]) -> tuple[RecordPlace, ...]:
     lacking = [name for name in _PLACE if name not in records.column_names]
     if lacking:
         raise UnsupportedTableError(
-            f"{TRUNCATE.key}: apply needs records with a topic, partition and offset, as Kafka has them, but "
+            f"'{TRUNCATE.key}: apply' needs records with a topic, partition and offset, as Kafka has them, but "
             "the source has no column "
             f"{lacking[0]!r}; set {TRUNCATE.key} to skip or reject",
             column=lacking[0],
@@ -446,8 +448,8 @@ def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
 
 
 def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Returns a table column that is filled from a column of the records, and the reasons against rows whose value does
-    not fit.
+    """Returns a table column that is filled from a column of the records. For rows whose value does not fit, also
+    returns by row why they are bad.
     """
     name = METADATA[field.name]
     column = _column(records, name).take(origin)
@@ -467,7 +469,7 @@ def _column(records: pa.Table, name: str) -> pa.Array:
 
 
 def _as_texts(keys: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Returns the keys as strings, and the reasons against rows whose key is not UTF-8; such a key is null."""
+    """Returns the keys as strings. A key that is not UTF-8 is null; for such rows, also returns why they are bad."""
     try:
         return keys.cast(pa.string()), {}
     except pa.ArrowInvalid:

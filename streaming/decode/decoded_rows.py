@@ -19,7 +19,7 @@ from bucketline.streaming.decode.seen import NOTHING_SEEN, Seen
 class Decoded:
     """Decoded rows, in the order of their records.
 
-    `rows` has the given columns in table types; `kinds` is int8; `origin` (int64, in ascending order) is the index of
+    `rows` has the table's types; `kinds` is int8; `origin` (int64, in ascending order) is the index of
     each row's record. `bad` (int64, in ascending order) are the indices of bad records, and `reasons` says why they are
     bad. Other records without a row were skipped; `seen` counts them by kind, and has the names of the source's tables.
     `need` holds the columns and types that the records need and the table lacks (`schema_needs`), if the caller has
@@ -40,7 +40,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """Rows whose values are not checked yet, and the reasons against records that are known so far.
+    """Rows whose values are not checked yet. `bad` has the bad records that are known so far, each with the reason.
 
     `lacking` are the records of rows that leave out values, and `lacking_inserts` are those of these records that
     insert a row.
@@ -92,7 +92,7 @@ def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
 
 
 def misfits(column: pa.Array, field: DataField) -> dict[int, str]:
-    """Returns the reasons against values that do not fit the column's type, by row. The values are found by halving.
+    """Returns by row why values do not fit the column's type. The values that do not fit are found by halving.
 
     Raises SchemaMismatchError if the array is empty and no array of its Arrow type would fit.
     """

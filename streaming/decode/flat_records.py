@@ -161,7 +161,9 @@ def decode_flat(
 
 
 def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray[np.int64]]:
-    """Returns by column the positions of records that have the placeholder instead of an object."""
+    """Returns by column the positions of the records in which the column has Debezium's placeholder for a value that
+    is left out, instead of an object.
+    """
     of_key = tuple(f for f in images.fields if f.name in images.key)
 
     def texts(records: pa.Array, columns: tuple[DataField, ...]) -> tuple[pa.Array, npt.NDArray[np.int64]]:

@@ -48,8 +48,8 @@ def murmur_columns(columns: Iterable[UInt32s], width: int) -> NDArray[np.int32]:
 def murmur_ragged(words: UInt32s, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int32]:
     """Returns the hash of rows of different lengths: row i is `words[starts[i] : starts[i] + counts[i]]`.
 
-    The longest rows of a block are hashed first. So the rows that have an i-th word are always the first rows of the
-    block, and the cost is the number of words plus a few calls for each word of the longest row.
+    The rows are hashed in blocks of many rows, and each block is sorted by length, longest row first. So the rows that
+    have an i-th word are the first rows of the block, and numpy is called a few times for each word of the longest row.
     """
     hashes = np.empty(len(starts), dtype=np.int32)
     for begin in range(0, len(starts), _BLOCK_ROWS):

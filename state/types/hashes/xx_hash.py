@@ -62,9 +62,10 @@ def _block(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.in
 
 
 def _stripes(column: ByteColumn, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> UInt64s:
-    """Returns the state of each row's hash after its whole stripes of 32 bytes.
+    """Returns the state of each row's hash after all whole stripes (32 bytes) of the row.
 
-    The rows are ordered by length, longest first, and each has at least one stripe.
+    `starts` and `lengths` are the first byte and the length of each row. The rows are ordered by length, longest first,
+    and each row has at least one stripe.
     """
     zero = np.uint64(0)
     with np.errstate(over="ignore"):

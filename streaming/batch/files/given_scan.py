@@ -86,8 +86,8 @@ def _check_relation(relation: Any) -> None:
     for part, known in ((relation.fileFormat(), _FORMAT), (relation.location(), _LISTED)):
         name = str(part.getClass().getName())
         if name != known:
-            raise UnfitFileError(f"Spark reads the files with {name}, which tasks do not know")
+            raise UnfitFileError(f"tasks do not know the class {name}, with which Spark reads the files")
     options = str(relation.options().keySet().mkString("\n"))
     unknown = sorted(key for key in options.splitlines() if key.lower() not in _OF_LISTING)
     if unknown:
-        raise UnfitFileError(f"the option {unknown[0]} is set for the files, which only Spark follows")
+        raise UnfitFileError(f"only Spark can follow the option {unknown[0]}, which is set for the files")

@@ -151,7 +151,7 @@ def _planned(fitting: Frame, scan: FileColumns) -> Records:
             raise UnfitFileError(f"{key} is {conf.get(key)}")
     local = spark.sparkContext._jsc.hadoopConfiguration().get("fs.file.impl", _LOCAL_CLASS)
     if local != _LOCAL_CLASS:
-        raise UnfitFileError(f"fs.file.impl is {local}, and tasks read local files only in the usual way")
+        raise UnfitFileError(f"tasks read local files only if fs.file.impl is {_LOCAL_CLASS}, but it is {local}")
     zone = conf.get(_TIME_ZONE)
     for column in scan.declared:
         if not _TYPES.fullmatch(column.dataType.simpleString()) or "." in column.name:
@@ -215,9 +215,9 @@ def _files_in(text: str) -> list[re.Match[str]]:
     while at < len(inner):
         match = _FILE.match(inner, at)
         if match is None:
-            raise UnfitFileError(f"Spark's plan contains {inner[at : at + 200]}")
+            raise UnfitFileError(f"Spark's plan describes a file in an unknown form: {inner[at : at + 200]}")
         if match[4] != _NO_PARTITION:
-            raise UnfitFileError(f"the path of {match[1]} has partition columns")
+            raise UnfitFileError(f"tasks do not read partition columns from paths, but {match[1]} has some in its path")
         matches.append(match)
         at = match.end()
     return matches

@@ -88,7 +88,7 @@ def scanned_fields(scan: PlanNode) -> list[dict[str, Any]]:
     """
     unknown = sorted(scan.keys() - _OF_SCAN)
     if unknown:
-        raise UnfitFileError(f"Spark's scan of the files has {unknown[0]}, which tasks do not know")
+        raise UnfitFileError(f"Spark's scan of the files has the unknown field {unknown[0]}")
     if scan["partitionFilters"] or scan["dataFilters"]:
         raise UnfitFileError("the files are filtered")
     fields: list[dict[str, Any]] = scan["requiredSchema"]["fields"]
@@ -97,9 +97,10 @@ def scanned_fields(scan: PlanNode) -> list[dict[str, Any]]:
         raise UnfitFileError("Spark's scan has columns that are not in the files")
     for column in (*output, *fields):
         if column["metadata"].keys() - _OF_NO_EFFECT:
-            raise UnfitFileError(f"column {column['name']!r} has metadata: {', '.join(sorted(column['metadata']))}")
+            keys = ", ".join(sorted(column["metadata"]))
+            raise UnfitFileError(f"tasks do not read columns with metadata, but column {column['name']!r} has {keys}")
         if column["nullable"] is not True:
-            raise UnfitFileError(f"column {column['name']!r} is declared without nulls")
+            raise UnfitFileError(f"tasks read only nullable columns, but column {column['name']!r} is NOT NULL")
     return fields
 
 

@@ -48,8 +48,8 @@ class Planned:
 
 @dataclass(slots=True)
 class Asked:
-    """The newest plan that Spark was asked for; None if Spark was not asked yet. Everything but the ranges is the same
-    for all batches of a run of the query.
+    """Holds the newest plan that Spark was asked for (`plan`; None if Spark was not asked yet). Only the ranges of the
+    plan differ between the batches of one run of the query.
     """
 
     plan: Planned | None = None
@@ -87,7 +87,7 @@ def records_of(
     except KafkaReaderError as e:
         if reader.is_required:
             raise
-        _LOG.warning("Spark reads this batch: %s", e.message)
+        _LOG.warning("Spark reads this batch instead of bucketline's tasks: %s", e.message)
         return frame
     reading = KafkaReading(
         MaskedOptions({**reader.settings, _GROUP: planned.group}),
@@ -215,8 +215,8 @@ def check_ranges(planned: Planned, start: str | None, end: str | None) -> None:
     """Checks that the ranges cover the offsets of a batch, each record once. `start` and `end` are the offsets of the
     batch, as in `BatchIdentity`.
 
-    New partitions begin where Spark says. Spark decides (`failOnDataLoss`) whether they may begin above 0, or at their
-    end. Raises KafkaReaderError if the ranges do not cover the offsets.
+    For a new partition any first offset in Spark's plan is accepted. With `failOnDataLoss` = false, Spark's plan may
+    leave a new partition out. Raises KafkaReaderError if the ranges do not cover the offsets.
     """
     starts, ends = _only_source(start), _only_source(end)
     by_partition: dict[tuple[str, int], list[OffsetRange]] = {}

@@ -61,7 +61,7 @@ class TopicWatch:
 
     def confirm(self, batch: BatchIdentity, commits: Sequence[Snapshot]) -> TopicIds:
         """Asks again for the ids of the topics, and returns the ids for the snapshot of the batch. `commits` are the
-        snapshots of the batch before.
+        snapshots of the previous batch.
 
         If the id of a topic is not known now, its last known id is returned. Raises TopicCreatedAgainError if a topic
         has another id than before.

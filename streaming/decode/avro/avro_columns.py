@@ -151,8 +151,8 @@ def _union(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _as(kind: pa.DataType, values: pa.Array) -> pa.Array:
-    """Returns the values cast to that type. Arrow's cast of a map without values to its own type breaks the map, so it
-    is not cast.
+    """Returns the values cast to the Arrow type `kind`. Values that have this type already are returned unchanged,
+    because Arrow's cast of an empty map to the same type breaks the map.
     """
     return values if values.type == kind else values.cast(kind)
 

@@ -19,7 +19,9 @@ _MOST_SHIFT = 63
 
 
 class DamagedRecords(Exception):
-    """Some records cannot be read. `records` are their numbers, and `reason` says why, for people."""
+    """Raised for records that cannot be read. `records` are the indices of these records, and `reason` says for people
+    why they cannot be read.
+    """
 
     def __init__(self, records: Longs, reason: str) -> None:
         super().__init__(reason)
@@ -39,8 +41,8 @@ class LongRecords(Exception):
 class Cursor:
     """The next byte to read of each record (`at`), and the first byte after the record (`end`).
 
-    `data` is the buffer of all records, and `record` the number of each record. The rows are in the order of their
-    bytes.
+    `data` is the buffer of all records. `record` is the index of each record in the input. The rows of a cursor are in
+    the order of their bytes in the buffer.
     """
 
     data: npt.NDArray[np.uint8]
@@ -52,7 +54,7 @@ class Cursor:
         return len(self.at)
 
     def some(self, rows: Longs) -> "Cursor":
-        """Returns a separate cursor for these rows. `go_on` takes over its position."""
+        """Returns a separate cursor for these rows. `go_on` then moves this cursor to the same positions."""
         return Cursor(self.data, self.at[rows], self.end[rows], self.record[rows])
 
     def go_on(self, rows: Longs, other: "Cursor") -> None:

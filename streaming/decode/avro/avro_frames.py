@@ -90,7 +90,7 @@ def frames_of(records: pa.Array) -> Frames:
 
 
 def _why_not(record: bytes) -> str:
-    """Returns the reason against a record that does not begin with a known frame."""
+    """Returns the reason why a record without a known frame is bad."""
     if len(record) >= _LONG_ID_FRAME and record.startswith(_FIRST_ID + _NO_ID):
         return _APICURIO
     is_glue = len(record) >= _GLUE_FRAME and record.startswith(_GLUE_STARTS)

@@ -66,7 +66,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class AvroReader:
-    """Reads Avro records, for `debezium_envelope` and `records`. Two readers with different schemas count as equal."""
+    """Reads Avro records, for `debezium_envelope` and `records`. All readers are equal, whatever their `schemas`."""
 
     schemas: KnownSchemas = field(compare=False)
 
@@ -112,8 +112,8 @@ class AvroReader:
         return joined_objects(parts)
 
     def sources(self, values: pa.Array, shape: Shape) -> Objects:
-        """Returns what events say about their source, as structs with a field `source` of that shape. Records that say
-        nothing about their source are left out.
+        """Returns the field `source` of the events, as structs that have only this field, in the given shape. Records
+        without a field `source` are left out.
         """
         parts = [_nothing({}, shape.arrow)]
         for group in self._groups(values)[0]:
@@ -132,7 +132,7 @@ class AvroReader:
         return lacks
 
     def _groups(self, records: pa.Array) -> tuple[list[_Group], dict[int, str]]:
-        """Returns the records by schema, and the records without a schema with the reason against each."""
+        """Returns the records grouped by schema. For records without a schema, returns by position why they are bad."""
         frames = frames_of(records)
         groups, bad = [], dict(frames.bad)
         for group in frames.groups:

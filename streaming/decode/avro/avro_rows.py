@@ -33,7 +33,7 @@ _BIG_DECIMAL = parse_avro_schema(
 
 @dataclass(slots=True)
 class Misfits:
-    """The first reason against each record, by the position of the record's value."""
+    """The first reason why each bad record is bad, by the position of the record's value."""
 
     reasons: dict[int, str] = field(default_factory=dict)
 
@@ -49,8 +49,8 @@ def columns_of(values: pa.Array, shape: Shape, misfits: Misfits) -> pa.Array:
 
 
 def _converted(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
-    """Converts values of any type to the shape, by the kind of the shape. `places` has the number of the record for
-    each value.
+    """Converts values of any type to the shape, by the kind of the shape. `places` has for each value the position
+    of its record.
     """
     kind = values.type
     if pa.types.is_null(kind):
@@ -118,7 +118,9 @@ def _map(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misf
 
 
 def _owners(values: pa.Array, places: Longs) -> tuple[Longs, pa.Array]:
-    """Returns the record of each item, and the offsets of the lists (null for a list that is null)."""
+    """Returns for each item of the lists the position of its record; and the offsets of the lists, with null for each
+    list that is null. `places` has the position of the record for each list.
+    """
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     absent = np.append(values.is_null().to_numpy(zero_copy_only=False), False)
@@ -162,7 +164,7 @@ def _kind_of(kind: pa.DataType) -> JsonKind:
 
 
 def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
-    """Returns values that Avro writes in one form as values of the column. Raises ValueError if any of them cannot be
+    """Converts Avro values of one form to values of the column's type. Raises ValueError if any value cannot be
     converted.
     """
     target = shape.arrow

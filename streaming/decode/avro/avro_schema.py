@@ -131,8 +131,8 @@ class AvroSchema:
 
 
 def parse_avro_schema(schema: object, references: Iterable[object] = ()) -> AvroSchema:
-    """Returns the schema in parsed JSON. `references` are the schemas that it refers to; each comes after the schemas
-    that it refers to itself.
+    """Returns the schema in parsed JSON. `references` are the other schemas whose types this schema uses. If a
+    reference itself uses types of another reference, that other reference comes first.
 
     Raises SchemaMismatchError for JSON that is not an Avro schema, that has more than 20,000 types with all names
     resolved, or that nests types more than 100 deep.
@@ -179,8 +179,8 @@ def _bare(schema: object) -> object:
     """Returns the schema without defaults, and with logical types under another key, so that fastavro does not check
     them.
 
-    They change no byte of a record, and schemas in use have wrong ones: defaults of another type, decimals with a
-    negative scale.
+    Defaults and logical types change no byte of a record. Schemas in use have wrong ones, such as a default of another
+    type, or a decimal with a negative scale.
     """
     if isinstance(schema, Mapping):
         return {

@@ -35,8 +35,8 @@ class Client(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SchemaText:
-    """The JSON text of a schema, and of the schemas that it refers to; each of these comes after the schemas that it
-    refers to itself.
+    """The JSON text of a schema (`text`), and the texts of the schemas whose types it uses (`references`), in the order
+    that `parse_avro_schema` needs.
     """
 
     text: str
@@ -135,12 +135,12 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def shown(name: SchemaName) -> str:
-    """Returns a schema's id or GUID as a phrase for a reason."""
+    """Returns a phrase with a schema's id or GUID, for the text that says why a record is bad."""
     return f"with id {name}" if isinstance(name, int) else f"with GUID {name}"
 
 
 def unknown(name: SchemaName) -> str:
-    """Returns the reason against a record whose schema the registry does not have."""
+    """Returns the reason why a record is bad if the registry does not have its schema."""
     return f"the schema registry has no schema {shown(name)}"
 
 

@@ -99,8 +99,8 @@ def condition_of(expression: SqlExpression, columns: Columns, row_count: int, co
 def by_halves(
     compute: Callable[[Columns, int], pa.Array], columns: Columns, row_count: int
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Returns the values of `compute`, and the reasons against rows on which `compute` fails, by row. The values of
-    such rows are null.
+    """Returns the values of `compute`. For rows on which `compute` fails, also returns by row why it fails; the values
+    of these rows are null.
     """
     try:
         return compute(columns, row_count), {}

@@ -27,8 +27,9 @@ def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keep
     """Corrects updates that look like a change of the key. Returns the kinds of the rows, and a mask of the rows that
     stay.
 
-    An update that changes its key is a delete and, next to it, the new row, both of one record. If the computed keys
-    are the same, the delete is dropped; or it becomes the older row of the update, if that row is needed (`keeps_old`).
+    An update that changes the source's key comes as a delete and, next to it, the new row; `origin` has the number of
+    each row's record. `keys` are the computed key columns. If they are the same in both rows, the delete is dropped; or
+    it becomes the older row of the update (-U), if that row is needed (`keeps_old`).
     """
     kinds, stays = kinds.copy(), np.ones(len(kinds), np.bool_)
     first = np.flatnonzero((kinds[:-1] == _D) & (kinds[1:] == _UA) & (origin[:-1] == origin[1:]))

@@ -132,8 +132,8 @@ def _timeless(expression: SqlExpression, key: str, what: str) -> SqlExpression:
     now = tells_time(expression)
     if now is not None:
         raise OptionError(
-            f"{key}: {now} is the time of the batch, and a later change of the row comes at another time; it cannot "
-            f"be in {what}",
+            f"{key}: {now} is the time of the batch, and a later change of the row comes at another time; remove {now} "
+            f"from {what}",
             key=key,
             function=now,
         )
@@ -223,7 +223,7 @@ def _inputs(
             kind = others.get(name) or (_type_of(types[name]) if name in types else _TEXT)
             found[name] = DataField(-1 - len(found), name, kind)
     if not found:
-        raise OptionError(f"{SELECT.key} reads no column of the messages", key=SELECT.key)
+        raise OptionError(f"{SELECT.key} uses no column of the messages; use at least one", key=SELECT.key)
     return tuple(found.values())
 
 

@@ -59,8 +59,8 @@ class Rescued:
 class Mending:
     """The values of records, with nulls for the values that did not fit.
 
-    `taken` has for each field the numbers of the records whose value did not fit. `reasons` are the original reasons
-    against these records.
+    `taken` has for each field the numbers of the records whose value did not fit. `reasons` says why each of
+    these records would be bad otherwise.
     """
 
     values: pa.Array

@@ -53,8 +53,8 @@ def find_unexpected(
 ) -> Unexpected:
     """Checks the rows of the table against the expectations.
 
-    Only the rows in `looked_at` are checked: the rows after changes. If a check cannot be computed for a row, its
-    record is bad.
+    `looked_at` marks the rows to check, which are the rows after changes. `origin` has the number of each row's record.
+    If a check cannot be computed for a row, its record is bad.
     """
     counts: dict[str, int] = {}
     dropped: set[int] = set()

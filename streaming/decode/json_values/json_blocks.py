@@ -251,8 +251,9 @@ def _texts(values: pa.Array) -> pa.Array | None:
 def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> Shape | None:
     """Returns the shape with one form for each leaf: the form of the first sample that is not null.
 
-    Columns that the reader cannot read are marked as late: maps, and STRING columns that get other values. Returns None
-    if the fast way cannot read the shape: such values inside arrays, and refused forms.
+    Columns that the reader cannot read are marked as late: maps, and STRING columns for which a sample is not a string.
+    Returns None if the fast way cannot read the shape, because it has a refused form, or such a column inside an array
+    (`in_rows` is false there).
     """
     present = [s for s in samples if s is not None]
     if shape.is_map:

@@ -22,7 +22,7 @@ _REASON_CHARACTERS = 300
 _SHOWN_CHARACTERS = 60
 _NOT_JSON = "is not a JSON"
 NO_OBJECT = f"{_NOT_JSON} object"
-"""The end of the reason against a value that should be an object and is not."""
+"""The end of the reason why a value is bad that should be an object and is not."""
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -49,7 +49,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 @dataclass(slots=True)
 class Failures:
-    """The first reason against each record, by the record's number."""
+    """The first reason why each bad record is bad, by the record's number."""
 
     reasons: dict[int, str] = field(default_factory=dict)
 

@@ -187,7 +187,7 @@ def test_any_source_with_values_will_do() -> None:
     assert rejects_of(rejects.blob).select(["topic", "offset", "value"]).to_pylist() == [
         {"topic": None, "offset": None, "value": b"x"}
     ]
-    with pytest.raises(SchemaMismatchError, match="use decode: none"):
+    with pytest.raises(SchemaMismatchError, match="use 'decode: none'"):
         DecodeStep(RecordFormat.JSON, FIELDS)(pa.table({"id": [1]}))
 
 

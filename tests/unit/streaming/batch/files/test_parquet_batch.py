@@ -30,8 +30,8 @@ def test_the_parts_of_a_task_keep_their_order_and_know_the_size_of_their_file() 
     [
         (planned("s3a://b/in/a", 0, 10), "s3a://b/in/a is not a local file"),
         (planned("file://host/in/a", 0, 10), "file://host/in/a is not a local file"),
-        (planned("file:///in/k=1/a", 0, 10, "[1]"), "the path of file:///in/k=1/a has partition columns"),
-        ("something else", "Spark's plan contains something else"),
+        (planned("file:///in/k=1/a", 0, 10, "[1]"), "partition columns from paths, but file:///in/k=1/a has some"),
+        ("something else", "in an unknown form: something else"),
     ],
 )
 def test_a_plan_that_is_not_understood_is_not_used(text: str, why: str) -> None:

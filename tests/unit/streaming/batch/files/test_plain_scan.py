@@ -94,8 +94,8 @@ def test_a_scan_of_all_rows_says_which_columns_of_the_files_it_reads() -> None:
     [
         ({"dataFilters": [[attribute(0)]]}, "filtered"),
         ({"partitionFilters": [[attribute(0)]]}, "filtered"),
-        ({"optionalBucketSet": None}, "has optionalBucketSet"),
-        ({"tableIdentifier": {}}, "has tableIdentifier"),
+        ({"optionalBucketSet": None}, "the unknown field optionalBucketSet"),
+        ({"tableIdentifier": {}}, "the unknown field tableIdentifier"),
         (
             {"output": [[attribute(0, "a")], [attribute(1, "b")], [attribute(2, "file_name")]]},
             "columns that are not in the files",
@@ -105,7 +105,7 @@ def test_a_scan_of_all_rows_says_which_columns_of_the_files_it_reads() -> None:
             "columns that are not in the files",
         ),
         ({"output": [], "requiredSchema": {"fields": []}}, "columns that are not in the files"),
-        ({"output": [[attribute(0, "a")], [attribute(1, "b", nullable=False)]]}, "declared without nulls"),
+        ({"output": [[attribute(0, "a")], [attribute(1, "b", nullable=False)]]}, "is NOT NULL"),
         ({"output": [[attribute(0, "a")], [attribute(1, "b", metadata={"EXISTS_DEFAULT": "1"})]]}, "EXISTS_DEFAULT"),
     ],
 )
