@@ -47,7 +47,7 @@ class ColumnBounds:
     is_bounded: bool = True
 
     def merge(self, other: "ColumnBounds") -> "ColumnBounds":
-        """Returns the bounds of the values of both objects together."""
+        """Returns the bounds of a column whose values are the values of both objects."""
         null_count = self.null_count + other.null_count
         if not (self.is_bounded and other.is_bounded):
             return ColumnBounds(None, None, null_count, is_bounded=False)
@@ -86,7 +86,7 @@ class ColumnStats:
         """Returns the statistics in the dense form of a manifest, and `_VALUE_STATS_COLS`: the names of the columns
         that have statistics.
 
-        If all columns have statistics, None is returned instead of the names. If no column has statistics, there are no
+        If all columns have statistics, None is returned instead of the names. If no column has statistics, the tuple of
         names and the statistics are empty.
         Source: Paimon 2.0 SimpleStatsConverter.toBinary with `metadata.stats-dense-store`.
         """
@@ -95,8 +95,9 @@ class ColumnStats:
         return stats, None if len(kept) == len(self.fields) else tuple(self.fields[i].name for i in kept)
 
     def to_full_stats(self) -> SimpleStats:
-        """Returns the statistics with an element for every field, which is null if it is unknown. Statistics of keys
-        have this form, and all statistics if `metadata.stats-dense-store` is false.
+        """Returns the statistics with an element for every field. The element is null if the statistics of the field
+        are unknown. Statistics of keys always have this form; all statistics have it if `metadata.stats-dense-store` is
+        false.
 
         Source: Paimon 2.0 SimpleStatsConverter.toBinaryAllMode.
         """
@@ -128,8 +129,8 @@ def collect_stats(
 
 
 def is_within(bounds: ColumnBounds, low: Bound | None, high: Bound | None) -> bool:
-    """Returns True unless the bounds of a column show that it has a value below `low` or above `high`. If bounds are
-    unknown, returns True.
+    """Returns True unless the bounds of a column show that the column has a value below `low` or above `high`. If
+    bounds are unknown, returns True.
     """
     return _is_beyond(bounds.minimum, low, sign=-1) and _is_beyond(bounds.maximum, high, sign=1)
 
@@ -146,11 +147,12 @@ def unknown_stats(fields: Sequence[DataField]) -> SimpleStats:
 def stats_modes(
     fields: Sequence[DataField], settings: TableSettings, level: int | None = None
 ) -> tuple[StatsMode, ...]:
-    """Returns the statistics mode of each table column for a file of the given level.
+    """Returns the statistics mode of each column in `fields` (the columns of the table) for a file on `level`; None
+    stands for a file without a level.
 
-    If a column has its own mode, it is used. Otherwise the mode of the level is used, if there is one, or else the mode
-    of the table. Columns after the first `metadata.stats-keep-first-n-columns` have no statistics. Raises OptionError
-    for a mode that is not valid.
+    If the options set a mode for the column, this mode is used. Otherwise the mode of the level is used, or, if the
+    level has none, the mode of the table; but columns after the first `metadata.stats-keep-first-n-columns` columns get
+    no statistics. Raises OptionError for a mode that is not valid.
     Source: Paimon 2.0 StatsCollectorFactories, CoreOptions.
     """
     files = settings.files
@@ -224,8 +226,8 @@ def _bounds_of(column: pa.Array | pa.ChunkedArray, data_type: DataType, mode: St
 
 
 def _is_too_long(bound: object, data_type: DataType) -> bool:
-    """Returns True if a bound is a decimal with more digits than its type allows, as other writers' sums may be. Such a
-    decimal cannot be stored as a bound.
+    """Returns True if a bound is a decimal with more digits than its type allows. Other writers store sums that have
+    too many digits. A decimal with too many digits cannot be stored as a bound.
     """
     if not isinstance(bound, Decimal):
         return False
@@ -247,9 +249,9 @@ def _float_bounds(column: pa.Array | pa.ChunkedArray, null_count: int) -> Column
 
 
 def _is_unbounded(data_type: DataType) -> bool:
-    """Returns True for the types for which no bounds are stored. For byte strings, Paimon 1.4 writes no bounds; with
-    bounds of other writers it would lose rows, because it compares bytes as signed numbers. For timestamps finer than
-    microseconds, Paimon 2.0 writes no bounds.
+    """Returns True for the types for which no bounds are stored. For byte strings, Paimon 1.4 writes no bounds. If
+    another writer stored bounds, Paimon 1.4 would lose rows, because it compares bytes as signed numbers. For
+    timestamps finer than microseconds, Paimon 2.0 writes no bounds.
     """
     if data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
         return (data_type.precision or 0) > 6

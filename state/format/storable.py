@@ -34,11 +34,11 @@ def check_storable(schema: TableSchema) -> None:
 
 
 def refuse_columns(form: FileFormat, columns: Sequence[DataField], stored: Sequence[DataField] | None = None) -> None:
-    """Raises UnsupportedTableError, which names the column, for a column that this release cannot write in a file
-    format.
+    """Raises UnsupportedTableError, which names the column, for a column that this release cannot write in the file
+    format `form`.
 
-    `columns` are the columns of the table. `stored` are the columns of a data file, which has more, for example `_KEY_`
-    columns.
+    `columns` are the columns of the table. `stored` are the columns of a data file, which has more columns than the
+    table, for example `_KEY_` columns.
     """
     match form:
         case FileFormat.PARQUET:
@@ -70,9 +70,9 @@ def _refuse_mixed_timestamps(columns: Iterable[DataField]) -> None:
     coarse = [name for name, data_type in types if pa.types.is_timestamp(data_type) and data_type.unit != "ns"]
     if fine and coarse:
         raise UnsupportedTableError(
-            f"column {fine[0]!r} has timestamps finer than microseconds and column {coarse[0]!r} has not; this "
-            "release writes "
-            "tables with one sort of them; declare all with a precision up to 6, or all with 7 to 9",
+            f"column {fine[0]!r} has timestamps finer than microseconds and column {coarse[0]!r} has coarser "
+            "timestamps; this release cannot write a table with both; declare all timestamps with a precision up to 6, "
+            "or all with a precision from 7 to 9",
             column=fine[0],
         )
 

@@ -79,12 +79,21 @@ def check_case(name: TableName) -> None:
     """Raises OptionError if the database or the table is not in lower case."""
     for part in (name.database, name.table):
         if part != part.lower():
-            raise OptionError(f"{part!r} is not in lower case, and 'case-sensitive' is false", key="table", value=part)
+            raise OptionError(
+                f"{part!r} is not in lower case, and 'case-sensitive' is false; write the name in lower case",
+                key="table",
+                value=part,
+            )
 
 
 def _check_folder_name(name: str, kind: str, text: str) -> None:
     if not name.strip() or name != name.strip() or name in (".", ".."):
-        raise OptionError(f"{text!r}: {name!r} is not a valid {kind} name", key=kind, value=text)
+        raise OptionError(
+            f"{text!r}: {name!r} is not a valid {kind} name; a name must not be empty, '.' or '..', and must not begin "
+            "or end with a space",
+            key=kind,
+            value=text,
+        )
     if any(sign in name for sign in "/\\\x00$"):
         raise OptionError(
             f"{text!r}: a {kind} is a folder, so its name cannot hold '/', '\\' or '$'", key=kind, value=text

@@ -17,7 +17,8 @@ from bucketline.state.plans.plan import Item
 class Obsolete:
     """Says that an item cannot be done any more because its bucket has changed. A later plan looks at the bucket again.
 
-    `inputs_gone` is true if input files are no longer live. That is also the case after the item itself was committed.
+    `inputs_gone` is true if input files are no longer live. `inputs_gone` is also true after the item itself was
+    committed.
     """
 
     reason: str
@@ -31,8 +32,8 @@ def live_inputs(
     any more. `files` are the live files of the bucket.
 
     `total_buckets` and `vector_files` are the present number of buckets and index files, which must be the same as in
-    the item. Only if an item of a postpone bucket was planned when its partition had no real buckets, any number is
-    accepted.
+    the item. There is one exception: if the item is for a postpone bucket and was planned when the partition had no
+    real buckets, any number of buckets is accepted.
     """
     live = {(f.file_name, f.level): f for f in files}
     missing = [f for f in item.inputs if (f.name, f.level) not in live]

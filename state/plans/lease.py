@@ -2,9 +2,9 @@
 do the same work.
 
 Leases need no common clock and no lock service, and work even if listings of the storage are out of date. A lease is a
-file for an item and an epoch number, which a worker creates if it does not exist. Only its owner renews the heartbeat,
-a second file. Other workers use their own clocks: if they have not seen the heartbeat change for the period of the
-lease, they assume that the owner is dead or asleep, and may take the lease of the next epoch.
+file for an item and an epoch number, which a worker creates if it does not exist. Only the owner of the lease renews
+the heartbeat, which is a second file. Other workers use their own clocks: if they have not seen the heartbeat change
+for the period of the lease, they assume that the owner is dead or asleep, and may take the lease of the next epoch.
 Leases are not needed for correctness. If two workers do the same compaction, the second commit conflicts, because its
 input files are gone. So an owner that wakes up late does no harm.
 """
@@ -36,8 +36,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Records that the owner of a lease gave the item back. `failure` is the error because of which it did so; None if
-    the owner was asked to stop.
+    """Records that the owner of a lease gave the item back. `failure` is the error that made the owner give the item
+    back; None if the owner was asked to stop.
     """
 
     failure: str | None = None
@@ -59,7 +59,7 @@ class ItemView:
     `lease`, `beat` (the heartbeat) and `release` belong to this epoch. `failures` is the number of releases with an
     error in all epochs, and `failure` is the last of these errors.
 
-    `lease` is None if the storage lists its file but cannot read it yet.
+    `lease` is None if the storage lists the file of the lease but cannot read the file yet.
     """
 
     epoch: int = 0
@@ -93,7 +93,7 @@ class Observation:
 
 def observe(before: Observation | None, view: ItemView, now_ms: int) -> Observation:
     """Returns what a worker must remember after it has looked at an item again: the epoch and heartbeat, and since when
-    they have not changed. `before` is what it remembered before.
+    they have not changed. `before` is what the worker remembered before this look.
     """
     # An older epoch comes from an outdated listing and is ignored.
     if before is not None and (view.epoch < before.epoch or (before.epoch, before.beat) == (view.epoch, view.beat)):

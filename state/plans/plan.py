@@ -32,9 +32,9 @@ class Item:
     rewritten by itself. `vector_files` are the index files that had the bucket's deletion vectors when the item was
     planned.
 
-    An item of a postpone bucket moves its rows to the real buckets of the partition, and compacts those that need it,
-    or compacts them fully if `output_level` is not 0. Its `total_buckets` is the number of real buckets, or 0 if there
-    were none yet.
+    An item of a postpone bucket moves its rows to the real buckets of the partition, and compacts the real buckets: if
+    `output_level` is 0, the buckets that need a compaction; otherwise all of them fully. Its `total_buckets` is the
+    number of real buckets, or 0 if there were none yet.
     """
 
     number: int

@@ -77,7 +77,9 @@ def _partition(words: Words) -> dict[str, str | None]:
     words.expect("PARTITION")
     values, dynamic = read_partition(words)
     if dynamic:
-        raise refused(f"ALTER TABLE DROP PARTITION: partition column {dynamic[0]!r} has no value")
+        raise refused(
+            f"ALTER TABLE DROP PARTITION: partition column {dynamic[0]!r} has no value; write {dynamic[0]} = value"
+        )
     return values
 
 
@@ -148,7 +150,7 @@ def _added(words: Words) -> list[SchemaChange]:
     path, field = _column(words)
     if field.default_value is not None:
         raise refused(
-            f"ALTER TABLE: a column is added without DEFAULT, because existing rows have no value for it; use "
+            f"ALTER TABLE: a column must be added without DEFAULT, because existing rows have no value for it; use "
             f"ALTER COLUMN {path[-1]} SET DEFAULT afterwards",
             statement="ALTER TABLE",
         )

@@ -334,7 +334,10 @@ def _show_of_table(words: Words, subject: str) -> Show:
     if subject == "PARTITIONS" and words.take("PARTITION"):
         partition, dynamic = read_partition(words)
         if dynamic:
-            raise refused(f"SHOW PARTITIONS: partition column {dynamic[0]!r} has no value", statement="SHOW PARTITIONS")
+            raise refused(
+                f"SHOW PARTITIONS: partition column {dynamic[0]!r} has no value; write {dynamic[0]} = value",
+                statement="SHOW PARTITIONS",
+            )
     if subject == "OPTIONS" and words.take("("):
         key = words.option_key()
         words.expect(")")

@@ -60,8 +60,8 @@ def read_merge(text: str) -> Merge:
 
 
 def _source(text: str, parsed: Parsed, source: exp.Expression) -> tuple[Query, tuple[str, ...]]:
-    """Returns the query after USING, which is a table, or SELECT or VALUES in parentheses, and the names that its
-    columns get.
+    """Returns the query after USING, and the names that the alias gives to its columns. After USING there is a table,
+    or SELECT or VALUES in parentheses.
     """
     alias = source.args.get("alias")
     columns = tuple(c.name for c in alias.columns) if isinstance(alias, exp.TableAlias) else ()

@@ -76,8 +76,8 @@ def _is_star(column: exp.Expression) -> bool:
 
 
 def needed_rows(query: Query, relation: Relation, fields: Sequence[DataField]) -> str | None:
-    """Returns a condition in SQL that every row of the table meets which the query needs. Returns None if no such
-    condition can be derived.
+    """Returns a condition in SQL. All rows of the table that the query needs meet the condition. Returns None if no
+    condition can be derived from the query.
     """
     place = _table(query, relation)
     if place is None or _names_columns_otherwise(query.tree):

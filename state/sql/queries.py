@@ -91,7 +91,10 @@ def read_truncate(words: Words) -> TruncateTable:
     if words.take("PARTITION"):
         partition, dynamic = read_partition(words)
         if dynamic:
-            raise refused(f"TRUNCATE TABLE: partition column {dynamic[0]!r} has no value", statement=words.verb)
+            raise refused(
+                f"TRUNCATE TABLE: partition column {dynamic[0]!r} has no value; write {dynamic[0]} = value",
+                statement=words.verb,
+            )
     words.end()
     return TruncateTable(name, partition)
 

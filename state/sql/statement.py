@@ -164,8 +164,8 @@ class RenameTable:
 @dataclass(frozen=True, slots=True)
 class CreateTag:
     """Creates or moves a tag. `snapshot` is a snapshot id, or None for the newest snapshot. `retained` is the tag's
-    lifetime as text. If `replaces` is true, an existing tag with this name is moved. If `created` is False, it is an
-    error if there is none.
+    lifetime as text. If `replaces` is true, an existing tag with this name is moved. If `created` is False, the tag
+    must exist.
     """
 
     name: TableReference
@@ -194,7 +194,7 @@ class DeleteTags:
 @dataclass(frozen=True, slots=True)
 class DropPartitions:
     """Removes all rows of the partitions that match one of the mappings from column to value. If `missing_ok` is true,
-    it is no error if there is no such partition.
+    it is no error if no partition matches.
     """
 
     name: TableReference
@@ -219,8 +219,8 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a procedure with its arguments as strings; None stands for NULL. `catalog` is the catalog for tables in
-    the arguments that are given without a catalog.
+    """A call of a procedure with its arguments as strings; None stands for NULL. If an argument names a table without a
+    catalog, the table is in `catalog`.
     """
 
     procedure: str
@@ -289,8 +289,8 @@ class MergeAction:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """MERGE. `source` is a table or a query in parentheses. `source_columns` are the names that its columns get; it is
-    empty if they keep their names.
+    """MERGE. `source` is a table or a query in parentheses. `source_columns` are the names that the columns of the
+    source get; it is empty if the columns keep their names.
 
     The first clause of the right kind whose condition is true decides what happens to a row. A row for which there is
     no such clause does not change.
@@ -309,7 +309,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class TruncateTable:
-    """Removes all rows of a table, or all rows of the partitions that match."""
+    """Removes all rows of a table; if `partition` is not None, all rows of the partitions that match `partition`."""
 
     name: TableReference
     partition: Mapping[str, str | None] | None

@@ -27,8 +27,8 @@ _BEFORE = ("FROM", "JOIN", ",")
 
 @dataclass(frozen=True, slots=True)
 class IncrementalCall:
-    """A call of such a function, from `start` to `end` of the text: the table's name in backticks, and the option that
-    the call means.
+    """A call of a table function for incremental queries, from `start` to `end` of the text: the table's name in
+    backticks, and the option that the call means.
     """
 
     start: int

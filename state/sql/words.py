@@ -278,8 +278,8 @@ class Words:
         return self.text[start : self.tokens[-1].end + 1]
 
     def query(self) -> str:
-        """Returns the text from the next token to the end, including hints. Raises OptionError for a hint before it
-        that is not allowed.
+        """Returns the text from the next token to the end, including hints. Raises OptionError if a hint that is not
+        allowed comes before the next token.
         """
         self._refuse_hints(self.at)
         start = len(self.text) if self.is_done else self.tokens[self.at].start
@@ -295,7 +295,9 @@ class Words:
         self._refuse_hints(len(self.tokens))
 
     def _refuse_hints(self, last: int) -> None:
-        """Raises OptionError if there is a hint before a token up to `last`, unless `hinted` allows it."""
+        """Raises OptionError if there is a hint before one of the tokens with positions up to `last`. A hint before a
+        token whose position is in `hinted` is allowed.
+        """
         for i, (start, end) in enumerate(islice(gaps(self.text, self.tokens), last + 1)):
             hint = None if i in self.hinted else next(hints_in(self.text, start, end), None)
             if hint is not None:

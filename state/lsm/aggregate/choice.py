@@ -37,7 +37,7 @@ class Choice(AggregateFunction):
 
     @abstractmethod
     def choose(self, values: pa.Array, events: Events) -> Indices:
-        """Returns for each key the number of the row whose value is the result; -1 if the result is null."""
+        """Returns for each key the index of the row whose value is the result; -1 if the result is null."""
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         return take_or_null(values, self.choose(values, events))
@@ -93,8 +93,8 @@ class LastNonNullValue(Choice):
 
 @dataclass(frozen=True, slots=True)
 class FirstValue(Choice):
-    """The first value, which may be null. A row that sets the accumulator (`Op.SEED`) replaces the value, but no row
-    after it counts as first.
+    """The first value, which may be null. A row that sets the accumulator (`Op.SEED`) replaces an earlier first value,
+    and then no later row counts as first. If no value was added before that row, the next added value counts as first.
     """
 
     names = ("first_value",)
@@ -125,8 +125,9 @@ class FirstNonNullValue(Choice):
         return np.where(chosen >= 0, np.where(valid[chosen], chosen, -1), -1)
 
     def _step(self, valid: np.ndarray, events: Events, keys: Indices) -> Indices:
-        """Returns the chosen row of each given key. It goes through the rows one by one, for all keys at once, because
-        with late rows the result depends on every earlier row.
+        """Returns the index of the chosen row for each key in `keys`. The rows of a key are processed one by one, for
+        all keys at once, because with late rows the result depends on every earlier row. `valid` marks the values that
+        are not null.
         """
         order, steps = events.steps(keys)
         chosen = np.full(len(keys), -1, np.int64)
@@ -147,8 +148,8 @@ class FirstNonNullValue(Choice):
 
 
 class _Extreme(Choice):
-    """Base class of `max` and `min`: chooses the row with the best value in key order. Nulls are ignored. If several
-    rows have the best value, the first row is chosen.
+    """Base class of `max` and `min`: chooses the row with the greatest or the smallest value. Nulls are ignored. If
+    several rows have this value, the first of them is chosen.
     """
 
     __slots__ = ()
@@ -166,8 +167,8 @@ class _Extreme(Choice):
 
     @abstractmethod
     def _best(self, ranks: np.ndarray, live: Mask, events: Events) -> np.ndarray:
-        """Returns the best rank of each key. `ranks` has an integer for each row in the order of the values, and `live`
-        marks the rows that count.
+        """Returns the greatest rank (`max`) or the smallest rank (`min`) of each key. `ranks` has an integer for each
+        row; a larger value has a larger integer. `live` marks the rows that count.
         """
 
 

@@ -162,9 +162,9 @@ class MergeMapWithTime(AggregateFunction):
 
 
 def newest_by_code(entries: Entries, codes: Indices, events: Events) -> Mask:
-    """Returns a mask of the entries whose value is the result. Entries with the same code in the same key are
-    alternatives; the last one that was added after the last -U or -D row counts. An entry of a late row counts only if
-    there is no other.
+    """Returns a mask of the entries whose value is in the result: at most one of the entries of a key that have the
+    same code. It is the last entry that was added after the last -U or -D row with this code. An entry of a late row is
+    used only if there is no other entry.
     """
     chosen = np.zeros(len(codes), bool)
     if not len(codes):
@@ -184,7 +184,7 @@ def _map_of(values: pa.Array, kept: Entries, events: Events, present: Mask) -> p
 
 def _newest_adds(groups: Events) -> Mask:
     """Returns a mask of the elements that remain after each element of a -U or -D row has removed the oldest equal
-    element.
+    element. `groups` has the events of each group of equal elements.
     """
     adds = groups.ops != Op.RETRACT
     running = np.cumsum(np.where(adds, 1, -1))
@@ -198,8 +198,8 @@ def _newest_adds(groups: Events) -> Mask:
 
 
 def _set_members(groups: Events) -> Mask:
-    """Returns a mask of the elements that remain if equal elements are kept once: the first of equal elements that was
-    added after the last removal.
+    """Returns a mask of the elements that remain if equal elements are kept once: of each group of equal elements, the
+    first element that was added after the last removal. `groups` has the events of each group.
     """
     adds = groups.ops != Op.RETRACT
     first = groups.first(adds & groups.after(groups.last(~adds)))

@@ -15,8 +15,8 @@ from bucketline.state.lsm.aggregate.function import AggregateFunction
 @dataclass(frozen=True, slots=True)
 class ColumnAggregate:
     """How one column is aggregated. If `ignores_retracts` is true, -U and -D rows leave the column unchanged. If
-    `is_strict` is true, an error is raised for rows without a result. This is for new rows, which can still be refused;
-    rows that are in the table must be merged in any case.
+    `is_strict` is true, an error is raised for rows without a result. Strict aggregates are for new rows, which can
+    still be refused; rows that are in the table must be merged in any case.
     """
 
     column: str

@@ -15,8 +15,8 @@ from bucketline.state.types.order import total_order
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """The elements of lists or maps. For each element, `rows` has the number of the row that contains it, and `places`
-    has its position in the child array.
+    """The elements of lists or maps. For each element, `rows` has the index of the row that contains the element, and
+    `places` has the position of the element in the child array.
     """
 
     rows: Indices
@@ -67,8 +67,8 @@ def grouped(keys: Indices, codes: Indices, ops: np.ndarray, order: Indices) -> t
 
 
 def list_array(keys: Indices, key_count: int, elements: pa.Array, present: Mask, data_type: pa.ListType) -> pa.Array:
-    """Returns a list for each key, and null for a key that is not `present`. `keys` has the number of each element's
-    key, ascending.
+    """Returns a list for each key, and null for a key that is not `present`. `keys` has the index of the key to which
+    each element belongs; these indices ascend.
     """
     offsets = pa.array(_offsets(keys, key_count))
     mask = None if present.all() else pa.array(~present)
@@ -79,7 +79,7 @@ def map_array(
     keys: Indices, key_count: int, names: pa.Array, items: pa.Array, present: Mask, data_type: pa.MapType
 ) -> pa.Array:
     """Returns a map for each key, and null for a key that is not `present`. `names` and `items` are the map keys and
-    values of all maps, and `keys` has the number of the key to which each belongs, ascending.
+    values of all maps, and `keys` has the index of the key to which each entry belongs; these indices ascend.
     """
     offsets = pa.array(_offsets(keys, key_count))
     mask = None if present.all() else pa.array(~present)
@@ -123,8 +123,8 @@ def _codes_of_entries(values: pa.Array, words: np.ndarray) -> Indices:
 
 
 def _codes_of_runs(words: np.ndarray, lengths: Indices) -> Indices:
-    """Takes a matrix whose lines form consecutive groups, with the given numbers of lines. Returns an integer code for
-    each group; equal groups have equal codes.
+    """Returns an integer code for each group of lines of the matrix `words`; equal groups have equal codes. The groups
+    follow each other, and `lengths` has the number of lines of each group.
     """
     width = words.shape[1] * 8
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64) * width

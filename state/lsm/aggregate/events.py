@@ -36,8 +36,8 @@ class Op(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """What the rows of each key do to one column. `starts` has the number of the first row of each key, and `ops` has
-    an `Op` for each row.
+    """What the rows of each key do to one column. `starts` has the index of the first row of each key, and `ops` has an
+    `Op` for each row.
 
     There is at least one key, and every key has a row. The starts ascend from 0.
     """
@@ -134,8 +134,8 @@ def validity(values: pa.Array) -> Mask:
 
 
 def take_or_null(values: Any, rows: Indices) -> Any:
-    """Returns the values at the given row numbers, and null for the row number -1. An array gives an array, and a
-    chunked array gives a chunked array.
+    """Returns the values at the row indices `rows`, and null for the index -1. An array gives an array, and a chunked
+    array gives a chunked array.
     """
     missing = rows < 0
     if not missing.any():

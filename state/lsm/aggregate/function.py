@@ -53,8 +53,8 @@ class AggregateFunction(ABC):
 
     @classmethod
     def of(cls, field: DataField, options: FieldOptions) -> Self:
-        """Returns the function for a column, whose type must be one that the function supports. Raises OptionError for
-        parameters that do not fit; the message names the option, the column and what to do.
+        """Returns the function for a column. The function must support the type of the column. Raises OptionError for
+        parameters that do not fit the column; the message names the option, the column and what to do.
         """
         return cls()
 

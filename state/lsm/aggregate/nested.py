@@ -239,7 +239,9 @@ def _codes(items: pa.Array, key: tuple[int, ...]) -> Indices:
 
 
 def _opening(live: Mask, events: Events) -> Indices:
-    """Returns for each key the row with which its accumulator starts."""
+    """Returns for each key the index of the first row, in the order of `arrival`, that sets or adds a value. Keys
+    without such a row are left out. Only rows in `live` count.
+    """
     rows = np.flatnonzero(live & (events.ops != Op.RETRACT))
     order = np.lexsort((arrival(events, rows), events.key_of_row[rows]))
     _, first = np.unique(events.key_of_row[rows[order]], return_index=True)
@@ -285,8 +287,9 @@ def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indice
 
 
 def _finished(values: pa.Array, items: pa.Array, rows: Indices, events: Events, live: Mask) -> pa.Array:
-    """Returns the list of each key with its chosen items. A key with a single array keeps this array unchanged,
-    including null rows and repeated nested keys.
+    """Returns an array with the list of each key. `items` are the chosen items of all keys, and `rows` has the index of
+    the row from which each item came. A key with a single array keeps this array unchanged, including null rows and
+    repeated nested keys.
     """
     present = np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
     lists = list_array(events.key_of_row[rows], events.key_count, items, present, values.type)

@@ -1,11 +1,12 @@
 """The common part of `sum` and `product`: what happens if a result does not fit into the column.
 
-A result that the column cannot hold becomes null, and so does a product whose division has no result. If a function
-`is_strict`, both raise an error at the row where this happens; only a decimal that overflows becomes null there too.
+A result that the column cannot hold becomes null, and so does a product whose division has no result. A strict function
+(`is_strict`) raises an error in both cases, at the row where the case occurs. Only a decimal that overflows becomes
+null in a strict function, too.
 
-In a decimal column of more than 18 digits, an intermediate result that is too large becomes null, and the next value
-starts again. In a decimal column of up to 18 digits, an intermediate result may have more digits than the precision, as
-long as it fits into 64 bits; only the last result becomes null if it has too many digits.
+In a decimal column of more than 18 digits, an intermediate result that is too large becomes null, and the computation
+starts again with the next value. In a decimal column of up to 18 digits, an intermediate result may have more digits
+than the precision, as long as it fits into 64 bits; only the last result becomes null if it has too many digits.
 
 In the cases in which a strict function raises an error, Paimon fails. Paimon stores decimals of up to 18 digits even if
 they have too many digits, and its Spark connector shows them as null. Source: Paimon 2.0 FieldSumAgg, FieldProductAgg,

@@ -76,7 +76,8 @@ class ListAgg(AggregateFunction):
 
     def _distinct(self, texts: pa.Array, keys: Indices) -> tuple[pa.Array, Indices]:
         """Returns the first string of each key unchanged, and then those parts of the key's other strings that have not
-        appeared before. The second result has the number of the key for each returned string.
+        appeared before. `keys` has the index of each string's key, and the second result has the index of the key for
+        each returned string.
         """
         tokens = pc.split_pattern(texts, self.delimiter)
         entries = entries_of(tokens, np.ones(len(texts), bool))

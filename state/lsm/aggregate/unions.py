@@ -47,8 +47,8 @@ class Union(AggregateFunction):
         """Returns the union of two or more values, which are in order of arrival. Raises CorruptFileError for bytes
         that it cannot read.
 
-        `late` marks the values of late rows. The union of the earlier values is added to such a value, and not the
-        reverse.
+        `late` marks the values of late rows. The union of all values before a late value is added to the late value;
+        every other value is added to the union.
         """
 
     @abstractmethod

@@ -47,12 +47,12 @@ def is_add(rows: pa.Table) -> Mask:
 
 
 def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Indices, rule: ChangeRule) -> pa.Table:
-    """Returns the changelog rows of some keys. Each has the sequence number of the old or new row from which it is
-    made.
+    """Returns the changelog rows of some keys. Each changelog row has the sequence number of the old or new row from
+    which it is made.
 
-    `before_at` and `after_at` have the number of each key's row in `before` and in `after`; -1 means that there is no
-    row, and so does a row of kind -U or -D. A new row gives +I, a removed row gives -D, and a changed row gives -U and
-    +U.
+    `before_at` and `after_at` have the index of each key's row in `before` and in `after`; -1 means that the key has no
+    row. A row of kind -U or -D counts as no row. A new row gives +I, a removed row gives -D, and a changed row gives -U
+    and +U.
     """
     old, new = _added(before, before_at), _added(after, after_at)
     both = old & new

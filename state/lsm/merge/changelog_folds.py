@@ -55,7 +55,7 @@ class FullChangelog:
 
 
 def _merged(fold: Fold, rows: pa.Table, starts: Mask) -> tuple[pa.Table, Indices]:
-    """Returns the merged rows, and for each key the number of its merged row; -1 for a key without a row, because some
+    """Returns the merged rows, and for each key the index of its merged row; -1 for a key without a row, because some
     folds drop keys.
     """
     numbered = rows.append_column(_NUMBER, pa.array(np.cumsum(starts) - 1))

@@ -55,7 +55,7 @@ class FeedSpans:
 
     @classmethod
     def of(cls, feeds: Feeds, first_rank: int) -> "FeedSpans":
-        """Returns the spans of rows with consecutive ranks, of which the first is `first_rank`. `feeds` has the feed of
+        """Returns the spans of rows whose ranks are `first_rank` and the integers after it. `feeds` has the feed of
         each row and is not empty.
         """
         borders = np.flatnonzero(np.append(True, feeds[1:] != feeds[:-1]))
@@ -96,7 +96,7 @@ def joined_spans(spans: Iterable[FeedSpans]) -> FeedSpans | None:
 
 
 def first_mixed(feeds: Feeds, starts: Starts) -> int | None:
-    """Returns the number of the first row that came from another feed (Kafka partition) than the row before it with the
+    """Returns the index of the first row that came from another feed (Kafka partition) than the row before it with the
     same key; None if there is none.
 
     The rows are in key order. `feeds` has the feed of each row, and `starts` is true at the first row of each key.
@@ -117,8 +117,8 @@ def first_feeds(numbers: NDArray[np.int64], feeds: Feeds) -> Feeds:
 
 
 def first_mixed_row(numbers: NDArray[np.int64], feeds: Feeds) -> tuple[int, tuple[int, int]] | None:
-    """Returns the first row whose key has an earlier row from another feed (Kafka partition), and the two feeds; None
-    if there is no such row.
+    """Returns the index of the first row whose key has an earlier row from another feed (Kafka partition), and the two
+    feeds; None if no key has rows from two feeds.
 
     `numbers` and `feeds` are as in `first_feeds`.
     """

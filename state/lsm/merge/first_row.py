@@ -48,7 +48,10 @@ class FirstRowMerging(Merging):
         settings = self.schema.settings.merge
         if settings.sequence_fields:
             key = SEQUENCE_FIELD.key
-            raise OptionError(f"'{key}' cannot be used with '{MERGE_ENGINE.key}' = '{settings.engine.value}'", key=key)
+            raise OptionError(
+                f"'{key}' cannot be used with '{MERGE_ENGINE.key}' = '{settings.engine.value}'; remove '{key}'",
+                key=key,
+            )
         return FirstRow(settings.ignore_delete)
 
     def row_checks(self) -> RowChecks | None:

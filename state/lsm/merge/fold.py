@@ -61,7 +61,7 @@ class Selection(ABC):
 
     @abstractmethod
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
-        """Returns the numbers of the rows that `fold` keeps, in ascending order. `kinds` has the row kind of each
+        """Returns the indices of the rows that `fold` keeps, in ascending order. `kinds` has the row kind of each
         row.
         """
         ...
@@ -77,7 +77,7 @@ class KeepAll(Selection):
 
 @dataclass(frozen=True, slots=True)
 class Visible(Selection):
-    """Selects rows with another selection, and leaves out -U and -D rows, which readers do not see."""
+    """Selects the rows that the selection `of` selects, without -U and -D rows, which readers do not see."""
 
     of: Selection
 

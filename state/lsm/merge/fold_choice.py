@@ -14,7 +14,7 @@ from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold, N
 
 def reading_fold(schema: TableSchema) -> Fold:
     """Returns the fold with which readers merge the files of a bucket. If compactions have already merged older rows
-    into newer ones, it does not count the older rows again. Raises the errors of `fold_for`.
+    into newer rows, the fold does not count the older rows again. Raises the errors of `fold_for`.
     """
     fold = fold_for(schema)
     if isinstance(fold, ComputedFold) and schema.settings.lookup_cause is not None:

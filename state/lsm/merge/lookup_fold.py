@@ -41,8 +41,8 @@ class OlderRows(Protocol):
     """Looks up rows on the levels above the output level of a compaction."""
 
     def find(self, keys: pa.Table) -> OlderMatches:
-        """Returns the newest row of each key that has a row there. `keys` must ascend, and must be larger than the keys
-        of earlier calls.
+        """Returns the newest row of each key in `keys` that has a row on these levels. `keys` must ascend, and must be
+        larger than the keys of earlier calls.
         """
         ...
 
@@ -159,7 +159,7 @@ class LookupFold(Unmoved):
         return joined.take(pa.array(order)), numbers[order]
 
     def _merged(self, rows: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
-        """Returns the merged rows, and for each key the number of its merged row; -1 if it has none."""
+        """Returns the merged rows, and for each key the index of its merged row; -1 for a key without a merged row."""
         fold = self.inner
         if isinstance(fold, Deduplicate) and fold.ignore_delete:
             kept = is_add(rows)

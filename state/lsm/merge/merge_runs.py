@@ -56,8 +56,7 @@ def merge_runs(
     `_SEQUENCE_NUMBER` may be missing.
     If there is a single run and the fold selects one row of each key, the run is returned unchanged, because its keys
     are unique. `look` is called with all rows whose key is in several runs, or several times in a run.
-    Memory use is about one batch of each run, plus four times `batch_rows` rows or `batch_bytes` bytes, whichever is
-    less.
+    Memory use is about one batch of each run, plus four times the smaller of `batch_rows` rows and `batch_bytes` bytes.
     """
     assert columns is None or isinstance(fold, Selection), "a fold that computes rows needs all columns"
     if len(runs) == 1 and isinstance(fold, Selection) and not isinstance(fold, Visible) and columns is None:

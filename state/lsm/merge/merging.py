@@ -66,7 +66,9 @@ class Merging(ABC):
         return not self.schema.settings.merge.sequence_fields
 
     def columns_to_merge(self, needed: Sequence[str]) -> tuple[str, ...]:
-        """Returns the columns in `needed`, and the other columns without which these cannot be merged, each once."""
+        """Returns the columns in `needed`, and the other columns whose values decide how the columns in `needed` are
+        merged. Each column is returned once.
+        """
         return tuple(dict.fromkeys(needed))
 
     def takes_back(self) -> bool:

@@ -50,9 +50,10 @@ def shortened_decimals(schema: TableSchema) -> tuple[str, ...]:
 
 
 def columns_at_risk(schema: TableSchema, files: Sequence[tuple[DataFileMeta, TableSchema]]) -> tuple[str, ...]:
-    """Returns the columns for which merging these files may have no result for some key. Either a number may become too
-    large for an integer column or a NOT NULL decimal column. Or a row takes a value back, which leaves null in a NOT
-    NULL column, or which the column's function cannot do because a quotient does not exist.
+    """Returns the columns for which merging these files may have no result for some key. There are three reasons: a
+    number may become too large for an integer column or a NOT NULL decimal column; a row that takes a value back may
+    leave null in a NOT NULL column; or the column's function may be unable to take a value back, because a quotient
+    does not exist.
 
     `files` are all live files of one bucket, each with the schema with which it was written. A sorted run has each key
     only once, so the largest values of the runs limit every result. A column without statistics counts as safe.

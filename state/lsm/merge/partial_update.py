@@ -184,9 +184,10 @@ class _Rows:
 
 
 def _chosen(rows: _Rows, newer: Mask) -> dict[str, Indices]:
-    """Returns from which row of each key the values of a sequence group are taken. The result has row numbers for three
-    kinds of columns: `sequence` for the sequence columns, `columns` for nullable columns, and `values` for NOT NULL
-    columns. A -U or -D row leaves null in `columns`, and the newest value in `values`.
+    """Returns the index of the row of each key from which the values of a sequence group are taken. The result has an
+    array of indices for each of three kinds of columns: `sequence` for the sequence columns, `columns` for nullable
+    columns, and `values` for NOT NULL columns. A -U or -D row leaves null in `columns`, and the newest value in
+    `values`.
     """
     seeds = rows.events.ops == Op.SEED
     acts = newer & ~seeds

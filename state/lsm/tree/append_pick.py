@@ -29,7 +29,7 @@ def pick_append(
     files: Sequence[DataFileMeta], options: AppendCompactOptions, *, full: bool
 ) -> list[tuple[DataFileMeta, ...]]:
     """Returns groups of two or more files. Each group is to be rewritten into one file, or into a few files of the
-    target size.
+    target size. If `full` is true, `min_files` is ignored.
     """
     groups = []
     for run in _small_runs(sorted(files, key=_age), options.small_bytes):

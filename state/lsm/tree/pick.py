@@ -72,8 +72,8 @@ def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> C
     `local_ms` is local time, like the creation times of files.
 
     After the compaction there are at most `stop_trigger` sorted runs, including its output. The compaction takes all
-    files of level 0 and of the levels up to its output level. Or it takes only the newest files of level 0, if there
-    are no runs between them and its output. In both cases, the sorted runs that are not taken are older.
+    files of level 0 and of the levels up to its output level. Or it takes only the newest files of level 0, if no
+    sorted run is between these files and the output. In both cases, the sorted runs that are not taken are older.
     """
     bucket = _bucket_at(levels, options, local_ms)
     candidate = _early_full(bucket, options, local_ms, last_full_ms(levels)) or _universal(bucket, options)

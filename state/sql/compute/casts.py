@@ -240,9 +240,9 @@ def _to_stamp(values: pa.Array, wanted: DataType, context: Context) -> Tried | N
 
 
 def _in_unit(moments: pa.Array, target: pa.TimestampType, texts: pa.Array | None = None) -> Tried:
-    """Converts times in microseconds to the unit of the type `target`, and returns them with a mask of those that the
-    type can hold. Finer digits are cut off. A time that does not fit into 64 bits of nanoseconds counts as not cast.
-    The nanoseconds are read from `texts`, the strings from which the times came.
+    """Converts times in microseconds to the unit of the type `target`, and returns them with a mask of the times that
+    the type can hold. Digits finer than the unit are cut off. A time that does not fit into 64 bits of nanoseconds is
+    not in the mask. The nanoseconds are read from `texts`, the strings from which the times came.
     """
     if target.unit == "us":
         return _all(moments)

@@ -49,8 +49,8 @@ def expr(text: str) -> SqlExpression:
 def evaluate(
     expression: SqlExpression, columns: Mapping[str, pa.Array], row_count: int, context: Context = LOCAL_CONTEXT
 ) -> pa.Array:
-    """Returns the value of the expression in each row. `columns` are the table's columns by name; in a merge, those of
-    the source have names such as `source.name`.
+    """Returns the value of the expression in each row. `columns` are the table's columns by name; in a merge, the
+    columns of the source have names such as `source.name`.
 
     Raises OptionError for an unknown column or SQL that is not supported, and SchemaMismatchError for a value that
     cannot be computed, because of types that cannot be combined, overflow or division by zero.

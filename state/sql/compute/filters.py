@@ -6,8 +6,8 @@ refused with an error that names it, and never ignored.
 
 Nulls are handled as in SQL: the expression is true exactly if the condition is true. For this, NOT is moved inwards,
 because Arrow's own functions return false where SQL's result is unknown. As in Spark and Paimon, NaN equals itself and
-is greater than every number. Its literal is CAST('NaN' AS DOUBLE); 'Infinity' and '-Infinity' are written in the same
-way.
+is greater than every number. The literal for NaN is CAST('NaN' AS DOUBLE); 'Infinity' and '-Infinity' are written in
+the same way.
 """
 
 import math
@@ -77,7 +77,7 @@ def translate_filter(node: exp.Expression, fields: Sequence[DataField]) -> pc.Ex
 
 def literal_scalar(field: DataField, node: exp.Expression) -> pa.Scalar:
     """Returns a literal as a value of the column's type, without rounding. NULL becomes null. Raises OptionError if the
-    node is no such literal.
+    node is no literal, or if the type does not have its value.
     """
     if isinstance(node, exp.Null):
         return pa.scalar(None, arrow_type(field.type))
@@ -259,7 +259,7 @@ def _is_beyond(field: DataField, node: exp.Expression, value: pa.Scalar) -> bool
 
 def _compare_beyond(column: pc.Expression, sign: str, infinite: pa.Scalar) -> pc.Expression:
     """Returns the condition `column sign number` for a number that is larger or smaller than all finite values of the
-    column's type. `infinite` says which.
+    column's type. `infinite` is infinity if the number is larger, and minus infinity if the number is smaller.
     """
     if sign in ("=", "<>"):
         return _NOTHING if sign == "=" else column.is_valid()
@@ -342,7 +342,9 @@ def _number(field: DataField, node: exp.Expression) -> Decimal:
 
 
 def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
-    """Returns the literal as a value of the column's type. Raises OptionError if the node is no such literal."""
+    """Returns the literal as a value of the column's type. Raises OptionError if the node is no literal, or if the type
+    does not have its value.
+    """
     root, target = field.type.root, arrow_type(field.type)
     while isinstance(node, exp.Paren):
         node = node.this

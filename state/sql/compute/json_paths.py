@@ -46,8 +46,8 @@ def _get_json_object(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def json_values(texts: pa.Array, steps: tuple[str | int, ...]) -> pa.Array:
-    """Returns for each JSON string the value at a path, as a string; null if there is none. A JSON string is returned
-    without its quotes, and any other value as JSON.
+    """Returns for each JSON string the value at a path, as a string; null if the JSON has no value there. A JSON string
+    is returned without its quotes, and any other value as JSON.
     """
     # Arrow cannot extract values by path. So Python parses each distinct string once.
     coded = texts.dictionary_encode()
@@ -71,7 +71,7 @@ def _value_at(text: str, steps: tuple[str | int, ...]) -> str | None:
 
 
 class _Number(str):
-    """A number in JSON, as the text with which it is written there."""
+    """A number in JSON, kept as the text that the JSON has for the number."""
 
 
 def _written(value: Any) -> str:

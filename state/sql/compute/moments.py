@@ -61,7 +61,7 @@ def local_us(moments: pa.Array, context: Context) -> pa.Array:
 
 
 def instants_of(moments: pa.Array, context: Context) -> pa.Array:
-    """Converts dates and times to instants. Those without a time zone are local times in the session's zone."""
+    """Converts dates and times to instants. Dates, and times without a zone, are local times in the session's zone."""
     if pa.types.is_timestamp(moments.type) and moments.type.tz is not None:
         return _in_us(moments).cast(INSTANT)
     return from_local(local_us(moments, context), context.zone)
@@ -80,8 +80,8 @@ def as_stamps(micros: pa.Array, context: Context) -> pa.Array:
 
 
 def stamps_of(texts: pa.Array, context: Context, *, wanted: pa.DataType | None = None) -> pa.Array:
-    """Parses strings as timestamps. Raises ArrowInvalid for a string that is no timestamp. `wanted` names the type in
-    the message.
+    """Parses strings as timestamps. Raises ArrowInvalid for a string that is no timestamp. The message names the type
+    `wanted`.
     """
     found, is_read = try_stamps(texts, context, wanted=wanted)
     refuse_unread(texts, is_read, "TIMESTAMP")

@@ -244,8 +244,8 @@ def _as_decimal(value: Value) -> Value:
 
 
 def rounded(value: Value, digits: int, mode: str = _HALF_UP) -> Value:
-    """Rounds a number to `digits` digits after the point. Whole numbers stay unchanged. Raises an error if `digits` is
-    less than 0.
+    """Rounds a number to `digits` digits after the point. Whole numbers stay unchanged. `mode` is a rounding mode of
+    Arrow's `round`. Raises an error if `digits` is less than 0.
     """
     if digits < 0:
         raise pa.ArrowNotImplementedError("numbers can only be rounded to 0 or more digits after the point")

@@ -87,9 +87,9 @@ class NodeRows:
     def _operand(self, node: Any) -> Value:
         """Returns the value of an operand of an arithmetic operator.
 
-        A single integer that is no literal, but the result of an expression, becomes a column. If the other operand is
-        a decimal, a column counts with all digits of its type, and a single value, like a literal, only with its own
-        digits.
+        If an expression that is no literal has a single integer as its value, the integer is repeated in a column. This
+        matters if the other operand is a decimal: then the precision of the result depends on all digits that the type
+        of a column allows, but only on the actual digits of a single value.
         """
         value = self.value(node)
         while isinstance(node, exp.Paren | exp.Neg):

@@ -76,8 +76,8 @@ def _item(node: exp.Expression, key: str) -> tuple[str, SqlExpression]:
 
 
 def names_in(expression: SqlExpression) -> tuple[str, ...]:
-    """Returns the names of the columns that an expression uses, each once. For a nested field, it is the name of the
-    column.
+    """Returns the names of the columns that an expression uses, each once. For a nested field, the name of its column
+    is returned.
     """
     nodes = parse_value(expression.text).find_all(exp.Column)
     return tuple(dict.fromkeys(str(node.parts[0].name) for node in nodes))

@@ -106,8 +106,9 @@ class _Rule(NamedTuple):
 
 
 def _with_far(given: pa.Array, near: pa.Array, zone: str, *, is_local: bool) -> pa.Array:
-    """Corrects `near`, which Arrow has computed from `given`, for the years for which Arrow does not know the rules of
-    the zone.
+    """Returns `near`, which Arrow has computed from `given`, corrected for the years for which Arrow does not know the
+    rules of the zone. If `is_local` is true, `given` has local times and `near` has instants; otherwise `given` has
+    instants and `near` has local times.
     """
     numbers: Longs = np.asarray(given.fill_null(0), np.int64)
     far = np.flatnonzero(numbers >= _year_us(_FIRST_YEAR))

@@ -81,8 +81,8 @@ def check_replaceable(table: TableHandle, planned: TableSchema) -> None:
 
 
 def replace_schema(table: Handle, planned: TableSchema) -> Handle:
-    """Gives the table another schema, whatever its newest schema is, and returns the table with it. Older snapshots
-    keep their schemas.
+    """Gives the table the schema `planned`, whatever its newest schema is, and returns the table with this schema.
+    Older snapshots keep their schemas.
 
     Raises StorageError if it is unknown whether the schema was committed.
     """
@@ -134,7 +134,7 @@ def column_path(name: str | Sequence[str]) -> ColumnPath:
 
 def column_type(declared: str | pa.DataType | DataType) -> DataType:
     """Returns the logical type for SQL text or an Arrow type. Raises OptionError or SchemaMismatchError for a type that
-    does not exist here.
+    tables do not have.
     """
     if isinstance(declared, DataType):
         return declared

@@ -157,7 +157,7 @@ class Branches:
         self.delete(name, world=world)
 
     def finish_removals(self, notes: Notes, world: World) -> None:
-        """Completes interrupted removals of branches, which their announcements show, and removes the announcements.
+        """Completes the interrupted removals of branches that are announced in `notes`, and removes the announcements.
         Also removes files that late processes have written into the folders of deleted branches.
         """
         notebook = Notebook(self._io, self._path)
@@ -293,8 +293,8 @@ class Branches:
         with the table.
 
         These snapshots are the oldest snapshot of the branch, the tags of the branch (which may be older), and, if the
-        table was fast-forwarded to the branch, some later snapshots. The oldest snapshot has all files from before the
-        branch was made that later snapshots still have.
+        table was fast-forwarded to the branch, some later snapshots. If a later snapshot of the branch still has a file
+        that is older than the branch, the oldest snapshot has this file, too.
         """
         tags = Tags(self._io, self.path(name)).list()
         return self.snapshots_of(name) + [(f"tag {t.name} of branch {name}", t.snapshot) for t in tags]
@@ -321,8 +321,8 @@ class Branches:
         """Returns the ids of the snapshots of a branch, in ascending order, that the history at `root` also has or had.
 
         The shared snapshots are the first snapshots of the branch, so bisection finds the last of them. Snapshots of
-        the branch that are older than every snapshot at `root` may have expired at `root`. The newest of these counts
-        as shared, so that its files are kept.
+        the branch that are older than every snapshot at `root` may have expired at `root`. The newest of these older
+        snapshots counts as shared, so that its files are kept.
         """
         main = Snapshots(self._io, root)
         # An interrupted fast-forward to a branch with older snapshots leaves a hint EARLIEST that is too high.

@@ -308,10 +308,10 @@ def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newe
 
 
 def _drop_unrelated(target: Snapshots, first: Snapshot, manifests: Manifests, *, is_all: bool) -> None:
-    """Removes snapshots of the table that are older than the branch's first snapshot (`first`) and do not belong to its
-    history. With `is_all`, all older snapshots are removed. Without it, only snapshots that an interrupted fast-forward
-    has left are removed: there is a gap between their ids and the id of `first`, or `first` was not made from the last
-    of them.
+    """Removes snapshots of the table that are older than the branch's first snapshot (`first`) and do not belong to the
+    history of the branch. With `is_all`, all older snapshots are removed. Without it, only snapshots that an
+    interrupted fast-forward has left are removed: there is a gap between their ids and the id of `first`, or `first`
+    was not made from the last of them.
     """
     older = [i for i in target.ids() if i < first.id]
     if older and (is_all or not _follows(target.get(older[-1]), first, manifests)):

@@ -46,7 +46,7 @@ def located(root: str, path: str) -> str:
 
 def reach(io: FileIO, schema: TableSchema, path: str) -> tuple[FileIO, str]:
     """Returns the storage of a file of the table, and the path on this storage. The file is given by its full path; if
-    the path is a URI, it decides about the storage, otherwise the file is on the table's own storage.
+    the path is a URI, the URI says on which storage the file is; otherwise the file is on the table's own storage.
     """
     return file_io_for(path, schema.storage) if _URI.match(path) else (io, path)
 

@@ -187,8 +187,8 @@ class Manifests:
         return live_entries([e for entries in all_at_once(self._io, reads) for e in entries])
 
     def totals_in(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> dict[bytes, int]:
-        """Returns the bucket count of each of the partitions that has live files and a positive count. Other partitions
-        are left out.
+        """Returns the bucket count of each partition in `partitions` that has live files, if the count is positive.
+        Other partitions are left out.
 
         Reads the manifests from the newest backwards, and stops when every partition is known. This works because a
         DELETE never comes before the ADD that it removes.

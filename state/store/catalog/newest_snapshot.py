@@ -86,8 +86,8 @@ def find_newest(io: FileIO, root: str) -> Newest:
         before = None if isinstance(verdict, NewestId) else verdict
     raise StorageError(
         (
-            f"{root}: the newest snapshot cannot be read: each listing names another snapshot, or one whose file does "
-            "not exist"
+            f"{root}: the newest snapshot cannot be read: each listing of the folder shows another newest snapshot, or "
+            "a snapshot whose file does not exist; try again"
         ),
         path=f"{root}/{SNAPSHOT_DIR}",
         retryable=True,
@@ -217,8 +217,9 @@ def _reference(io: FileIO, path: str, subject: str, tag: str | None) -> Iterator
 
 
 def rolled_back_to(marked: Snapshot) -> int | None:
-    """Returns the id of the snapshot to which a rollback goes, from the snapshot in the tag that the rollback has made.
-    Returns None if no rollback made the tag, or if an earlier release made it, which did not record the target.
+    """Returns the id of the snapshot to which a rollback goes. `marked` is the snapshot in the tag that the rollback
+    has made. Returns None if no rollback made the tag, or if an earlier release made it, which did not record the
+    target.
     """
     target = marked.properties.get(ROLLED_BACK_TO, "")
     return int(target) if target.isascii() and target.isdigit() else None

@@ -12,7 +12,8 @@ def check_owned(schema: TableSchema, io: FileIO, root: str) -> None:
     """Checks that the table or branch whose metadata is at `root` may be changed here.
 
     Raises UnsupportedTableError if a table of a catalog was opened by its path, because the catalog would not learn of
-    the change. Only tables that bucketline created in a catalog have the option by which this is known.
+    the change. Tables of a catalog are recognised by an option. Only tables that bucketline created in a catalog have
+    this option.
     """
     if owned_io(io) is None and CATALOG_OF_TABLE in schema.options:
         raise UnsupportedTableError(

@@ -69,7 +69,7 @@ def rollback_to(
         # A process that removes the snapshot from now on sees the pin. If the snapshot was removed before, it is found
         # missing here.
         if _wanted(snapshots, tags, target).base_manifest_list != wanted.base_manifest_list:
-            raise OptionError(f"{path}: {target!r} was replaced meanwhile", key="target", value=target)
+            raise OptionError(f"{path}: {target!r} was replaced meanwhile; nothing is done", key="target", value=target)
         check(wanted)
         if snapshots.owner is not None:
             snapshots.owner.roll_back(target)
@@ -107,8 +107,8 @@ def _roll_back(
 @dataclass(slots=True)
 class _Later:
     """The snapshots after the snapshot to roll back to (`wanted`). `found` maps their ids to the bytes of their files,
-    which need not be readable as snapshots. For the snapshot right after `wanted`, these are the bytes at the beginning
-    of the rollback.
+    which need not be readable as snapshots. For the snapshot right after `wanted`, the bytes are those from the
+    beginning of the rollback.
     """
 
     snapshots: Snapshots
@@ -129,9 +129,10 @@ class _Later:
         return ids
 
     def is_untouched(self) -> bool:
-        """Returns True if no writer has committed on top of the wanted snapshot. Then the next snapshot is the same as
-        at the beginning of the rollback, or it is gone while the wanted snapshot exists. In the second case it has not
-        expired, because the wanted snapshot would have expired first.
+        """Returns True if no writer has committed on top of the wanted snapshot. There are two cases: the snapshot
+        after the wanted snapshot is the same as at the beginning of the rollback, or it is gone while the wanted
+        snapshot exists. In the second case the missing snapshot was removed and has not expired, because the wanted
+        snapshot would have expired first.
         """
         now = self._now(self._next)
         return self.snapshots.exists(self.wanted.id) if now is None else now == self.found[self._next]
@@ -200,8 +201,8 @@ def _lower_hint(later: _Later) -> None:
 def _settle_tags(later: _Later, tags: Tags) -> None:
     """Removes the tags of later snapshots, which would otherwise seem to belong to new snapshots with the same ids.
 
-    The marker tag of a stream is moved back to the stream's newest remaining snapshot instead. It records how far the
-    stream has got, even after that snapshot has expired.
+    The marker tag of a stream is moved back to the stream's newest remaining snapshot instead. The marker tag records
+    how far the stream has got, even after the tagged snapshot has expired.
     """
     wanted = later.wanted
     listed = [tag for tag in _readable(tags) if tag.name != ROLLBACK_TAG and tag.snapshot.id > wanted.id]

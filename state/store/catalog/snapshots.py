@@ -71,8 +71,8 @@ class Snapshots:
         return find_newest(self.io, self.root)
 
     def check_rolled_back(self, known_id: int | None, proof: str, newest: Snapshot | None) -> None:
-        """Raises MissingSnapshotError if a later snapshot than `newest` is known (its id is `known_id`, and `proof`
-        says in the message what shows it) and the table was not rolled back.
+        """Raises MissingSnapshotError unless the table was rolled back. The caller knows that a snapshot later than
+        `newest` was published: `known_id` is its id, and `proof` says in the message how it is known.
 
         The table was rolled back if the hint LATEST names an existing snapshot.
         """
@@ -181,7 +181,7 @@ class Snapshots:
 
     def withdraw(self, snapshot: Snapshot) -> bool:
         """Takes back a snapshot that this process has published, and returns True. If another snapshot already builds
-        on it, it stays, and False is returned.
+        on the snapshot, the snapshot stays, and False is returned.
         """
         if self.exists(snapshot.id + 1):
             return False

@@ -173,9 +173,9 @@ def branch_path(path: str, settings: ReadSettings) -> str:
 
 
 def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int | None = None) -> TableSchema:
-    """Returns the newest schema of the table at `root`, or of the branch at `root`; then `table` is the path of the
-    branch's table. `known` is the id of a schema that was the newest at some time: if no schema has the next id, the
-    folder is not listed.
+    """Returns the newest schema of the table or branch whose metadata is at `root`. For a branch, `table` is the path
+    of the branch's table. `known` is the id of a schema that was the newest at some time: if no schema has the next id,
+    the folder is not listed.
 
     Raises TableNotFoundError if there is no table, BranchNotFoundError if the table has no such branch,
     UnsupportedTableError for a table of a newer format, CorruptFileError, StorageError.

@@ -49,7 +49,7 @@ class CommitBase:
         return [e for e in self._manifests.live_in(self.manifests()) if target(e.partition)]
 
     def totals(self, partitions: Collection[bytes]) -> dict[bytes, int]:
-        """Returns the bucket count of each of the partitions that has live files and a positive bucket count."""
+        """Returns the bucket count of each partition in `partitions` that has live files, if the count is positive."""
         if self._live is not None:
             totals = {p: self._live.total_buckets(p) for p in partitions}
             return {p: total for p, total in totals.items() if total is not None and total > 0}
@@ -61,9 +61,9 @@ class CommitBase:
 
 
 class Bases:
-    """Finds the newest snapshot in each try of a commit. `live` holds its live files, if they are known. If `is_fresh`,
-    the first try takes them as the live files of the newest snapshot without asking the storage; after a lost try they
-    are brought up to date.
+    """Finds the newest snapshot in each try of a commit. `live` has the live files of a snapshot, if they are known. If
+    `is_fresh` is true, the first try takes `live` as the live files of the newest snapshot without asking the storage.
+    Otherwise, and after a lost try, `live` is brought up to date first.
     """
 
     def __init__(

@@ -144,9 +144,9 @@ class CommitChecks:
     def looked_at(self, before: Snapshot | None, latest: Snapshot | None, based_on: int | None) -> int | None:
         """Returns the id up to which no snapshot belongs to this commit; None if this is not known.
 
-        This is the id of `before`, the base snapshot of the previous try; 0 if there was no previous try. If `before`
-        was taken back since then, by its writer or by a rollback, other snapshots may have its id. In this case the
-        result is `based_on`, the snapshot on which the work was planned.
+        The result is the id of `before`, the base snapshot of the previous try; 0 if there was no previous try. If
+        `before` was taken back since then, by its writer or by a rollback, another snapshot may have the same id. In
+        this case the result is `based_on`, the id of the snapshot on which the work was planned.
         """
         latest_id = 0 if latest is None else latest.id
         if before is None:
@@ -197,8 +197,8 @@ class CommitChecks:
 
     def find_replaced(self, wanted: SnapshotChanges, planned_on: Snapshot | None) -> Conflict | None:
         """Returns a Conflict, by the rule `target-changed`, if the snapshot on which an overwrite was planned is no
-        longer in the history; otherwise None. After a rollback or a fast-forward, another snapshot may have its id;
-        then later snapshots do not show what has changed.
+        longer in the history; otherwise None. After a rollback or a fast-forward, another snapshot may have the id of
+        that snapshot; then later snapshots do not show what has changed.
         """
         if wanted.overwrite is None or planned_on is None:
             return None

@@ -1,5 +1,5 @@
-"""Checks right before a snapshot is published that its new files still exist, and right after that its branch and its
-schema still exist.
+"""Checks right before a snapshot is published that the new files of the snapshot still exist, and right after the
+publication that the branch and the schema still exist.
 
 Orphan removal removes files that nothing names and that are a day old. Nothing names the new files of a writer before
 its commit. A young batch is protected by its age and needs no check. The age counts from the moment at which the work
@@ -117,8 +117,8 @@ class FilesProof:
 
     @property
     def is_recent(self) -> bool:
-        """Returns True if the files were checked just now. If the process was paused since, it has to check
-        them again.
+        """Returns True if the files were checked just now. If the process was paused after the check, the result is
+        False, and the files must be checked again.
         """
         return is_quick(self._world.clock.now_ms() - self._asked_ms)
 
@@ -167,7 +167,7 @@ class FilesProof:
 
 
 def files_gone(path: str) -> Conflict:
-    """Returns the conflict of a commit of which a file is missing."""
+    """Returns the conflict for a commit whose file at `path` is missing."""
     return Conflict(
         FILES_GONE,
         f"{path} was written for this commit, but is gone or was changed: it was removed as an orphan file while the "

@@ -43,8 +43,8 @@ class Retries:
         self.done = 0
 
     def wait(self) -> bool:
-        """Pauses before the next try, and returns True. Each pause is twice as long as the last one, up to a limit,
-        plus a random part of up to a fifth. Returns False if there is no next try.
+        """Pauses before the next try, and returns True. Each pause is twice as long as the pause before, up to a limit.
+        A random part of at most a fifth of the pause is added. Returns False if there is no next try.
         """
         settings = self._settings
         elapsed_ms = self._world.clock.now_ms() - self._started_ms

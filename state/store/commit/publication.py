@@ -137,8 +137,8 @@ class _Publishing:
         """Removes a snapshot that was published too late, because its files were removed while this process was paused.
 
         Returns LOST, or UNKNOWN if the snapshot no longer exists: if it was in the table, its files have expired with
-        it. Raises CorruptFileError if another snapshot already builds on it, or if no snapshot would be left; it stays
-        then.
+        it. Raises CorruptFileError, and leaves the snapshot in the table, if another snapshot already builds on it, or
+        if no snapshot would be left.
         """
         snapshots, snapshot = self.snapshots, self.snapshot
         has_before = snapshots.exists(snapshot.id - 1)
@@ -168,11 +168,12 @@ class _Publishing:
         """Returns whether a published snapshot is part of the table's history: WON or LOST; UNKNOWN if the snapshot no
         longer exists.
 
-        If the snapshot before it has expired, others may have used its id while the writer slept, and have committed
-        further; no newer snapshot builds on it then. In this case the published snapshot is taken back. It is also
-        taken back if the snapshot before it was removed by its writer or by a rollback, because the published snapshot
-        would undo that removal. An expired snapshot is different from a removed one: it was the oldest snapshot. Raises
-        CorruptFileError if the published snapshot cannot be taken back, because another snapshot builds on it.
+        The snapshot before it may have expired while the writer slept. Then others may have used the id of the
+        published snapshot, and have committed further. If this has happened, no newer snapshot builds on the published
+        snapshot, and it is taken back. It is also taken back if the snapshot before it was removed by its writer or by
+        a rollback, because the published snapshot would undo the removal. An expired snapshot is different from a
+        removed snapshot: it was the oldest snapshot. Raises CorruptFileError if the published snapshot cannot be taken
+        back, because another snapshot builds on it.
         """
         snapshots, snapshot, before = self.snapshots, self.snapshot, self.before
         base = None if before is None else snapshots.get(before.id)
