@@ -39,12 +39,12 @@ class Base:
     """The state on which work was planned: a table, whose schema has all options that apply, at the snapshot
     `based_on`.
 
-    `based_on` is 0 for the empty table; None if it does not matter which snapshots came later. `live` are the live
-    files of this snapshot, so that its manifests need not be read. `vectors` are its deletion-vector files by bucket,
-    if they are known; with them, a compaction succeeds even if the snapshot has expired meanwhile. `planned_ms` is the
-    time by the table's clock when the work began and this snapshot was the newest (None: now). If so much time has
-    passed that an orphan removal could have taken files of the work, the files are checked before a snapshot is
-    published.
+    `based_on` is 0 for the empty table; None if the work does not depend on snapshots that other writers have added.
+    `live` are the live files of the snapshot `based_on`; with them, the snapshot's manifests need not be read.
+    `vectors` are the snapshot's deletion-vector files by bucket, if they are known; with them, a compaction succeeds
+    even if the snapshot has expired meanwhile. `planned_ms` is the time by the table's clock when the work began and
+    this snapshot was the newest (None: now). If `planned_ms` is so long ago that a removal of orphan files could have
+    removed new files of the work, these files are checked before a snapshot is published.
     """
 
     table: TableHandle
@@ -58,9 +58,10 @@ def publish(base: Base, change: Change, author: Author) -> CommitResult:
     """Publishes the files of a change, and returns the result. A Conflict or Unknown is about the first snapshot of the
     commit; `Committed.dropped` says what happened to the second snapshot.
 
-    The commit user is the table's `commit.user-prefix` and the author's name. A commit after the base with the same
-    user and identifier is recognised as this commit. The index files of the changed buckets must be the same as in the
-    base; for a Replace, also all files of the replaced partitions.
+    The commit user is the table's `commit.user-prefix` and the author's name. If a snapshot after the base has the same
+    user and identifier, this commit was published before, and nothing is published again. The result is a Conflict if
+    the index files of the changed buckets are no longer those of the base. For a Replace, all files of the replaced
+    partitions must also be those of the base.
 
     Raises SchemaMismatchError for new files outside the partitions to replace. Raises StorageError if the storage fails
     before anything could be published; the files that were written for the snapshots are removed. Raises
@@ -155,7 +156,9 @@ def _outcome_of(commit: SnapshotCommit) -> Snapshot | Conflict | Unknown | Bucke
 
 
 def _discard_outputs(table: TableStores, messages: Sequence[CommitMessage], since: int) -> None:
-    """Removes the files of lost compactions, if it is certain that no snapshot names them."""
+    """Removes the files that a lost compaction has written, if it is certain that no snapshot after the id `since`
+    names them.
+    """
     taken_names = names_since(table.snapshots, table.manifests, since)
     if taken_names is not None:
         discard_outputs(table.io, table.path, table.schema, messages, taken_names)
@@ -165,7 +168,8 @@ def _check_inside(target: PartitionTest, changes: Changes) -> None:
     for entry in (*changes.append_entries, *changes.compact_entries):
         if not target(entry.partition):
             raise SchemaMismatchError(
-                f"{entry.file.file_name} belongs to a partition that is not being overwritten; leave out its rows",
+                f"{entry.file.file_name} belongs to a partition that is not being overwritten; leave out the rows of "
+                "this partition",
                 file=entry.file.file_name,
                 partition=entry.partition.hex(),
             )

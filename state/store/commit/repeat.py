@@ -26,8 +26,8 @@ def may_repeat(error: CommitConflictError) -> bool:
 
 
 def repeat_if_gone(work: Callable[[], T]) -> T:
-    """Does the work and returns its result. If its commit fails with an error that `may_repeat` accepts, the work is
-    repeated, `TIMES` times at most in all. Each time, the work must write new files on the newest snapshot.
+    """Calls `work` and returns its result. If the commit fails with an error that `may_repeat` accepts, calls `work`
+    again, but not more than `TIMES` times in all. Each call must write new files on the newest snapshot.
     """
     for left in range(TIMES - 1, 0, -1):
         try:
@@ -35,7 +35,7 @@ def repeat_if_gone(work: Callable[[], T]) -> T:
         except CommitConflictError as e:
             if not may_repeat(e):
                 raise
-            _LOG.warning("the work is done again, at most %d more times: %s", left, e)
+            _LOG.warning("a commit failed, and its work is done again, at most %d more times: %s", left, e)
     return work()
 
 
@@ -58,7 +58,7 @@ def repeat_if_changed(work: Callable[[], T], world: World) -> tuple[T, int]:
         except CommitConflictError as e:
             if e.rule == ALREADY_ADDED:
                 raise
-            _LOG.warning("planned again on the newest snapshot, at most %d more times: %s", left, e)
+            _LOG.warning("a change of rows is planned again on the newest snapshot, at most %d more times: %s", left, e)
             longest_ms = _FIRST_PAUSE_MS << (CHANGED_TIMES - 1 - left)
             world.pause.wait_ms(int(longest_ms * world.random.fraction()))
     try:

@@ -3,7 +3,7 @@ are left.
 
 Each try plans on the newest snapshot, writes the files that the new snapshot names, and publishes it.
 
-Source: Paimon 2.0 FileStoreCommitImpl. Unlike there, tries that have certainly lost leave no files.
+Source: Paimon 2.0 FileStoreCommitImpl. Unlike in Paimon, tries that have certainly lost leave no files.
 """
 
 from collections.abc import Sequence
@@ -94,8 +94,8 @@ class TableStores:
 
 @dataclass(frozen=True, slots=True)
 class CommitWork:
-    """What both snapshots of a commit have in common: who commits, on which base snapshots, and when and on which
-    snapshot the work was planned.
+    """What both snapshots of a commit have in common: the author, the source of base snapshots (`bases`), the time at
+    which the work was planned, and the id `based_on` of the snapshot on which it was planned (None: any snapshot).
     """
 
     author: Author
@@ -106,7 +106,9 @@ class CommitWork:
     """The snapshot with the id `based_on`; None if it is not known."""
 
     def of_compaction(self) -> "CommitWork":
-        """Returns the work for the second snapshot. It has no operation, because only the first snapshot names it."""
+        """Returns the work for the second snapshot, without the author's operation: only the first snapshot records the
+        operation.
+        """
         return replace(self, author=replace(self.author, operation=None))
 
 
@@ -149,7 +151,9 @@ class SnapshotCommit:
                 return ended
 
     def _try_once(self) -> Ended | None:
-        """Tries once to publish the snapshot. Returns None if the try has lost the race and another try is due."""
+        """Tries once to publish the snapshot, and returns how this ended. Returns None if another writer has won the
+        race and another try is due.
+        """
         self._of_try = []
         base: CommitBase | None = None
         try:
@@ -222,8 +226,8 @@ class SnapshotCommit:
         )
 
     def _other_bucket_count(self, fit: Fit, base: CommitBase, newest_id: int) -> Conflict | None:
-        """Returns a Conflict for files that were written for another number of buckets than their new or replaced
-        partition has; otherwise None.
+        """Returns a Conflict if files for a new or replaced partition were written for another number of buckets than
+        the newest schema has; otherwise None.
         """
         schema, wanted = self.table.schema, self._wanted
         if newest_id <= schema.id or wanted.moves_rows or schema.settings.bucket.count <= 0:
@@ -332,8 +336,9 @@ class SnapshotCommit:
 
     def _write_hints(self, snapshot: Snapshot) -> None:
         """Writes the hint that names the newest snapshot, and after the first commit the hint that names the oldest.
-        Readers find snapshots without hints. But Paimon believes a hint that names a snapshot without a successor, so a
-        writer that was stopped until both snapshots had expired corrects its hint.
+        Readers find snapshots without hints. But Paimon takes a snapshot for the newest if a hint names it and the next
+        snapshot does not exist. A writer that was paused for long may write a hint that names an expired snapshot, so
+        it then corrects the hint.
         """
         snapshots = self.table.snapshots
         with suppress(StorageError):

@@ -77,8 +77,8 @@ def index_change(
     """Returns the new index file with the remaining deletion vectors (None if no file is needed), and the index files
     to remove.
 
-    A bucket has one index file, which only a new index file replaces. In tables without buckets, index files are added
-    and removed by name.
+    In a table with buckets, a bucket has one index file, and a new index file replaces it, so there are no index files
+    to remove. In a table without buckets, index files must be removed by name.
     """
     by_name = not bucket_mode(access.schema).has_buckets
     if by_name and deletions.is_empty:

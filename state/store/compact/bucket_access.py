@@ -70,8 +70,8 @@ class BucketAccess:
 
     @property
     def keeping(self) -> "BucketAccess":
-        """Returns the access for rows that are written again. In tables with row tracking, rows keep their row ids and
-        versions, which are then stored in columns.
+        """Returns the access with which existing rows are written again. In tables with row tracking, these rows keep
+        their row ids and versions, which are then stored in columns.
         """
         schema = kept_schema(self.schema)
         return self if schema is self.schema else replace(self, schema=schema)

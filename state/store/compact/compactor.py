@@ -143,8 +143,8 @@ class _Compaction:
     _older: OlderValues | None = None
 
     def move_up(self, step: Upgrade) -> None:
-        """Moves a file to another level without rewriting it. If its rows must be looked up in higher levels, their
-        changes are logged, and older rows are marked as deleted.
+        """Moves a file to another level without rewriting it. If the step says so (`compares`), the keys of the file
+        are looked up on higher levels: the changes of rows are logged, and older rows are marked as deleted.
         """
         above = any(run.files for _, run in self._runs_above)
         if step.compares and (self.options.logs_changes or (self.deletions is not None and above)):
@@ -164,7 +164,9 @@ class _Compaction:
                 self.deletions.forget(file.file_name)
 
     def _write(self, step: Rewrite, *, stores: bool) -> tuple[list[DataFileMeta], list[DataFileMeta]]:
-        """Carries out a step, and returns the data files and the changelog files that it has written."""
+        """Carries out a step, and returns the data files and the changelog files that the step has written. Without
+        `stores`, only changelog files are written.
+        """
         schema = self.access.schema
         fold = self._fold(step, stores=stores)
         names = [f.name for f in schema.fields] if stores or self.options.logs_changes else []
@@ -197,7 +199,7 @@ class _Compaction:
             return [] if data is None else data.close(), [] if log is None else log.close()
 
     def _fold(self, step: Rewrite, *, stores: bool) -> Fold:
-        """Returns the fold for the rows of a step."""
+        """Returns the fold for the rows of a step. Without `stores`, the step only logs changes and stores no rows."""
         schema, options = self.access.schema, self.options
         inner = fold_for(schema)
         rule = ChangeRule(schema.settings.changelog.row_deduplicate, schema.settings.changelog.ignored_columns)

@@ -175,7 +175,9 @@ class _Place:
 
 @contextmanager
 def _naming(path: str) -> Iterator[_Place]:
-    """Adds the path and the current offset to errors about the file that are raised in the `with` block."""
+    """Adds the path and an offset to errors about the file that are raised in the `with` block. The block sets the
+    offset in the object that it gets.
+    """
     place = _Place()
     try:
         yield place

@@ -1,7 +1,8 @@
 """Chooses the columns of a Parquet file that get a dictionary, by the first rows that are written.
 
-If values hardly repeat, a dictionary takes more bytes than the values, because it holds all of them, and each row has a
-number in addition. Also, every value is hashed, which takes a third of the time for a file of such columns.
+If values hardly repeat, a dictionary takes more bytes than plain values: it holds almost all values, and each row also
+stores a number that refers to the dictionary. Also, every value is hashed, which takes a third of the time for writing
+a file of such columns.
 """
 
 import math
@@ -40,8 +41,8 @@ and has fewer values than this, the column gets a dictionary.
 
 class DictionaryChoice:
     """Chooses the columns that get a dictionary, for files of one table that are written one after the other. The first
-    file with enough rows decides for all later files. Smaller files decide together, by majority, for the later files
-    whose number of rows is between the same two powers of two.
+    file with enough rows decides for all later files. Files with fewer rows decide only for later files of about the
+    same size (the number of rows is between the same two powers of two), by a majority of several files.
     """
 
     def __init__(self) -> None:

@@ -100,9 +100,9 @@ class OrcRows:
                 yield stripe.slice(start, size)
 
     def declare(self, column: pa.Array, stored: DataType) -> pa.Array:
-        """Returns a column in its declared type. Timestamps with local time zone may be shifted: Paimon's older form of
-        ORC files does not store the meant instant, but the instant whose UTC time reads like the meant one in the
-        writer's time zone.
+        """Returns a column in its declared type. Timestamps with local time zone may be shifted: in Paimon's older form
+        of ORC files, an instant is stored as the wall-clock time that it has in the writer's time zone, as if this were
+        a UTC time.
         """
         if self._zone not in _UTC:
             if stored.root is TypeRoot.TIMESTAMP_LTZ and self._is_legacy:

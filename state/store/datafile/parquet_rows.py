@@ -242,9 +242,9 @@ class ParquetRows:
     def _first_row_bytes(
         self, columns: Sequence[str], groups: Sequence[int], batch_bytes: int, sizes: TextSizes
     ) -> float:
-        """Returns the size of the first rows in memory, in bytes for each row. For plain values the footer states it;
-        for other values the whole dictionary gives an upper bound. If this bound is too large for a batch, rows are
-        read and measured.
+        """Returns the size of the first rows in memory, in bytes for each row. For plain values the footer states the
+        size; for other values, the size of the whole dictionary is an upper bound. If this bound is too large for a
+        batch, rows are read and measured.
         """
         if not groups:
             return 1.0

@@ -64,8 +64,8 @@ def parquet_writer(
 ) -> pq.ParquetWriter:
     """Returns a writer of one file with this physical schema. Closing the writer leaves the sink open.
 
-    Columns whose values hardly repeat in the rows `first` get no dictionary. With `dictionaries`, the first rows of an
-    earlier file may have decided already.
+    Columns whose values hardly repeat in the rows `first` get no dictionary. `dictionaries` may have chosen the columns
+    with a dictionary already, from the first rows of earlier files.
     """
     possible = [f.name for f in schema if _has_dictionary(f)]
     return pq.ParquetWriter(
@@ -142,9 +142,9 @@ def _has_dictionary(field: pa.Field) -> bool:
     """Returns True if a column may have a dictionary: its type often has repeated values, and Java can search the
     dictionary.
 
-    A dictionary for a column without repeated values costs time and is dropped. A decimal that is stored as bytes gets
-    no dictionary, because Java searches it for the shortest form of the value's bytes, while the dictionary holds the
-    full bytes; Java would not find the value, and skip the row group.
+    For a column without repeated values, making a dictionary costs time, and pyarrow drops the dictionary in the end. A
+    decimal that is stored as bytes gets no dictionary: Java searches the dictionary for the shortest form of a value's
+    bytes, but the dictionary holds the full bytes. So Java would not find the value, and would skip the row group.
     """
     if field.name == SEQUENCE or field.name.startswith(KEY_PREFIX):
         return False

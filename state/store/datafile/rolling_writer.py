@@ -336,5 +336,5 @@ def write_data_files(writer: RollingWriter, batches: Iterable[pa.Table | pa.Reco
 
 
 def _key_at(rows: pa.Table, keys: tuple[DataField, ...], place: int) -> bytes:
-    """Returns the key of a row, in the serialized form that manifests hold."""
+    """Returns the key of the row at the position `place`, in the serialized form that manifests hold."""
     return encode_row([from_scalar(rows.column(k.name)[place], k.type) for k in keys], [k.type for k in keys])

@@ -2,8 +2,8 @@
 
 As in Paimon, a column that a file does not have is read as nulls, so a damaged name would turn values into nulls. Files
 of other tools (for example Hive's, after a migration) may lack columns, or have other names and ids; they are accepted.
-A file is refused only if exactly one of its columns does not fit: by its id, or, in a file without ids, because its
-name differs from the column's name by one bit.
+A file is refused only if exactly one of its columns does not fit the schema: the id differs, or, in a file without ids,
+the name differs by one bit.
 """
 
 from collections.abc import Mapping, Sequence

@@ -45,8 +45,9 @@ def check_types(types: Mapping[str, pa.DataType], stored: Sequence[DataField], *
 
 
 def _different(declared: DataType, arrow: pa.DataType, has_units: bool) -> Iterator[_Pair]:
-    """Yields each type, of the column or of a value inside it, whose precision or scale in the file differs from the
-    schema, with the types that the file may mean. Other differences are ignored.
+    """Compares the type of a column, and the types of the values inside it, with the file. Yields each type whose
+    precision or scale differs in the file, as a pair: the type in the schema, and the possible types in the file. Other
+    differences are ignored.
     """
     if declared.root is TypeRoot.DECIMAL and pa.types.is_decimal(arrow):
         if (declared.precision, declared.scale) != (arrow.precision, arrow.scale):

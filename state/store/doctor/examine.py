@@ -58,9 +58,9 @@ def examine(
 ) -> list[Finding]:
     """Returns the findings of a table, errors before warnings.
 
-    With `rows` the live rows are read too: their number, order, buckets, statistics and sequence numbers are checked,
-    and their HASH index. Takes the memory `live_bytes`, the cache of `ReadOnceIO`, and the memory that
-    `remove_orphan_files` needs. Raises StorageError if the storage fails for another reason than a missing file.
+    With `rows` the live rows are read too: their number, order, buckets, statistics, sequence numbers and HASH index
+    are checked. Takes `live_bytes` of memory for live files, and also the memory for the cache of `ReadOnceIO` and for
+    `remove_orphan_files`. Raises StorageError if the storage fails for another reason than a missing file.
     """
     looked_at = replace(table, io=ReadOnceIO(table.io))
     examination = _Examination(looked_at, progress, live_bytes)
@@ -221,8 +221,8 @@ class _Examination:
         return None
 
     def _share_count(self) -> int:
-        """Returns the number of shares in which the buckets are checked, from the number of files in the newest
-        snapshot's lists.
+        """Returns into how many parts the buckets are divided, so that the live files of one part fit into memory. The
+        number follows from the number of live files in the newest snapshot.
         """
         if self._newest is None:
             return 1

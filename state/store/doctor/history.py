@@ -40,8 +40,8 @@ class _Sum:
 class HistoryWalk:
     """Follows the snapshots of a table one after the other, and then checks the snapshots of tags and branches.
 
-    In memory are the live files of one snapshot, in this share of the buckets, and the entries of one delta; and about
-    200 bytes for each manifest of a snapshot.
+    Only one part of the buckets is checked (see `Share`). In memory are the live files that one snapshot has in these
+    buckets, the entries of one delta, and about 200 bytes for each manifest of a snapshot.
 
     The attributes belong together because each snapshot is checked against the state that the snapshot before it has
     left: its live files, its manifests with their sums, and its index files.
@@ -98,8 +98,8 @@ class HistoryWalk:
         yield from other._index_of(state, snapshot)
 
     def _to_base(self, state: State, base: list[ManifestFileMeta] | None) -> Iterator[Problem]:
-        """Sets the live files to the files of the snapshot's base, and yields the problems found. Unless something is
-        damaged, the live files are the same files already.
+        """Checks that the live files so far are the files that the snapshot's base manifests name, and yields a problem
+        if they are not. Then loads the live files from the base manifests, if necessary.
         """
         is_next = self._at is not None and state.id == self._at + 1
         if base is None:

@@ -86,7 +86,9 @@ class _Files:
 
 
 class LiveOfShare:
-    """The live files of the buckets of one share. The entries of one snapshot in this share are in memory."""
+    """The live files of one part of the buckets (see `Share`). The entries that one snapshot has in these buckets are
+    in memory.
+    """
 
     def __init__(self, schema: TableSchema, share: Share) -> None:
         self._share = share

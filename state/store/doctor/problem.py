@@ -70,9 +70,9 @@ class Broken:
         self._open: dict[object, list[_Record]] = {}
 
     def note(self, state: State, rule: str, subject: str, text: str, *, owner: object = None) -> None:
-        """Records a broken file. In `text`, `{state}` stands for the snapshots, tags and branches that need the file.
-        `owner` is the data file, index file or manifest because of which snapshots need the file: `extend` adds later
-        snapshots that also have this owner.
+        """Records a broken file. In `text`, `{state}` stands for the snapshots, tags and branches that need the file. A
+        snapshot needs the broken file if it names `owner` (a data file, an index file or a manifest): `extend` adds the
+        later snapshots that name the same owner.
         """
         record = self._records.setdefault((rule, subject), _Record(text, state.has_tags))
         if state.id is None:
@@ -85,8 +85,8 @@ class Broken:
             self._open.setdefault(owner, []).append(record)
 
     def extend(self, snapshot_id: int, owners: Container[object]) -> None:
-        """Records that a snapshot also needs the files of these owners. No later snapshot needs files of any other
-        owner.
+        """Records that a snapshot also needs the broken files of these owners. Other owners are forgotten, because no
+        later snapshot names them.
         """
         for owner in list(self._open):
             if owner not in owners:

@@ -26,8 +26,8 @@ def unique_key_problems(table: TableHandle, snapshot: Snapshot) -> Iterator[Prob
     partitions, or whose keys expire.
 
     Takes the memory that `RocksSettings` allows, and about 20 bytes of disk for each key, in the system's temporary
-    folder. Raises CorruptFileError for files that cannot be read, and StorageError for such files and for a full disk,
-    but no error for files that no longer exist.
+    folder. Raises CorruptFileError or StorageError for a file that cannot be read, and StorageError for a full disk. A
+    file that no longer exists ends the check without an error.
     """
     schema = table.table_schema
     if not bucket_mode(schema).moves_keys or schema.settings.bucket.index_ttl_ms is not None:

@@ -45,7 +45,9 @@ class StoredBucket:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """A source of the changed rows of one bucket. `origin` is the number of the bucket in the source of all buckets."""
+    """A source of the changed rows of one bucket. `origin` is the position of the bucket among all buckets of the
+    change.
+    """
 
     stored: StoredBucket
     change: RowChange

@@ -22,7 +22,7 @@ class GivenBack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """A report that a part of a source sends to the code that planned the work, in addition to its rows."""
+    """A message from a part of a source to the code that has planned the work. A part may send rows and reports."""
 
     payload: bytes
 
@@ -84,7 +84,7 @@ class Outcome:
     - the commit messages of its tasks;
     - the rows that were refused (as Arrow IPC streams);
     - the statistics of tasks;
-    - the tokens of notes, which the snapshot must carry;
+    - the tokens of the notes of key indexes, which the new snapshot must have among its properties;
     - schema changes that the records need (if there are any, nothing may be committed);
     - reports of parts;
     - the number of records without a row, by kind;

@@ -47,9 +47,9 @@ class ShareJoin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A source of the rows that `join` makes of the rows of each share. `stored` are rows of the table. `given` is a
-    source of the caller's rows, and `given_schema` is their schema in the form in which they are joined. A task holds
-    up to `memory_bytes` of sealed runs in memory, and more of them on disk in `directory`.
+    """A source of the rows that `join` makes: it gets the rows of both sides, one share at a time. `stored` are rows of
+    the table. `given` is a source of the caller's rows, and `given_schema` is their schema in the form in which they
+    are joined. A task holds up to `memory_bytes` of sealed runs in memory, and more of them on disk in `directory`.
     """
 
     stored: Sequence[RowsPart]

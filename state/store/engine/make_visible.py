@@ -26,8 +26,8 @@ from bucketline.state.store.write.visibility import Budget, FileNames, still_on_
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """The result of the attempts: the table `at` the end, the `snapshots` that were made, and the files that are `left`
-    on level 0.
+    """The result of the attempts. `at` is the table at the end, `snapshots` are the snapshots that were made, and
+    `left` are the files that are still on level 0.
 
     `lost` says why the last attempt failed. If files are left and `lost` is None, the table's options allow them to
     wait (`lookup-compact` = gentle).

@@ -116,7 +116,7 @@ def drop_deleted(batches: Iterable[pa.RecordBatch], deleted: Positions, path: st
         start += batch.num_rows
     if len(deleted) and deleted[-1] >= start:
         raise CorruptFileError(
-            f"{path}: its deletion vector marks row {deleted[-1]}, but it has {counted(start, 'row')}",
+            f"{path}: its deletion vector marks row {deleted[-1]}, but the file has {counted(start, 'row')}",
             path=path,
             offset=0,
         )

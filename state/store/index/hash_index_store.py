@@ -124,10 +124,10 @@ class HashIndexStore:
     ) -> KnownHashes:
         """Returns the hashes of one partition. Only files that are new to this process are read.
 
-        `entries` must be all HASH entries of the partition. With `share`, only the buckets of that owner are read,
-        which is enough if it is proven that they have only the owner's hashes. With `hashes_of`, only the hashes of
-        that owner's share are kept, from all buckets; in memory are these hashes, and the files that are read at the
-        same time. Raises CorruptFileError for a file that is missing, cut off or listed twice.
+        `entries` must be all HASH entries of the partition. With `share`, only the buckets of that owner are read; this
+        is enough if each bucket certainly has only hashes of its owner. With `hashes_of`, all buckets are read, but
+        only the hashes of that owner are kept; in memory are these hashes, and the files that are read at the same
+        time. Raises CorruptFileError for a file that is missing, cut off or listed twice.
         """
         if not entries:
             return NOTHING_KNOWN
@@ -212,7 +212,7 @@ class HashIndexStore:
     ) -> HashIndexChange | None:
         """Writes a new file for the bucket with these hashes added, and returns the change. Returns None if the bucket
         has all of them already. `old` is the bucket's live entry; None for a new bucket. The caller must be the only
-        writer of the bucket, because of two writers one would lose its hashes.
+        writer of the bucket, because the hashes of a second writer could be lost.
         """
         before = np.empty(0, np.int32) if old is None else self.hashes(old)
         after = distinct(before, new_hashes)

@@ -172,8 +172,8 @@ def _delta_parts(
 
 
 def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expires: bool) -> IndexChange:
-    """Returns the changes of the index for the rows of a commit. Keys are removed only if they are still in the bucket
-    that deletes them.
+    """Returns the changes of the index for the rows of a commit. A delete in a bucket removes the key only if the index
+    has the key in this bucket.
     """
     if delta is None:
         empty = np.empty(0, np.int32)
@@ -207,8 +207,8 @@ def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expire
 
 
 def _check_single(alive: np.ndarray) -> None:
-    """Raises CorruptFileError if a number occurs twice, because its key is in two buckets after one commit. The numbers
-    ascend.
+    """Raises CorruptFileError if a key is in two buckets after one commit. `alive` has the number of a key once for
+    each bucket that has the key, in ascending order.
     """
     doubled = int((alive[1:] == alive[:-1]).sum())
     if doubled:

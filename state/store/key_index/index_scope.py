@@ -27,9 +27,9 @@ class IndexScope:
 
 @dataclass(frozen=True, slots=True)
 class IndexLabel:
-    """The snapshot that an index reflects; the id 0 stands for a table without snapshots. `name` contains the
-    snapshot's delta manifest list, whose name no other snapshot of any table has, because ids repeat when a table is
-    rolled back or created again.
+    """The snapshot that an index reflects; the id 0 stands for a table without snapshots. An id alone is not enough,
+    because ids repeat when a table is rolled back or created again. So `name` contains the name of the snapshot's delta
+    manifest list, which no other snapshot of any table has.
     """
 
     snapshot_id: int = 0

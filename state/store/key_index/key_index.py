@@ -281,7 +281,7 @@ class KeyIndex:
             said = json.loads(stored)
             if said["format"] != FORMAT or IndexScope(**said["scope"]) != self.scope:
                 raise IndexStateError(
-                    f"{self.directory}: this is a key index of {said['scope']} in format {said['format']}",
+                    f"{self.directory}: a key index of {said['scope']} in format {said['format']} cannot be used here",
                     fault=IndexFault.FOREIGN,
                     path=self.directory,
                     found=said["scope"],

@@ -2,8 +2,9 @@
 that the batch was committed.
 
 The index itself is never changed before the commit. The note has a token, and the batch's snapshot has the token among
-its properties. If the tokens are equal, the next batch applies the note instead of reading the files. Otherwise the
-note is ignored, and the files are read. A note is valid only for an index with one label.
+its properties. If the tokens are equal, the next batch applies the note, and need not read the files that the commit
+has added. Otherwise the note is ignored, and the files are read. A note records the label of its index, and is valid
+only while the index has this label.
 """
 
 import json

@@ -56,8 +56,8 @@ class IndexPlan:
     @property
     def readers(self) -> int:
         """Returns how many files are read in parallel while the index is built: the value of the option, but at most
-        one for each core, and so that reading takes at most a quarter of the memory. Half of the memory collects the
-        keys.
+        one file for each core, and at most as many files as can be read in a quarter of the memory. Half of the memory
+        collects the keys.
         """
         wanted = self.keys.schema.settings.bucket.bootstrap_parallelism
         return max(1, min(wanted, core_count(), self.settings.memory_bytes // 4 // READER_BYTES))
@@ -209,5 +209,5 @@ def _built(
             build.add(block)
         report = build.finish(label_of(latest))
     spilled = f", {counted(report.spilled_bytes, 'byte')} spilled" if report.spilled_bytes else ""
-    _LOG.info("key index %s: %s loaded%s", plan.path, counted(report.keys, "key"), spilled)
+    _LOG.info("key index %s was built: %s loaded%s", plan.path, counted(report.keys, "key"), spilled)
     return KeyIndex.open(plan.path, scope, plan.settings), IndexReport(IndexOrigin.BUILT, reason, 0, report.keys)

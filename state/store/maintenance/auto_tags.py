@@ -52,8 +52,8 @@ def create_tags(work: TagWork, newest: Snapshot, before: Tagged | None) -> tuple
     """Creates a tag on each snapshot up to `newest` for which a tag is due. Returns how far tags have been created, and
     the names of the new tags.
 
-    `before` is the first result of the previous call; if it is None, it is found from the newest tag that was created
-    automatically. While no tag is due, nothing is read.
+    `before` is the first result of the previous call. If `before` is None, the newest tag that was created
+    automatically shows how far tags have been created. Otherwise nothing is read while no tag is due.
     """
     plan = work.plan
     at = before or _resumed(work, plan)

@@ -68,7 +68,7 @@ def forget_done(table: TableHandle, schema: TableSchema, dropped: Iterable[bytes
 
 def _catalog(table: TableHandle, schema: TableSchema) -> TableOwner | None:
     """Returns the catalog that gets the marks; None if the options ask for no marks in a catalog. Raises OptionError if
-    they do but the table has no such catalog.
+    the options ask for such marks, but the table has no catalog that can hold them.
     """
     check_done_actions(schema.options)
     if IN_CATALOG.isdisjoint(schema.settings.expiry.done_actions):

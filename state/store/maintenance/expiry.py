@@ -3,9 +3,9 @@
 It makes a plan, then removes snapshot by snapshot from the oldest: first its files, then the snapshot file. So an
 interrupted run leaves at most the oldest snapshot incomplete, and the next run completes the removal. The EARLIEST hint
 is written last. Several processes may expire one table at once: each removes the files that no kept snapshot, tag or
-branch has. A file that another process has removed already is no error.
-Source: Paimon 2.0 ExpireSnapshotsImpl, SnapshotDeletion, TagDeletion. Stricter in two points: branches keep their
-files, and a delta of which a part is missing is not used.
+branch has. A file that another process has removed already is no error. Source: Paimon 2.0 ExpireSnapshotsImpl,
+SnapshotDeletion, TagDeletion. Stricter in two points: files that branches need are kept, and a delta manifest list is
+not used if one of its manifests is missing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -136,9 +136,9 @@ def maybe_expire(
     forced: bool = False,
     root: str | None = None,
 ) -> int:
-    """Calls `expire_snapshots` after a commit, and returns the number of removed snapshots: 0 for write-only tables
-    unless `forced`, and for postpone tables. If no snapshot is due, this costs a few small reads. An error here does
-    not affect the commit.
+    """Calls `expire_snapshots` after a commit, and returns the number of removed snapshots. Does nothing and returns 0
+    for postpone tables, and for write-only tables unless `forced`. If no snapshot is due, this costs a few small reads.
+    An error here does not affect the commit.
 
     `newest_id` is the snapshot that the caller has just made; if it is None, the newest snapshot is looked up.
     """
@@ -286,8 +286,8 @@ class _Expiry:
     def release(self, released: Snapshot) -> None:
         """Removes the files of an expired snapshot that no remaining snapshot, tag or branch needs.
 
-        Does nothing if the snapshot is not older than every existing snapshot: it shares files with some of them, or it
-        was rolled back, and then its files are orphan files.
+        Does nothing unless the expired snapshot is older than every existing snapshot. A newer one shares files with
+        existing snapshots, or was rolled back, and then its files are orphan files.
         """
         # A snapshot whose own file exists is not older than the oldest snapshot.
         earliest = None if self._snapshots.exists(released.id) else self._snapshots.earliest_id()
@@ -346,8 +346,9 @@ class _Expiry:
         )
 
     def _end_among_others(self, end: int, notes: Notes) -> int:
-        """Returns the end of the snapshots that this run may remove while other processes are active. If other runs
-        have announced removals up to a later end, that end is used; the end stops before what consumers and pins keep.
+        """Returns up to which id (not included) this run may remove snapshots while other processes are active. If
+        other runs have announced removals up to a higher id, that id is used. Snapshots that consumers or pins need,
+        and later ones, are never removed.
         """
         others = [r for r in notes.removals.values() if r is not None and r.history == self._notebook.history]
         announced = [r for r in others if r.end > end]
@@ -359,8 +360,8 @@ class _Expiry:
         return held_end(self._notebook.history, min([end, *self._next_of_consumers()]), notes.pins.values())
 
     def _without_done_rollback(self, tags: Sequence[Tag]) -> Sequence[Tag]:
-        """Removes the tag `ROLLBACK_TAG` if its rollback has removed its last snapshot and was then stopped. Returns
-        the tags without it.
+        """Removes the tag `ROLLBACK_TAG` if a rollback was stopped after it had removed its last snapshot, but before
+        it removed this tag. Returns the tags that remain.
         """
         mark = next((t for t in tags if t.name == ROLLBACK_TAG), None)
         if mark is None or mark.snapshot.is_same_as(self._snapshots.get(mark.snapshot.id)):
@@ -434,7 +435,9 @@ class _Expiry:
         return leave_markers(self._tags, self._snapshots, going, tags, self._world, ends=ends)
 
     def _sharing(self, begin: int, end: int, tags: Sequence[Tag]) -> list[tuple[str, Snapshot]]:
-        """Returns the tags and branch states that may need files of snapshots `begin` to `end` - 1, each described."""
+        """Returns the snapshots of tags and branches that may need files of the snapshots `begin` to `end` - 1, each
+        with a description.
+        """
         tagged = [(f"tag {t.name}", t.snapshot) for t in tags]
         sharing = sharing_tags([s for _, s in tagged], begin, end)
         return [(n, s) for n, s in tagged if s in sharing] + self._branches.states_of_others(self._root)
@@ -486,8 +489,8 @@ class _Expiry:
         )
 
     def _refuse_broken(self, name: str, error: StorageError) -> None:
-        """Raises the error of reading a kept snapshot or tag if it still exists. Does nothing if another process has
-        removed it meanwhile.
+        """Raises CorruptFileError if the snapshot or tag `name` could not be read (`error`) although it exists. Does
+        nothing if another process has removed the snapshot or tag meanwhile.
         """
         reraise_unless_missing(error)
         states = [f"snapshot {i}" for i in self._snapshots.ids()] + [f"tag {n}" for n in self._tags.names()]

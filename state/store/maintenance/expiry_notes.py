@@ -19,8 +19,8 @@ _FOLDER = "bucketline"
 
 
 def seen_up_to(io: FileIO, path: str, user: str, marker: Snapshot) -> int:
-    """Returns the id of the newest snapshot up to which no snapshot after the marker was made by the writer; this is at
-    least the id of the marker's own snapshot.
+    """Returns a snapshot id: the writer has made none of the snapshots that come after the marker's snapshot, up to
+    this id. Without a note, it is the id of the marker's own snapshot.
     """
     noted = _read(io, path, user)
     return marker.id if noted is None or noted[0] != marker.id else max(marker.id, noted[1])

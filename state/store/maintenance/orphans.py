@@ -1,8 +1,8 @@
 """Finds and removes orphan files: files that no snapshot, tag, changelog or branch of a table names.
 
 Writers and removals that crash leave such files. A file that a writer has not committed yet looks the same. So a file
-counts only if it is a day old by the storage's clock (`commit.file_age`), and new commits are read again and again
-during the removal.
+counts as an orphan file only if it is a day old by the storage's clock (`commit.file_age`), and new commits are read
+again and again during the removal.
 
 Source: Paimon 2.0 OrphanFilesClean, LocalOrphanFilesClean. Stricter in two points: a snapshot or tag that cannot be
 read stops the removal, because the files that it needs are not known; and Paimon allows any age.

@@ -33,8 +33,8 @@ def read_changelog(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
 
 
 def changelogs_of_others(io: FileIO, path: str, root: str, first: int, last: int) -> list[Snapshot]:
-    """Returns the snapshots with the ids from `first` to `last`, and the changelogs of such snapshots, that the
-    histories other than the one at `root` have. `path` is the path of the table.
+    """Returns the snapshots with the ids from `first` to `last` in all other histories of the table at `path` than the
+    history at `root`. Changelogs that outlive their snapshots are included.
     """
     branches = Branches(io, path)
     found = branches.snapshots_of_others(root, first, last)
@@ -47,8 +47,9 @@ def changelogs_of_others(io: FileIO, path: str, root: str, first: int, last: int
 def without_changelogs_of_others(
     io: FileIO, path: str, root: str, snapshots: Mapping[int, Snapshot], pinned: list[Snapshot]
 ) -> dict[int, Snapshot]:
-    """Returns the snapshots of the history at `root` by their ids, without the changelogs that other histories have, or
-    that pins name: expiry must keep these changelogs. Costs nothing if no snapshot has a changelog.
+    """Returns `snapshots` (snapshots of the history at `root`, by id). If another history or a pin needs the changelog
+    of a snapshot, the snapshot is returned without its changelog, so that expiry keeps the changelog. Nothing is read
+    if no snapshot has a changelog.
     """
     with_changelogs = [i for i, s in snapshots.items() if s.changelog_manifest_list is not None]
     if not with_changelogs:

@@ -46,7 +46,7 @@ class Finished:
     """An item with which this compactor has finished. Without a result, the item was released, or its outcome is not
     known.
 
-    If the compactor has given the item up, `failures` is the number of its errors.
+    If the compactor has given up the item, `failures` says how often the item has failed.
     """
 
     item: Item
@@ -191,9 +191,9 @@ class Compactor:
         return self._work.look(c.plan, c.item, self._folder.release_path(c.claim))
 
     def _done(self, jobs: Sequence[tuple[Claimed, ItemJob]], ends: "_Ends") -> list[DoneItem]:
-        """Does the jobs, and returns them with their commit messages. Jobs on single buckets run together, or one by
-        one if that fails. Jobs that move rows run after them, one by one, because the engine divides each of them among
-        its tasks.
+        """Does the jobs, and returns the jobs that have succeeded, with their commit messages. Jobs on single buckets
+        run together, or one by one if that fails. Then the jobs that move rows run one by one, because the engine
+        divides each of these jobs among its tasks.
         """
         moves = [(c, job) for c, job in jobs if isinstance(job, MoveJob)]
         others = [(c, job) for c, job in jobs if not isinstance(job, MoveJob)]

@@ -46,10 +46,9 @@ _LOOK_MS = 1_000
 class BucketJob:
     """A job of an engine: everything that a task needs to carry out an item.
 
-    `files` are the live files of the bucket when it was looked at, and `vector_files` the files with its deletion
-    vectors. `based_on` is the id of the snapshot at which it was looked at, and `planned_ms` the time of that look. If
-    there is a file at the path `given_back`, the item was released: the work then ends with GivenBack, and leaves no
-    files.
+    `files` are the live files of the bucket in the snapshot with the id `based_on`, and `vector_files` are the files
+    with the bucket's deletion vectors. `planned_ms` is the time at which this snapshot was read. If there is a file at
+    the path `given_back`, the item was released: the work then ends with GivenBack, and leaves no files.
     """
 
     access: BucketAccess
@@ -78,7 +77,8 @@ class MoveJob:
     """A job that moves rows out of the postpone bucket. An engine runs its `stages`. If the item is released, the
     stages end with GivenBack.
 
-    `based_on` is the id of the snapshot that was looked at, and `planned_ms` the time of that look.
+    `based_on` is the id of the snapshot from which the job was made, and `planned_ms` is the time at which this
+    snapshot was read.
     """
 
     item: Item
@@ -111,7 +111,7 @@ class Unclear:
 
 
 class ItemWork(Protocol):
-    """The work on the items of a table. A compactor decides when it is done."""
+    """The work on the items of a table. A compactor decides when to do which part of this work."""
 
     def refresh(self) -> None:
         """Goes to the newest snapshot of the table. Raises BucketlineError."""
@@ -137,8 +137,8 @@ class ItemWork(Protocol):
 
 
 class TableWork:
-    """Works on the items of one table, on the snapshot of the last `refresh`. `workers` do the work that is divided
-    among tasks.
+    """Works on the items of one table, on the snapshot of the last `refresh`. `workers` says among how many tasks a job
+    that moves rows is divided.
     """
 
     def __init__(self, at: TableAt, *, workers: Workers = ONE_WORKER) -> None:
@@ -262,7 +262,8 @@ def do_item(job: BucketJob) -> CommitMessage:
 @dataclass(slots=True)
 class GivenBackWatch:
     """Checks at intervals whether an item was released, that is whether there is a file at `path`. If the storage does
-    not answer, the item counts as not released. Each task has its own copy, whose time counts from the first call.
+    not answer, the item counts as not released. Each task has its own copy. In each copy, the first interval begins
+    with the first call.
     """
 
     access: BucketAccess

@@ -105,7 +105,7 @@ def publish_next(folder: PlanFolder, choose: Callable[[Sequence[Item]], Plan], *
     """Publishes the plan that `choose` makes, under the next number, and returns the plan. `choose` gets the open items
     of all plans.
 
-    If another planner takes the number first, `choose` is called again, with the items of that planner too.
+    If another planner takes the number first, `choose` is called again, and also gets the items of that planner's plan.
     """
     listing = folder.list()
     plans = folder.readable(listing)

@@ -44,7 +44,9 @@ class WhenToPlan:
 
 
 class OwedFull:
-    """The buckets that a full compaction has not reached, because they had an open item when it was due."""
+    """The buckets that a full compaction has left out, because they had an open item when the full compaction was
+    planned.
+    """
 
     def __init__(self) -> None:
         self._is_due = False

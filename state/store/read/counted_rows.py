@@ -29,7 +29,7 @@ def counted_apart(
     """Returns how many rows of the buckets are counted from metadata, and the buckets with the files that must be read
     to count the other rows.
 
-    If the read asks for columns, no rows are counted. `buckets` is what `prune` has left.
+    If the read asks for columns, no rows are counted. `buckets` are the buckets that `prune` has returned.
     """
     schema = access.schema
     if projection.columns or projection.condition.test is not None or schema.settings.reading.data_evolution:

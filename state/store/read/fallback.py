@@ -105,9 +105,10 @@ def _view_of_other(own: BranchView, other: TableHandle, version: Version | None)
     """Returns the view of the other branch for a read of the own branch at `version`; None if the other branch is not
     read.
 
-    A snapshot id is an id of the own branch. The other branch is then read as it was when that snapshot was committed,
-    or at its first snapshot if that is later. A tag stands for the same snapshot in both branches, so the other branch
-    could add no partition and is not read. A time, or an id from `scan.version`, applies to the other branch directly.
+    If `version` is a snapshot id, it is an id of the own branch. The other branch is then read as it was when the own
+    branch's snapshot was committed; if the other branch had no snapshot at that time, its first snapshot is read. If
+    `version` is a tag, the other branch is not read: the tag has the same snapshot in both branches, so the other
+    branch has no other partitions. A time, or an id from `scan.version`, applies to the other branch directly.
     """
     versions = Versions(other.io, other.metadata_path)
     settings = ReadSettings(own.table.read_options if version is None else {})
@@ -151,7 +152,8 @@ def _with_names_of(own: TableSchema, other: TableSchema, branch: str) -> TableSc
     if own.partition_keys != other.partition_keys:
         raise UnsupportedTableError(
             f"branch {branch} is partitioned by ({', '.join(other.partition_keys)}), this one by "
-            f"({', '.join(own.partition_keys)}); partitions of one cannot stand for those of the other",
+            f"({', '.join(own.partition_keys)}); a partition can be read from the other branch "
+            "only if both are partitioned alike",
             branch=branch,
         )
     new = {theirs.name: ours.name for ours, theirs in zip(own.fields, other.fields, strict=True)}
@@ -164,7 +166,8 @@ def _with_names_of(own: TableSchema, other: TableSchema, branch: str) -> TableSc
     }
     if named:
         raise UnsupportedTableError(
-            f"branch {branch} has other names of columns, and its options go by {min(named)!r}; rename it there too",
+            f"branch {branch} has another name for a column, {min(named)!r}, and its options use this name; rename the "
+            "column in that branch too",
             branch=branch,
             column=min(named),
         )

@@ -256,8 +256,9 @@ def _in_place(
     columns: Sequence[str],
     read: Callable[[FileAccess, BucketFiles, Sequence[str]], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
-    """Yields rows whose values come from several files, with the partition and the bucket in which they are stored.
-    Raises UnsupportedTableError if the file of a row is asked for.
+    """Yields the rows that `read` reads. The values of a row may come from several files, so columns for the partition
+    and the bucket of a row can be added, but not for its file. Raises UnsupportedTableError if `columns` has a column
+    for the file of a row or for the position in the file.
     """
     refuse_places(access.schema, columns, (FILE_PATH, ROW_INDEX))
     rows = read(access, bucket, stored_columns(access.schema, columns))

@@ -56,7 +56,7 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
     unread = next((name for name in wanted if name not in readable), None)
     if unread is not None:
         raise UnsupportedTableError(
-            f"column {unread}: columns of type {schema.field(unread).type} are not read; ask for the others, as "
+            f"column {unread}: columns of type {schema.field(unread).type} cannot be read; ask for the other columns: "
             f"columns={[name for name in own if name in readable]}",
             column=unread,
         )

@@ -32,7 +32,9 @@ class BucketPlace:
 
     @staticmethod
     def of(schema: TableSchema, bucket: BucketFiles, path: str | None = None) -> "BucketPlace":
-        """Returns the place of the rows of a bucket, or of its file at `path` if this is given."""
+        """Returns the place of the rows of a bucket; with `path`, the place of the rows of the file at this path in the
+        bucket.
+        """
         keys = schema.select(schema.partition_keys)
         stored = decode_row(bucket.partition, [f.type for f in keys])
         partition = {
@@ -62,8 +64,8 @@ def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def stored_columns(schema: TableSchema, columns: Sequence[str]) -> Sequence[str]:
-    """Returns the requested columns that are stored in data files. If there is none, it returns one column of the
-    table, because a batch without columns has no rows to which a place could be added.
+    """Returns the requested columns that are stored in data files. If no requested column is stored, returns one column
+    of the table, because a batch without columns has no rows to which a place could be added.
     """
     places = places_among(schema, columns)
     if not places:

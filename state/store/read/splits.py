@@ -59,9 +59,7 @@ class SplitSizes:
         return max(self.open_cost_bytes, sum(f.file_size for f in files))
 
     def limit(self, weights: Sequence[int]) -> int:
-        """Returns the size up to which units are put into one split, from the sizes of all units. A single unit may be
-        larger.
-        """
+        """Returns the largest size of a split, for units of these sizes. A split of a single unit may be larger."""
         return min(self.target_bytes, max(self.open_cost_bytes, sum(weights) // LEAST_SPLITS))
 
     def shares(self, file: DataFileMeta, limit: int) -> int:

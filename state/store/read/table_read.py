@@ -225,7 +225,8 @@ def live_files(table: TableHandle) -> pa.Table:
     """Returns the live data files, with the columns of Paimon's $files: the files of the snapshot that the options
     name, or else of the newest snapshot.
 
-    Files of another branch are included only for partitions in which the own branch has files but no visible files.
+    The files of a partition come from the branch from which the partition is read (see `plan_views`). Partitions in
+    which the branch of `table` has no files are left out.
 
     Source: Paimon 2.0 FilesTable.
     """

@@ -64,8 +64,8 @@ def wanted_values(schema: pa.Schema, expression: pc.Expression, names: Sequence[
 
 
 def _wanted(schema: pa.Schema, expression: pc.Expression, name: str, values: pa.Array) -> pa.Array | None:
-    """Returns those of the values with which a row may meet the condition; None if a row with any other value may meet
-    it too.
+    """Returns the values, among `values`, with which a row may meet the condition; None if a row with a value that is
+    not in `values` may meet the condition too.
     """
     if not 0 < len(values) <= _MOST_VALUES:
         return None
@@ -91,7 +91,9 @@ def _of_type(literals: Sequence[pa.Array], kind: pa.DataType) -> list[pa.Array]:
 
 
 def _literals(expression: pc.Expression) -> Iterator[pa.Array]:
-    """Yields the literals in an expression, which are read from its serialized form, and the values of each IN."""
+    """Yields the literals in an expression, and the values of each IN. They are read from the serialized form of the
+    expression.
+    """
     try:
         _, (serialized, *_) = expression.__reduce__()
         with pa.ipc.open_file(serialized) as reader:

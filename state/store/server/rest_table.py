@@ -48,7 +48,7 @@ class RestTable:
     """The id of the table; None if it is not known. Each branch has its own id."""
 
     def on_branch(self, branch: str) -> "RestTable":
-        """Returns the value for the branch with this name."""
+        """Returns the branch of this table with that name, as a `RestTable`."""
         return replace(self, name=replace(self.name, branch=branch))
 
     def newest(self) -> Snapshot | None:

@@ -68,8 +68,8 @@ def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _flat(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
-    """Returns the columns by which rows are grouped in place of a key. Arrow does not group by a struct, so these are
-    its fields, and a column that says whether the struct is not null.
+    """Returns the columns by which rows are grouped in place of a key. Arrow cannot group by a struct. So for a struct,
+    these columns are a column that says whether the struct is not null, and the columns of its fields.
     """
     if not pa.types.is_struct(column.type):
         return [_one_value_each(column)]
@@ -142,8 +142,8 @@ def _check_sum(values: pa.ChunkedArray, near: np.ndarray, column: str) -> None:
 
 
 def _ranks(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns the bits of the numbers as integers. The bits of negative numbers are inverted, so that the integers have
-    the same order as the numbers.
+    """Returns for each number an integer that is made from the number's bits. The bits of negative numbers are
+    inverted, so that the integers have the same order as the numbers.
     """
     bits = np.asarray(_one_value_each(column).cast(pa.float64()).fill_null(0.0)).view(np.int64)
     mask = np.asarray(column.is_null())

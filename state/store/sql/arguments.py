@@ -75,5 +75,5 @@ def instant_ms(text: str, name: str) -> int:
 
 
 def wrong_argument(message: str, argument: str) -> OptionError:
-    """Returns an error with this message that names the argument."""
+    """Returns an error with this message. The error's fields name the argument."""
     return OptionError(message, key=argument, argument=argument)

@@ -86,8 +86,8 @@ def with_defaults(values: exp.Values, fields: Sequence[DataField]) -> exp.Values
 def _by_field(
     assignments: SetValues, fields: Sequence[DataField], verb: str, above: tuple[str, ...]
 ) -> dict[DataField, dict[tuple[str, ...], exp.Expression]]:
-    """Returns the assignments of each field. The keys of the inner mapping are the parts of the paths that come after
-    the field. `above` is the path to the fields, for messages.
+    """Returns the assignments to each field: each value by the rest of its path after the field (an empty path for the
+    field as a whole). `above` is the path to the fields, for messages.
     """
     found: dict[str, dict[tuple[str, ...], exp.Expression]] = {}
     for (name, *rest), node in assignments.items():
@@ -109,7 +109,9 @@ def _rebuilt(
     verb: str,
     path: tuple[str, ...],
 ) -> exp.Expression:
-    """Returns the struct with the fields that are set. All other fields keep their values."""
+    """Returns a new struct for `field`: the fields that `inner` sets have their new values, and all other fields keep
+    their values from `whole`.
+    """
     if field.type.root is not TypeRoot.ROW:
         raise refused(
             f"{verb}: {'.'.join(path)} is {field.type}, and has no fields to set; set the whole value", statement=verb

@@ -119,7 +119,7 @@ def _literal_rows(statement: Insert, fields: Sequence[DataField], queries: Queri
     """Returns the rows of VALUES, with the types of the columns; None if the statement has a query instead, or if a
     value is no literal.
 
-    A time without a time zone for a column with time zone is left to Spark, whose session has a time zone.
+    Returns None also if Spark runs the queries, and a time must be given the time zone of the Spark session.
     """
     tree = statement.query.tree
     if not isinstance(tree, exp.Values) or statement.by_name:
@@ -243,8 +243,8 @@ def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table
 
 
 def _joins(table: Table, queries: Queries) -> bool:
-    """Returns True if Spark must find the rows to change. Spark supports queries that refer to the changed row itself,
-    and any number of rows.
+    """Returns True if Spark evaluates the subqueries of the statement for each row of the table. The subqueries may
+    then refer to the row, and return any number of rows.
     """
     return queries is not LOCAL_QUERIES and bool(table.primary_key)
 

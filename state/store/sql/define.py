@@ -326,7 +326,9 @@ def _show_tags(table: Table, statement: Show) -> pa.Table:
 
 
 def _show_partitions(table: Table, statement: Show) -> pa.Table:
-    """Returns the partitions of a table; with PARTITION (...), only the partitions with its values."""
+    """Returns the partitions of a table; with PARTITION (...), only the partitions that have the values in the
+    parentheses.
+    """
     if not table.partition_by:
         raise refused(f"SHOW PARTITIONS: {table.path} has no partitions")
     wanted = spelled_keys(statement.partition or {}, table.partition_by)
@@ -345,8 +347,8 @@ _SHOWN_OF_TABLE: Mapping[str, Callable[[Table, Show], pa.Table]] = {
 
 
 def alter(session: SqlSession, statement: AlterTable) -> pa.Table:
-    """Changes the schema of a table. With IF EXISTS or IF NOT EXISTS, changes of columns that do not exist, or exist
-    already, are left out.
+    """Changes the schema of a table. With IF EXISTS, a table or a column to drop that does not exist is ignored.
+    Returns one row, `OK`.
     """
     refuse_system_table(statement.name)
     try:

@@ -72,10 +72,10 @@ class _Clauses:
                 self._rest.append(part)
         if not self.key:
             raise refused(
-                f"MERGE: ON {statement.on.sql(DIALECT)} is not supported: it needs at least one "
+                f"MERGE: ON {statement.on.sql(DIALECT)} is not supported: it needs at least one condition "
                 f"{statement.alias}.column = value of {statement.source_alias}"
                 + (" for a column of the primary key" if self._inserts_by_key else "")
-                + "; more conditions follow with AND",
+                + "; add other conditions with AND",
                 statement="MERGE",
             )
 
@@ -163,7 +163,9 @@ class _Clauses:
         return UpdateClause({n: self._value(n, node, names) for n, node in values.items()}, condition)
 
     def _is_joined(self, name: str, node: exp.Expression) -> bool:
-        """Returns True if a column of the primary key is set to the value that it equals anyway, by ON."""
+        """Returns True if an assignment sets a column of the primary key to the same value that ON compares with the
+        column.
+        """
         if name not in self._schema.primary_keys or name not in self.key or self._names.sides(node) != {SOURCE}:
             return False
         return SqlExpression(sql_text(node.transform(self._names.plain))) == self.key[name]

@@ -80,7 +80,10 @@ class MergeNames:
         """
         matches = spellings(name, self._sides[1][2])
         if len(matches) != 1:
-            raise refused(f"MERGE: {clause} needs column {name!r} in the source; list columns and values", column=name)
+            raise refused(
+                f"MERGE: {clause} needs column {name!r} in the source; instead of *, list columns and values",
+                column=name,
+            )
         return exp.column(exp.to_identifier(matches[0]), table=exp.to_identifier(self._sides[1][1]))
 
     def _of_one(self, node: exp.Expression, wanted: str, why: str) -> exp.Expression:

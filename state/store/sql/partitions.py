@@ -35,7 +35,9 @@ def partitions_of_text(table: Table, text: str) -> list[Mapping[str, object]]:
         for pair in part.split(","):
             name, equals, value = pair.partition("=")
             if not equals:
-                raise OptionError(f"partitions {text!r} are not column=value,column=value;...", key="partitions")
+                raise OptionError(
+                    f"partitions {text!r} must have the form column=value,column=value;...", key="partitions"
+                )
             choice[name.strip()] = value.strip().strip("'\"")
         choices.append(choice)
     wrong = dict.fromkeys(name for choice in choices for name in choice if name not in table.partition_by)

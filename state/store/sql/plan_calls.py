@@ -68,8 +68,8 @@ def run_compactor(table: Table, arguments: Arguments, engine: Engine) -> pa.Tabl
     """Carries out planned compactions until no item is left to claim. Returns one row for each item that this process
     has claimed, in the order in which the items ended.
 
-    For the time of the argument `wait` it goes on while other compactors hold items, and takes over items whose leases
-    end. Raises OptionError, UnsupportedTableError, StorageError.
+    Also waits while other compactors hold items, at most for the time in the argument `wait`, and takes over items
+    whose leases end. Raises OptionError, UnsupportedTableError, StorageError.
     """
     lease_ms, others = lease_and_others(options_of(arguments))
     handle = handle_of(table)
