@@ -249,7 +249,7 @@ def two_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
-        ("ON t.k > s.k WHEN MATCHED THEN DELETE", OptionError, r"at least one t\.column = value of s"),
+        ("ON t.k > s.k WHEN MATCHED THEN DELETE", OptionError, r"at least one condition t\.column = value of s"),
         ("ON t.v = s.v WHEN NOT MATCHED THEN INSERT *", OptionError, "for a column of the primary key"),
         (
             "ON t.k = s.k WHEN MATCHED AND v = 1 THEN DELETE",
