@@ -136,9 +136,9 @@ def maybe_expire(
     forced: bool = False,
     root: str | None = None,
 ) -> int:
-    """Calls `expire_snapshots` after a commit, and returns the number of removed snapshots. Does nothing and returns 0
-    for postpone tables, and for write-only tables unless `forced`. If no snapshot is due, this costs a few small reads.
-    An error here does not affect the commit.
+    """Calls `expire_snapshots` after a commit, and returns the number of removed snapshots. Does nothing for postpone
+    tables, and for write-only tables unless `forced`. If no snapshot is due, this costs a few small reads. An error
+    here does not affect the commit.
 
     `newest_id` is the snapshot that the caller has just made; if it is None, the newest snapshot is looked up.
     """
@@ -347,8 +347,7 @@ class _Expiry:
 
     def _end_among_others(self, end: int, notes: Notes) -> int:
         """Returns up to which id (not included) this run may remove snapshots while other processes are active. If
-        other runs have announced removals up to a higher id, that id is used. Snapshots that consumers or pins need,
-        and later ones, are never removed.
+        other runs have announced removals up to a higher id, that id is used. What consumers or pins need is kept.
         """
         others = [r for r in notes.removals.values() if r is not None and r.history == self._notebook.history]
         announced = [r for r in others if r.end > end]
@@ -435,9 +434,7 @@ class _Expiry:
         return leave_markers(self._tags, self._snapshots, going, tags, self._world, ends=ends)
 
     def _sharing(self, begin: int, end: int, tags: Sequence[Tag]) -> list[tuple[str, Snapshot]]:
-        """Returns the snapshots of tags and branches that may need files of the snapshots `begin` to `end` - 1, each
-        with a description.
-        """
+        """Returns the descriptions and snapshots of tags and branches that may need files of `begin` to `end` - 1."""
         tagged = [(f"tag {t.name}", t.snapshot) for t in tags]
         sharing = sharing_tags([s for _, s in tagged], begin, end)
         return [(n, s) for n, s in tagged if s in sharing] + self._branches.states_of_others(self._root)
