@@ -10,10 +10,10 @@ key of a delete counts, because Postgres sends nothing else without REPLICA IDEN
 the delete become zero. Tombstones, messages (`m`) and messages that are not events (`other_messages`) are skipped and
 counted. `t`, a truncate, is bad unless the job's option `truncate` says otherwise.
 
-If a record is bad, it gives no row at all: an update gives both rows or none. If the row before an update gives no row
-of its own, only its primary key columns are read. If `watch` asks for it, the fields and types that the table lacks are
-found too. For Debezium events these are fields of the rows; if the records contain a schema, its declared fields count,
-whether they have values or not.
+If a record is bad, it gives no row at all: an update gives both rows or none. If an update gives no -U, only the
+primary key columns of the row before the update are read. If `watch` asks for it, the fields and types that the table
+lacks are found too. For Debezium events these are fields of the rows; if the records contain a schema, the fields that
+the schema declares count, whether they have values or not.
 
 Source: Flink 2.0 JsonRowDataDeserializationSchema, DebeziumJsonDeserializationSchema; Debezium 3 documentation of its
 connectors.
@@ -196,8 +196,8 @@ def inserts(
     keys: pa.Array | pa.ChunkedArray | None,
     refused: Mapping[int, str],
 ) -> Decoded:
-    """Returns the rows in objects, all of them inserts. `keys` means the same as in `decode_json`; `refused` are
-    further bad records, with reasons.
+    """Returns the rows that were read from objects, all of them inserts. `records` are the records that contained the
+    objects, and `keys` means the same as in `decode_json`. `refused` are further bad records, with reasons.
     """
     unjudged = Unjudged(
         objects.structs,
@@ -236,9 +236,9 @@ def _flattened(records: pa.Array, fields: Sequence[DataField]) -> dict[int, str]
 
 
 def _skipped(records: pa.Array, objects: Objects, others: Mapping[Skipped, int] = _NONE) -> dict[Skipped, int]:
-    """Returns by kind how many of the records hold no row.
+    """Returns for each kind of records without a row how many of the records are of that kind.
 
-    A record that is neither read nor bad has no value. `others` are kinds of records among the objects.
+    A record without a value counts as a tombstone. `others` are counts that are added to the result.
     """
     empty = len(records) - len(objects.positions) - len(objects.bad) - len(objects.skipped)
     counts = Counter(kind for _, kind in objects.skipped) + Counter({Skipped.TOMBSTONE: empty})
@@ -321,7 +321,9 @@ def decode_debezium(
 
 
 def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray[np.int64]]:
-    """Returns by column the positions of events whose row after the change has the placeholder instead of an object."""
+    """Returns for each column the positions in `values` of the records in which the placeholder has taken the place of
+    an object. Only the rows after the change are searched.
+    """
 
     def texts(records: pa.Array, columns: tuple[DataField, ...]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         found = read_events(records, Images(columns, messages=images.messages))
@@ -385,8 +387,8 @@ def _moved(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]
 
 
 def _changes(events: _Events, moved: npt.NDArray[np.bool_], update_before: UpdateBefore) -> list[DecodedChange]:
-    """Returns the inserts and updates in events. The deletes of a record are not among them; they come before these
-    rows.
+    """Returns the rows of events that are inserts or updates. Deletes are not returned, nor are the -D rows of updates
+    that change the key.
     """
     new = events.is_one_of("c", "r") & events.has_after
     update = events.is_one_of("u") & events.has_after

@@ -104,10 +104,11 @@ def changed_values(old: pa.Array, new: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def lacks_key(keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Returns True for record keys that are JSON objects without one of the key columns. Then the source has another
-    key.
+    """Returns True for record keys that are JSON objects and lack one of the columns in `primary_key`. The key of the
+    source is then another key than the table's.
 
-    The names are searched in the text, after the schema that a key may begin with, because each record has a key.
+    The keys are not parsed, which would cost too much for every record: the function searches their text for the names
+    of the columns. The schema that a record's key may begin with is not searched.
     """
     given = pc.fill_null(keys, b"")
     is_object = true_of(pc.match_substring_regex(given, r"^\s*\{"))

@@ -125,8 +125,8 @@ def inferred(value: object, depth: int = 0) -> pa.DataType:
 
 
 def need_of(value: object, shape: Shape, watch: WatchFor) -> pa.DataType:
-    """Returns the columns and types that a parsed JSON value needs and the shape lacks, including fields that are null
-    or empty.
+    """Returns the fields and types that a parsed JSON value needs and its column, which is described by `shape`, lacks.
+    Fields that are null or empty are included.
     """
     if shape.is_row:
         return _need_of_row(value, shape, watch) if isinstance(value, dict) else NO_NEED
@@ -187,7 +187,9 @@ def _number(text: str) -> pa.DataType:
 
 
 def _wider(text: str, data_type: DataType) -> pa.DataType:
-    """Returns the wider type that a number needs, if the column may change to it; otherwise the null type."""
+    """Returns the type that a column of type `data_type` needs to hold the number in `text`. Returns the null type if
+    the column holds the number already, or may not change to a wider type.
+    """
     if data_type.root is TypeRoot.FLOAT:
         return _double_for(float(text))
     bits = _WHOLE_BITS.get(data_type.root)

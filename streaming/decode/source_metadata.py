@@ -91,7 +91,7 @@ def without_metadata(
     for f in fields:
         if f.name in lacking:
             raise SchemaMismatchError(
-                f"the table has a column {f.name}, which messages of decode: {decode.value} cannot fill; use a "
+                f"the table has a column {f.name}, which messages of 'decode: {decode.value}' cannot fill; use a "
                 "table without this column",
                 column=f.name,
             )
@@ -100,8 +100,8 @@ def without_metadata(
 
 
 def flat_parts(columns: Iterable[str]) -> tuple[DataField, ...]:
-    """Returns the fields of flattened rows from which the columns are made. (`add.fields=lsn` and `source.lsn` mean the
-    same field.)
+    """Returns the fields of flattened rows from which these columns are filled. Each field is returned under two names,
+    because Debezium names it after its option: for example, `add.fields` may contain `lsn` or `source.lsn`.
     """
     return tuple(
         DataField(0, f"{prefix}{part.name}", part.type)
@@ -171,7 +171,7 @@ def with_metadata(
 
 
 def source_parts(columns: Iterable[str]) -> tuple[DataField, ...]:
-    """Returns the fields of `source` from which the columns are made."""
+    """Returns the fields of a message's `source` from which these columns are filled."""
     parts = {name: kind for column in columns for name, kind in SOURCE_METADATA[column].items()}
     return tuple(DataField(0, name, kind) for name, kind in parts.items())
 
@@ -190,10 +190,10 @@ def _column(events: pa.Array, field: DataField) -> pa.Array:
 
 
 def source_positions(source: pa.Array) -> pa.Array:
-    """Returns positions as strings that sort like the log; null for other sources.
+    """Returns positions in the source's log as strings that sort like the log.
 
-    For Postgres the position is the LSN; for MySQL file, position and row; for SQL Server the LSNs of commit and
-    change.
+    For Postgres the string is made from the LSN; for MySQL from file, position and row; for SQL Server from the LSNs of
+    commit and change. For other databases the result is null.
     """
     parts = {name: pc.struct_field(source, name) for name in _POSITION_PARTS}
     of_postgres = _padded(parts["lsn"], _POSITION_DIGITS)

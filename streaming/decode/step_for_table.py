@@ -99,8 +99,8 @@ def check_reading(
         )
     if columns.rescued is not None and decode not in IMAGES:
         raise OptionError(
-            f"{RESCUED.key} is about JSON that is decoded ({', '.join(f.value for f in IMAGES)}), but decode "
-            f"is {decode.value}; remove {RESCUED.key}",
+            f"{RESCUED.key} needs records in one of the formats {', '.join(f.value for f in IMAGES)}, but "
+            f"source.decode is {decode.value}; remove {RESCUED.key}",
             key=RESCUED.key,
         )
     _check_messages(decode, messages)
@@ -195,8 +195,8 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
         for option, value in ((SOURCE_TABLE, messages.source_table), (SHARDS, messages.shards)):
             if value is not None:
                 raise OptionError(
-                    f"{option.key} needs messages that name their table, which decode: {decode.value} does not read; "
-                    "remove it, or use another decode",
+                    f"{option.key} needs messages that name their table, but 'decode: {decode.value}' does not read "
+                    f"such messages; remove {option.key}, or set source.decode to another format",
                     key=option.key,
                 )
     may_be_debezium = decode in (RecordFormat.JSON, RecordFormat.AVRO) or decode.is_debezium
@@ -204,13 +204,14 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
         for key, is_set in ((SOURCE_BYTES.key, messages.bytes_form is not None), ("types", bool(messages.types))):
             if is_set:
                 raise OptionError(
-                    f"{key} needs JSON without types; decode: {decode.value} knows the types, or does not read JSON; "
-                    "remove it",
+                    f"{key} is for JSON messages that do not say the types of their values, but 'decode: "
+                    f"{decode.value}' reads messages that say them, or messages that are not JSON; remove {key}",
                     key=key,
                 )
     if messages.truncate is not TRUNCATE.default and decode not in _WITH_TRUNCATES:
         raise OptionError(
-            f"{TRUNCATE.key} needs messages about truncates, which decode: {decode.value} does not have; remove it",
+            f"{TRUNCATE.key} needs messages about truncates, but the format 'decode: {decode.value}' has none; remove "
+            f"{TRUNCATE.key}",
             key=TRUNCATE.key,
         )
     if messages.truncate is Truncate.APPLY and messages.shards is not None:
@@ -220,32 +221,34 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
         )
     if messages.unavailable_value != UNAVAILABLE_VALUE.default and not may_be_debezium:
         raise OptionError(
-            f"{UNAVAILABLE_VALUE.key} needs messages of Debezium, which decode: {decode.value} does not read; remove "
-            "it",
+            f"{UNAVAILABLE_VALUE.key} needs messages of Debezium, but 'decode: {decode.value}' does not read them; "
+            f"remove {UNAVAILABLE_VALUE.key}",
             key=UNAVAILABLE_VALUE.key,
         )
     if messages.unavailable is not UNAVAILABLE_KEY.default and not decode.is_debezium:
         raise OptionError(
-            f"{UNAVAILABLE_KEY.key} needs messages of Debezium, which decode: {decode.value} does not read; remove it",
+            f"{UNAVAILABLE_KEY.key} needs messages of Debezium, but 'decode: {decode.value}' does not read them; "
+            f"remove {UNAVAILABLE_KEY.key}",
             key=UNAVAILABLE_KEY.key,
         )
     if messages.type_mapping and not decode.has_row_kinds:
         raise OptionError(
             (
-                f"{TYPE_MAPPING.key} needs messages with types of a database, which decode: {decode.value} does not "
-                "have; remove it"
+                f"{TYPE_MAPPING.key} needs messages with types of a database, but 'decode: {decode.value}' does not "
+                f"read such messages; remove {TYPE_MAPPING.key}"
             ),
             key=TYPE_MAPPING.key,
         )
     if TypeMapping.LONGTEXT_TO_BYTES in messages.type_mapping and decode is RecordFormat.MAXWELL_JSON:
         raise OptionError(
-            f"{TYPE_MAPPING.key}: {TypeMapping.LONGTEXT_TO_BYTES.value} needs messages that name the type of a text, "
-            f"which decode: {decode.value} does not read; remove it",
+            f"{TYPE_MAPPING.key}: {TypeMapping.LONGTEXT_TO_BYTES.value} needs messages that name the type of a text "
+            f"column, but those of 'decode: {decode.value}' do not; remove {TypeMapping.LONGTEXT_TO_BYTES.value}",
             key=TYPE_MAPPING.key,
         )
     if messages.infinity is not INFINITY.default and not decode.is_debezium:
         raise OptionError(
-            f"{INFINITY.key} needs messages of Debezium, which decode: {decode.value} does not read; remove it",
+            f"{INFINITY.key} needs messages of Debezium, but 'decode: {decode.value}' does not read them; remove "
+            f"{INFINITY.key}",
             key=INFINITY.key,
         )
 
@@ -254,15 +257,15 @@ def _check_expectations(columns: ColumnOptions, bad_records: BadRecords, decode:
     """Raises OptionError if expectations cannot be checked, or if rejected records are not stored."""
     if columns.expect and decode is RecordFormat.NONE:
         raise OptionError(
-            f"expect.{columns.expect[0].name} needs records that are decoded, and source.decode is none; remove it, "
-            "or let the table's own NOT NULL columns refuse rows",
+            f"expect.{columns.expect[0].name} checks decoded records, but source.decode is none; remove the "
+            "expectation, or let the NOT NULL columns of the table refuse rows",
             key=f"expect.{columns.expect[0].name}.check",
         )
     refusing = next((e for e in columns.expect if e.otherwise is Otherwise.REJECT), None)
     if refusing is not None and not bad_records.has_place:
         raise OptionError(
-            f"expect.{refusing.name}.otherwise is reject, and {BAD_RECORDS_PATH.key}, the folder for such records, is "
-            "not set",
+            f"expect.{refusing.name}.otherwise is reject, but {BAD_RECORDS_PATH.key}, the folder for rejected records, "
+            "is not set",
             key=BAD_RECORDS_PATH.key,
         )
 
@@ -271,12 +274,13 @@ def _check_registry(decode: RecordFormat, registry: RegistryOptions | None) -> N
     """Raises OptionError if the format is Avro and no registry is set, or if a registry is set and not needed."""
     if decode.is_avro and registry is None:
         raise OptionError(
-            f"decode: {decode.value} needs the address of the schema registry: set {REGISTRY_URL.key}",
+            f"'decode: {decode.value}' needs the address of the schema registry: set {REGISTRY_URL.key}",
             key=REGISTRY_URL.key,
         )
     if registry is not None and not decode.is_avro:
         raise OptionError(
-            f"source.registry needs messages in Avro, which decode: {decode.value} does not read; remove it",
+            f"source.registry needs messages in Avro, but 'decode: {decode.value}' does not read Avro; remove "
+            "source.registry",
             key=REGISTRY_URL.key,
         )
 
@@ -284,21 +288,21 @@ def _check_registry(decode: RecordFormat, registry: RegistryOptions | None) -> N
 def _check_takes_changes(decode: RecordFormat, schema: TableSchema) -> None:
     if not schema.primary_keys:
         raise OptionError(
-            f"decode: {decode.value} produces updates and deletes, but a table without a primary key takes inserts "
+            f"'decode: {decode.value}' produces updates and deletes, but a table without a primary key takes inserts "
             "only; use a table with a primary key",
             key=SOURCE_DECODE.key,
         )
     row_kind = schema.settings.merge.row_kind_field
     if row_kind is not None:
         raise OptionError(
-            f"decode: {decode.value} gives each row its row kind, but the table takes it from column {row_kind!r} "
-            "(rowkind.field); use decode: json, or a table without rowkind.field",
+            f"'decode: {decode.value}' gives each row its row kind, but the table takes row kinds from its column "
+            f"{row_kind!r} (rowkind.field); use 'decode: json', or a table without rowkind.field",
             key=SOURCE_DECODE.key,
         )
     if any(f.name == ROW_KIND_COLUMN for f in schema.fields):
         raise OptionError(
-            f"the table has a column {ROW_KIND_COLUMN}, a name that decode: {decode.value} uses for row kinds; rename "
-            "the column",
+            f"the table has a column {ROW_KIND_COLUMN}, a name that 'decode: {decode.value}' uses for row kinds; "
+            "rename the column",
             key=SOURCE_DECODE.key,
         )
 

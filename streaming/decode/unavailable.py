@@ -41,8 +41,8 @@ class LeftOut(Enum):
 class Keeping:
     """How a table keeps values that the source left out.
 
-    `never` are columns that every row must have; `names` are all columns of the table. If `asks` is true, the driver
-    looks for rows whose key changed; then the rows have marks, whatever `left_out` says.
+    `never` are columns whose values may not be left out; `names` are all columns of the table. If `asks` is true, the
+    driver looks for rows whose key changed. The rows then have marks (the column UNAVAILABLE) for any `left_out`.
     """
 
     left_out: LeftOut = LeftOut.REFUSED
@@ -65,9 +65,9 @@ class Keeping:
         return field.type.nullable or (self.left_out is LeftOut.MARKED and field.type.is_atomic)
 
     def of_inputs(self, inputs: Sequence[str], kept: Sequence[DataField]) -> "Keeping":
-        """Returns these rules, applied to the fields in `inputs`, from which the table's columns are computed.
+        """Returns the same settings for the fields in `inputs`, from which the table's columns are computed.
 
-        Only values of the columns in `kept` may be left out: these are fields that the table takes over unchanged.
+        Only values of the fields in `kept` may be left out: these are fields that the table takes over unchanged.
         """
         if not self.keeps:
             return self
@@ -78,8 +78,9 @@ class Keeping:
 def marks_of_table(
     rows: pa.Table, marks: pa.Array, fields: Sequence[DataField], names: Sequence[str]
 ) -> tuple[pa.Array, pa.Table]:
-    """Converts the marks of decoded rows to marks of the table's columns (`names`). Returns the marks, and the rows. In
-    the rows, missing values are zeros if their column (one of `fields`) is NOT NULL.
+    """Takes rows with marks, which say by position which values of a row were left out. Returns marks that count the
+    positions in `names`, the table's columns, and returns the rows. In NOT NULL columns (according to `fields`) the
+    values that were left out are zeros.
     """
     bits = unpack_left_out(marks, rows.num_columns)
     left_out = {name: bits[:, at] for at, name in enumerate(rows.column_names) if bits[:, at].any()}
@@ -196,11 +197,12 @@ def settled(
     keeping: Keeping = KEEPS_NOTHING,
     in_rows: Mapping[str, npt.NDArray[np.int64]] = _NONE,
 ) -> Unjudged:
-    """Handles the values that are left out, and returns the rows afterwards.
+    """Finds the values that are left out, and returns the rows with nulls or zeros in their place. A record is bad if
+    it leaves out a value that the table cannot keep.
 
-    A delete may leave out every value but the values of its key. `in_rows` has by column the records that
-    `left_out_of_rows` has found. If the rows have marks of the values that are left out, the column `MARKS` is the last
-    column. Whether an insert may leave out a value is known only later (`moves/`).
+    A delete may leave out all values except those of its key. `in_rows` is the result of `left_out_of_rows`. If
+    `keeping.marks` is true, the column `MARKS`, which says what was left out, is added at the end. Whether an insert
+    may leave out a value is known only later (`moves/`).
     """
     never = {*primary_key, *keeping.never}
     is_update = unjudged.kinds == int(RowKind.UPDATE_AFTER)
@@ -244,8 +246,9 @@ def settled(
 def _texts_of(placeholder: str) -> pa.Array:
     """Returns the texts that a STRING column gets for a value that was left out.
 
-    These are the placeholder, its bytes in each `binary.handling.mode`, and a UUID made of it; and as JSON a map and
-    arrays of these, arrays of numbers, and the points that stand for geometries.
+    These are the placeholder, its bytes in each `binary.handling.mode`, and a UUID made of the placeholder. Further
+    texts are JSON: a map with the placeholder, arrays of one of the texts above, arrays of numbers, and the points that
+    stand for geometries.
     """
     octets = placeholder.encode()
     digest = hashlib.md5(octets, usedforsecurity=False).digest()

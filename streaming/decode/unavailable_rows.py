@@ -1,8 +1,8 @@
 """Finds values that the source left out in columns of type ROW.
 
-Instead of an hstore Debezium sends an object whose only field is the placeholder. A ROW does not read fields that it
-does not have, so this object would become a row of nulls. So records that contain the placeholder as a name are read a
-second time, with strings instead of their rows.
+For an hstore that was left out, Debezium sends an object whose only field has the placeholder as its name. No column of
+type ROW has a field of that name, so the object would become a row of nulls. So records that contain the placeholder as
+a name are read a second time, and their values of type ROW are read as strings.
 """
 
 import re
@@ -28,8 +28,8 @@ structs, and the position of each row's record.
 def left_out_of_rows(
     values: pa.Array, fields: Sequence[DataField], placeholder: str, read: RowTexts
 ) -> dict[str, npt.NDArray[np.int64]]:
-    """Takes records as binary values without nulls. Returns by column the positions of the records that have the
-    placeholder instead of an object.
+    """Takes records as binary values without nulls. Returns for each column of type ROW the positions of the records in
+    which the placeholder has taken the place of an object.
     """
     with_rows = tuple(replace(f, type=_TEXT) for f in fields if _has_rows(f.type))
     if not with_rows or not pc.any(pc.match_substring(values, f'"{placeholder}"')).as_py():
@@ -47,8 +47,8 @@ def left_out_of_rows(
 
 
 def without_placeholder(need: pa.DataType, columns: Mapping[str, object], placeholder: str) -> pa.DataType:
-    """Returns the needed columns and types without fields that have the placeholder's name, in columns that contain
-    rows.
+    """Removes the field named like the placeholder from a need. Only the parts of the need that belong to one of
+    `columns`, the columns that contain rows, are searched for the field.
     """
     if not columns or not pa.types.is_struct(need):
         return need

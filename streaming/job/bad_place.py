@@ -45,8 +45,8 @@ def has_place(config: JobConfig) -> bool:
 
 
 def places_of(job: RoutedJob) -> list[JobConfig]:
-    """Returns the settings of one table for each place (folder, table or topic) for bad records of a job: first for the
-    place of the whole job, then for other places that routes set.
+    """Returns settings for each place (folder, table or topic) in which a job stores bad records. The settings with the
+    place of the whole job come first, followed by the settings of one route for each other place.
     """
     found: dict[BadRecords, JobConfig] = {}
     configs = (job.config_of(Resolved(route.number, route.target)) for route in job.routes)
@@ -89,8 +89,8 @@ def _place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPl
 
 
 def _notes(config: JobConfig, topic: str) -> TopicNotes | None:
-    """Returns the notes about a topic for bad records. Returns None if only Spark, and not bucketline, can reach the
-    storage of the checkpoint.
+    """Returns the notes that are kept beside the checkpoint about a topic for bad records. Returns None if bucketline
+    cannot reach the storage of the checkpoint, which only Spark can.
     """
     notes = notes_beside(config.checkpoint, topic, config.storage)
     try:

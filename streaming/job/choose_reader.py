@@ -84,8 +84,8 @@ def splits(options: Mapping[str, str]) -> bool:
 def choose_reader(
     spark: Any, source: SourceConfig, options: Mapping[str, str], in_thread: InThread
 ) -> ChosenReader | None:
-    """Starts Python workers, and returns a function that tells the first batch how tasks read Kafka themselves; None if
-    Spark reads.
+    """Starts Python workers. Returns a function that the first batch calls to get the reader with which tasks read
+    Kafka themselves; None if Spark reads.
 
     Raises OptionError if `source.reader` is `native` and tasks are known to be unable to read.
     """

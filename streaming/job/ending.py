@@ -24,7 +24,7 @@ class Ending:
     """Notes whether the job was asked to end, and decides what further signals do.
 
     `leave` ends the process with an exit code and a line that says why; `give_up` does the same before the session is
-    up. No lock is used, because a signal may arrive while the same thread is in this method.
+    up. The methods use no lock, because a signal may arrive while the same thread runs one of them.
     """
 
     def __init__(

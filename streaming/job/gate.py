@@ -13,8 +13,8 @@ _STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling sleep.\
 class BatchGate:
     """Lets batches into a sink until `close` is called. Keeps the error that a batch raised.
 
-    Spark passes on errors of a sink as text; the gate keeps the error itself. A batch that comes after `close` is held
-    until the query is stopped. For Spark this is an ordinary stop, and it logs no error.
+    Spark passes on errors of a sink as text; the gate keeps the error itself. A batch that comes after `close` waits
+    until the query is stopped. Spark takes the interrupted batch for an ordinary stop, and logs no error.
     """
 
     def __init__(self, sink: Callable[[Any, int], None]) -> None:

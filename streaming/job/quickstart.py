@@ -89,7 +89,7 @@ def run_quickstart(
 
     The table is in the folder; if a catalog is given, the table is `TABLE` of the catalog. Raises OptionError for a
     folder that is not empty and if Spark does not start, and BucketlineError if the query fails or the catalog already
-    has such a table.
+    has a table of that name.
     """
     root = _empty_folder(directory)
     table = _new_table(root, catalog)

@@ -99,8 +99,8 @@ def settings_of_own(arguments: Sequence[str], defaults: Mapping[str, str]) -> di
     """Returns the settings that bucketline adds for a JVM that it starts itself, without settings that the user has
     set.
 
-    If it is certain that this works (on this machine, with this Python), Python workers are forked from a process that
-    has loaded the needed modules.
+    With one of these settings Spark forks Python workers from a process that has loaded the needed modules. The setting
+    is added only if Spark runs on this machine with this Python, because only then it is certain to work.
     """
     chosen = {**defaults, **_chosen(arguments)}
     ours = dict(_QUIET)

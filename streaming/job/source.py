@@ -173,7 +173,9 @@ def _plain(value: object) -> object:
 
 
 def _opened(reader: Any, name: str, options: dict[str, str], version: str) -> Any:
-    """Opens the source with this name as a DataFrame. Raises OptionError if Spark does not know the source."""
+    """Opens the source with this name as a DataFrame. `version` is Spark's version, for messages. Raises OptionError if
+    Spark does not know the source.
+    """
     path = options.pop(_PATH, None)
     reader = reader.format(name).options(**options)
     try:
@@ -201,8 +203,8 @@ def choose_rows(stream: Any, columns: ColumnOptions, source_format: str, keys: S
         )
     if columns.where is not None and ROW_KIND_COLUMN in stream.columns:
         raise OptionError(
-            f"{WHERE.key} is not supported for rows that have kinds ({ROW_KIND_COLUMN}): a row that no longer "
-            "meets the condition would have to be deleted",
+            f"{WHERE.key} is not supported for rows that have kinds ({ROW_KIND_COLUMN}), because a row that no longer "
+            f"meets the condition would have to be deleted; remove {WHERE.key}",
             key=WHERE.key,
         )
     _refuse_time(columns, keys)
@@ -231,7 +233,9 @@ def _refuse_time(columns: ColumnOptions, keys: Sequence[str]) -> None:
 
 
 def _listed(text: str, columns: Sequence[str]) -> list[str]:
-    """Returns the columns of a SELECT as Spark's SQL texts. A computed column replaces the column of the same name."""
+    """Returns the columns of `text`, a SELECT over `columns`, as Spark's SQL texts. A computed column replaces the
+    column of the same name.
+    """
     selection = parse_selection(text)
     gone = {name.lower() for name in (*selection.left_out, *(name for name, _ in selection.items))}
     kept = [in_backticks(name) for name in columns if name.lower() not in gone] if selection.has_star else []
@@ -275,13 +279,15 @@ def _wants(fields: Sequence[DataField], column: str) -> bool:
 def _select(stream: Any, names: Sequence[str]) -> Any:
     if "value" not in stream.columns:
         raise OptionError(
-            f"source.decode reads a column 'value', and the source has {', '.join(stream.columns)}; drop source.decode",
+            f"source.decode needs a column 'value', but the source has the columns {', '.join(stream.columns)}; remove "
+            "source.decode",
             key=SOURCE_DECODE.key,
         )
     value_type = stream.schema["value"].dataType
     if not isinstance(value_type, StringType | BinaryType):
         raise OptionError(
-            f"source.decode reads texts or bytes, and the source's column 'value' is {value_type}; drop source.decode",
+            f"source.decode reads texts or bytes, but the source's column 'value' is of type {value_type}; remove "
+            "source.decode",
             key=SOURCE_DECODE.key,
         )
     return stream.select(*(in_backticks(name) for name in names))

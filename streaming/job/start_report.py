@@ -24,9 +24,9 @@ class FirstBatch(Protocol):
 
 
 class StartReport:
-    """Logs what a query does until its first batch is written: each change, and again every five seconds. If a query
-    has asked Kafka for ten seconds, the report says that the query waits for Kafka, before its first batch and between
-    later batches. `kafka` has the names of the servers.
+    """Logs what a query does until its first batch is written: each change, and again every five seconds. If the query
+    has waited for an answer of Kafka for ten seconds, the report says so, even after the first batch. `kafka` has the
+    names of the servers.
     """
 
     def __init__(
@@ -45,8 +45,7 @@ class StartReport:
     def watch(self, query: Any, batch: FirstBatch) -> None:
         """Looks at the query at most once a second.
 
-        This costs nothing while a batch runs. For a source other than Kafka, it also costs nothing once the first batch
-        is written.
+        Once the first batch is written, Spark is asked only if the source is Kafka, and only while no batch runs.
         """
         moment = self._now()
         if moment - self._looked_at < _LOOK_SECONDS or (batch.is_written and (self._kafka is None or batch.is_busy)):

@@ -47,8 +47,8 @@ _RECENT = 8
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The records of a batch (`records`), and a function that returns the records between other offsets, for tables
-    that were parked.
+    """The records of a batch: `batch` returns them. `between` returns the records between two offsets, for a table that
+    was parked and has missed these records.
     """
 
     batch: Callable[[], Records]
@@ -151,8 +151,8 @@ def _as_asked(
 
 
 def _found_in_table(name: str, entry: Entry, state: ManyState, batch: int) -> Entry:
-    """Returns the ledger entry (stored state) of a parked table. The entry is corrected if the table holds the batch in
-    which it failed after all. Raises the errors of `found_further`.
+    """Returns the ledger entry (stored state) of a parked table. If the table holds the batch for which it was parked
+    after all, the entry is corrected. Raises the errors of `found_further`.
     """
     known = state.tables.get(name)
     if known is None:

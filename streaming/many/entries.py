@@ -122,9 +122,9 @@ def next_ledger(
 
 
 def _left_of(cutoff: FeedOffsets | None, end: FeedOffsets) -> FeedOffsets | None:
-    """Returns the offsets up to which a table has the records after a batch; None if this is the end of the batch. If
-    the table already has records of a partition beyond the end of the batch, the table's own offset stays, so that
-    these records are not written twice.
+    """Returns the offsets up to which a table has its records, once a batch that ends at the offsets `end` is written;
+    None if these offsets are `end`. If the table already has records of a partition beyond the end of the batch, the
+    table's own offset stays, so that these records are not written twice.
     """
     ahead = {f: at for f, at in (cutoff or {}).items() if at > end.get(f, at)}
     return {**end, **ahead} if ahead else None
@@ -204,9 +204,9 @@ def caught_up(entry: Entry, end: FeedOffsets, *, is_all: bool) -> Entry:
 
 
 def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> Entry:
-    """Returns the ledger entry (stored state) of a parked table, corrected if the table holds the batch in which it
-    failed after all. `newest` is the newest batch in the table. `batch` is the current batch, which an earlier attempt
-    may have written.
+    """Returns the ledger entry (stored state) of a parked table. If the table holds the batch for which it was parked
+    after all, the entry is corrected. `newest` is the newest batch in the table. `batch` is the current batch, which an
+    earlier attempt may have written.
 
     Raises CheckpointMismatchError if the table holds a batch that the ledger does not know.
     """
@@ -216,9 +216,10 @@ def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> En
     if newest == parked.batch:
         return replace(entry, last_batch=newest, commits=entry.commits + 1, cutoff=parked.end)
     raise CheckpointMismatchError(
-        f"{name} holds batch {newest} of this job, and by the ledger its newest is batch {entry.last_batch}, before "
-        f"it failed in batch {parked.batch}: it is not certain which records it has missed since. Roll it back to "
-        f"batch {entry.last_batch}; or run `ingest --forget {name}`, which goes on without the missing records",
+        f"{name} holds batch {newest} of this job, but the ledger says that the newest batch in the table is batch "
+        f"{entry.last_batch}, and that the table failed in batch {parked.batch}: it is not certain which records the "
+        f"table lacks. Roll the table back to batch {entry.last_batch}; or run `ingest --forget {name}`, after which "
+        "the job goes on without the missing records",
         path=name,
     )
 

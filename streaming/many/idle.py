@@ -63,8 +63,8 @@ def _compacted(target: Target, batch: int, engine: Any) -> Target:
 
 
 def renewed(tables: Tables, entries: Mapping[str, Entry], before: Ledger | None, now_ms: int) -> dict[str, Entry]:
-    """Renews those tags of tables that are old enough, and returns the new ledger entries (stored states) of these
-    tables. `before` is the newest ledger in the checkpoint.
+    """Renews the tags that are due to be renewed, and returns the new ledger entries (stored states) of the tables with
+    these tags. `before` is the newest ledger in the checkpoint.
     """
     due = [name for name, e in sorted(entries.items()) if e.last_batch is not None and _is_due(e, now_ms)]
     done: dict[str, Entry] = {}

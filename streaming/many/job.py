@@ -22,10 +22,11 @@ class ManyJob:
     """The settings of a job that hold for all batches. `settings` is the text of the settings that affect rows, and
     `pin` is the hash of this text.
 
-    `nameless` decodes records that belong to no table, and `bad_records` are the settings for bad records among them.
-    `places` returns the place that stores bad records with such settings; None if they are not stored. `one` has the
-    settings that a job of one table has, too. A table that was parked reads at most `most_missed` of its missed records
-    with each batch. `metrics` says where metrics are shown, unless the settings of a table say otherwise.
+    `nameless` decodes records that belong to no table; the settings `bad_records` apply to the bad records among them.
+    `places` returns the place (folder, table or topic) that settings for bad records name; None if they name none.
+    `one` has the settings that a job of one table has, too. A table that was parked reads at most `most_missed` of its
+    missed records with each batch. `metrics` says where metrics are shown, unless the settings of a table say
+    otherwise.
 
     There is one attribute for each setting that all batches share.
     """

@@ -2,7 +2,7 @@
 in the checkpoint.
 
 A table commits only in batches that bring it rows, so its newest snapshot does not say how far the job has read. The
-ledger says so: it has each table's last batch, and the offsets up to which the table has its records.
+ledger says how far: it has each table's last batch, and the offsets up to which the table has its records.
 """
 
 import json
@@ -25,7 +25,8 @@ FeedOffsets = Mapping[Feed, int]
 @dataclass(frozen=True, slots=True)
 class Parked:
     """Why and when a table was parked (left out of batches). `batch` is the batch in which the table failed; it has the
-    offsets from `start` to `end`. `why` is the text of the error, and `since_ms` the time.
+    offsets from `start` to `end`. `why` is the text of the error, and `since_ms` is the time at which the table was
+    parked, in milliseconds since 1970.
     """
 
     batch: int

@@ -209,7 +209,8 @@ class Tables:
 
     def add(self, opened: Opened) -> Known:
         """Adds a table that was opened to the open tables, and returns it. Raises OptionError if its name differs from
-        the name of another table only in upper and lower case, and if its bucket mode does not allow such a job.
+        the name of another table only in upper and lower case, and if a job of several tables cannot write a table with
+        its bucket mode.
         """
         name = opened.to.table
         variant = case_variant(self._known, name)

@@ -52,8 +52,8 @@ class Registry:
             values[key] = values.get(key, 0.0) + value
 
     def replace(self, metric: Metric, values: Mapping[Labels, float], labels: Mapping[str, str]) -> None:
-        """Replaces the values of a gauge whose labels include `labels`: the given values are set, and all other such
-        values are removed.
+        """Removes the values of a gauge whose labels include `labels`, and sets `values` instead. The labels of each of
+        these values are completed with `labels`.
         """
         assert metric.kind is MetricKind.GAUGE, metric.name
         common = set(labels.items())

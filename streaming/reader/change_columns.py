@@ -33,8 +33,8 @@ assert list(range(4)) == [RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_
 
 @dataclass(frozen=True, slots=True)
 class ChangeNames:
-    """The requested columns in order (`names`), and those of them that are columns of the table, in the same order
-    (`of_table`).
+    """The columns of a read of changes: all requested columns (`names`), and the columns of the table among them
+    (`of_table`). Both are in the requested order.
     """
 
     names: tuple[str, ...]
@@ -70,7 +70,9 @@ def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
     twice = next((f.name for f in schema.fields if f.name in _COLUMNS.names), None)
     if twice is not None:
         raise SchemaMismatchError(
-            f"the table already has a column {twice!r}; read the table with 'read.changelog' = false", column=twice
+            f"the table has a column {twice!r}, which is also the name of a column that describes changes; read the "
+            "table with 'read.changelog' = false",
+            column=twice,
         )
     names = named if extra else (*named, *_COLUMNS.names)
     says_kind = ROW_KIND_COLUMN in names or CHANGE_TYPE in names

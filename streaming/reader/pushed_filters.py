@@ -2,7 +2,7 @@
 
 Spark applies its filters again to the rows that it gets, so the condition may keep too many rows, never too few.
 Filters on floats are left to Spark, because its NaN equals itself and is the largest value. Filters on fields inside of
-values, and on columns whose values are cut for Spark, are left to Spark too.
+values are left to Spark too, and so are filters on nanoseconds, because Spark gets only microseconds.
 Source: Spark 4.1 pyspark.sql.datasource.Filter.
 """
 
@@ -83,7 +83,8 @@ def _starting_with(column: pc.Expression, prefix: str) -> pc.Expression:
 
 
 def _is_comparable(arrow: pa.DataType) -> bool:
-    """Returns True if Spark and Arrow compare values of the type in the same way, and no value is cut for Spark."""
+    """Returns True if Spark and Arrow compare values of the type in the same way, and Spark gets the values unchanged.
+    """
     if pa.types.is_timestamp(arrow):
         return bool(arrow.unit != "ns")
     return bool(

@@ -75,8 +75,9 @@ def register(spark: Any) -> None:
     """
     if not HAS_DATA_SOURCES:
         raise OptionError(
-            f'Spark {spark.version} has no data sources in Python, but format("{FORMAT}") needs: '
-            "bucketline.read(spark, path) gives the table as a DataFrame; streams of changes need Spark 4.0 or later",
+            f'Spark {spark.version} has no data sources in Python, which format("{FORMAT}") needs; use '
+            "bucketline.read(spark, path), which returns the table as a DataFrame; streams of changes need Spark 4.0 "
+            "or later",
             key="spark",
         )
     try:

@@ -83,7 +83,9 @@ def check_given(user_schema: spark.StructType, own: spark.StructType) -> None:
             )
         if mine.nullable and not field.nullable:
             raise SchemaMismatchError(
-                f"column {field.name}: the given schema says NOT NULL, the table may have nulls", column=field.name
+                f"column {field.name}: the given schema says NOT NULL, but the table may have nulls; make the column "
+                "nullable in the schema",
+                column=field.name,
             )
 
 

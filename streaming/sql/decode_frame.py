@@ -53,11 +53,12 @@ def decode(
     """Returns the rows that are in a DataFrame of records, as a job with `decode: format` decodes them. The column
     `_row_kind` holds the row kinds.
 
-    `frame` has the columns of Spark's Kafka source, or at least `value`; it may be a stream. `columns` are SQL column
-    text, or the table that the rows are for; of a table the primary key is taken, too. `options` are the options of a
-    job file for messages and columns (`types.created`, `source.registry.url`, `select`, `where`, ...). With
-    `bad_records="keep"` a bad record becomes a row of nulls, with the record and the reason in the column
-    `_bad_record`; this column is null in all other rows. With `"fail"` the first bad record ends the query.
+    `frame` has the columns of Spark's Kafka source, or at least `value`; it may be a stream. `columns` is a text with
+    columns in SQL, or the table that the rows are for. A table also says the primary key, so `primary_key` must be
+    left out. `options` are the options of a job file for messages and columns (`types.created`, `source.registry.url`,
+    `select`, `where`, ...). With `bad_records="keep"` a bad record becomes a row of nulls, with the record and the
+    reason in the column `_bad_record`; this column is null in all other rows. With `"fail"` the first bad record ends
+    the query.
 
     Raises OptionError for options that do not fit. Raises SchemaMismatchError or UnsupportedTableError if no record
     could become a row with these columns.
@@ -100,7 +101,8 @@ def _step(format: str, schema: TableSchema, bad_records: str, options: Mapping[s
     ):
         if is_set:
             raise OptionError(
-                f"{option.key} = {options[option.key]} needs the table, which decode does not read; use a job file",
+                f"{option.key} = {options[option.key]} needs the rows of a table, which bl.decode does not read; use a "
+                "job file",
                 key=option.key,
             )
     allowed = BadRecords("", UNLIMITED) if bad_records == _KEEP else BadRecords(None, 0)

@@ -24,14 +24,14 @@ def try_tasks(spark: Any, settings: Mapping[str, str]) -> str:
     """Returns the reason why tasks of this application cannot read Kafka with these settings of librdkafka; empty if
     they can.
 
-    It runs as many tasks as can run at a time, if Spark tells that number.
+    To find out, the function runs as many tasks as Spark can run at the same time, if Spark tells that number.
     """
     return max(why.decode() for why in _said(spark, _Trial(settings)))
 
 
 def start_workers(spark: Any) -> None:
-    """Starts as many Python workers as tasks can run at a time, if Spark tells that number. Spark keeps the workers for
-    the first batch.
+    """Starts as many Python workers as Spark can run tasks at the same time, if Spark tells that number. Spark keeps
+    the workers for the first batch.
     """
     _said(spark, _Start())
 
@@ -54,8 +54,8 @@ def _said(spark: Any, task: FirstOfNothing) -> list[bytes]:
 def _at_a_time(context: Any) -> int:
     """Returns how many tasks can run at a time, at least one.
 
-    If `spark.default.parallelism` is set, it may be larger than that number. Then a small number is returned, because
-    the first batch waits for these tasks.
+    If `spark.default.parallelism` is set, Spark tells its value, which may be too large. The result is then at most a
+    few tasks, because the first batch waits for these tasks.
     """
     tasks = max(1, int(context.defaultParallelism))
     return tasks if context.getConf().get(_PARALLELISM) is None else min(tasks, _FEW)

@@ -21,8 +21,8 @@ from bucketline.streaming.tasks.placement import Destination
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The existing buckets that a task knows (`states`), and those of them that the task compacts even if they get no
-    rows (`idle`).
+    """The existing buckets that a task knows. `states` are the states of these buckets, and `idle` are the buckets that
+    the task compacts even if they get no rows.
     """
 
     states: Mapping[BucketId, BucketState] = field(default_factory=dict)
@@ -33,8 +33,9 @@ class Owned:
 class OwnedBuckets:
     """The buckets of all tasks, packed.
 
-    `shares` has one packed part for each task, or one packed part with all buckets; each with its size in bytes when
-    unpacked. `is_shared_out` is true if each task has its own part. `among` says which task gets which bucket.
+    If `is_shared_out` is true, `shares` has one packed part for each task; otherwise it has one packed part with all
+    buckets, which every task reads. The number beside a part is its size in bytes when unpacked. `among` says which
+    task gets which bucket.
     """
 
     among: Destination

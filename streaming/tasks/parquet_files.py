@@ -34,8 +34,8 @@ class ParquetFiles:
 
     `declared` are the columns that the job reads from the files, and `columns` those that tasks return. `declared_of`
     maps each returned column to a declared column; a returned column that is not in `declared_of` is null. `decode`
-    turns records into rows; it is None if the records are rows already. A task reports about `reject_limit` bad
-    records; if the limit is None, the first bad row raises SchemaMismatchError.
+    turns records into rows; it is None if the records are rows already. Each task reports at most about `reject_limit`
+    of its bad records; if the limit is None, the first bad row raises SchemaMismatchError.
     """
 
     shares: tuple[tuple[FilePart, ...], ...]

@@ -57,10 +57,10 @@ def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str
         same = by_name.get(declared.name.lower() if source.ignores_case else declared.name, [])
         if len(same) > 1:
             raise UnfitFileError(
-                f"it has column {declared.name!r} {len(same)} times, in different upper and lower case"
+                f"the file has column {declared.name!r} {len(same)} times, in different upper and lower case"
             )
         if not declared.name.isascii() and (not same or same[0][0] != declared.name):
-            raise UnfitFileError(f"it has no column with exactly the name {declared.name!r}")
+            raise UnfitFileError(f"the file has no column with exactly the name {declared.name!r}")
         if not same:
             continue
         name, arrow_type, column = same[0]
@@ -71,7 +71,7 @@ def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str
             )
         names[declared.name] = name
     if not names:
-        raise UnfitFileError("it has none of the declared columns")
+        raise UnfitFileError("the file has none of the declared columns")
     return names
 
 
@@ -83,7 +83,7 @@ def row_groups_of(metadata: pq.FileMetaData, part: FilePart) -> list[int]:
         return list(range(metadata.num_row_groups))
     middles = [_middle(metadata.row_group(i)) for i in range(metadata.num_row_groups)]
     if any(not 0 <= middle < part.file_size for middle in middles):
-        raise UnfitFileError("its footer has a row group outside of the file")
+        raise UnfitFileError("the footer of the file describes a row group outside of the file")
     return [i for i, middle in enumerate(middles) if part.start <= middle < part.end]
 
 
@@ -108,10 +108,10 @@ def _check_calendar(footer: Mapping[bytes, bytes], source: ParquetFiles) -> None
     if version is None:
         if not source.accepts_old_dates:
             raise UnfitFileError(
-                "Spark did not write it, and spark.sql.parquet.datetimeRebaseModeInRead is not CORRECTED"
+                "Spark did not write the file, and spark.sql.parquet.datetimeRebaseModeInRead is not CORRECTED"
             )
     elif version.decode(errors="replace") < _FIRST_WITH_CALENDAR or any(key in footer for key in _OTHER_CALENDAR):
-        raise UnfitFileError("its dates and timestamps may use another calendar, which Spark converts")
+        raise UnfitFileError("the dates and timestamps in the file may use another calendar, which Spark converts")
 
 
 def _top_level(file: pq.ParquetFile) -> Iterator[tuple[str, pa.DataType, Any]]:
@@ -128,7 +128,7 @@ def _top_level(file: pq.ParquetFile) -> Iterator[tuple[str, pa.DataType, Any]]:
         yield field.name, field.type, column
         at += leaves
     if at != len(schema):
-        raise UnfitFileError("Arrow reads its columns in an unknown way")
+        raise UnfitFileError("Arrow reads the columns of the file in an unknown way")
 
 
 def _leaf_count(arrow_type: pa.DataType) -> int:

@@ -34,17 +34,17 @@ def file_rows(share: tuple[FilePart, ...], source: ParquetFiles) -> Iterator[pa.
 def _rows(part: FilePart, source: ParquetFiles) -> Iterator[pa.Table]:
     path = Path(part.path)
     if (path.parent / f".{path.name}.crc").exists():
-        raise UnfitFileError("next to it is a file with checksums, which only Spark checks")
+        raise UnfitFileError("next to the file is a file with its checksums, which only Spark checks")
     if path.stat().st_size != part.file_size:
         raise UnfitFileError(
-            f"its size has changed since the batch was planned; it was {counted(part.file_size, 'byte')}"
+            f"the size of the file has changed since the batch was planned; it was {counted(part.file_size, 'byte')}"
         )
     with pa.OSFile(str(path)) as source_file, pq.ParquetFile(source_file) as file:
         in_file = columns_in_file(file, source)
         names = {name: in_file[of] for name, of in source.declared_of.items() if of in in_file}
         wanted = list(dict.fromkeys(names[name] for name in source.columns.names if name in names))
         if not wanted:
-            raise UnfitFileError("it has none of the table's columns")
+            raise UnfitFileError("the file has none of the table's columns")
         groups = row_groups_of(file.metadata, part)
         for batch in ParquetRows(source_file).batches(wanted, _MOST_ROWS, _SLICE_BYTES, groups):
             yield _as_spark_reads(batch, names, source.columns)

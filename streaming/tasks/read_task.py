@@ -195,7 +195,9 @@ class ReadMessagesTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadKafkaTask:
-    """Reads the offset ranges of its share from Kafka. It holds only plain values, so that it can be sent to tasks."""
+    """A task that reads the offset ranges that were assigned to it from Kafka. It holds only plain values, so that it
+    can be sent to executors.
+    """
 
     reading: ReadPlan
     source: KafkaRanges
@@ -210,7 +212,8 @@ class ReadKafkaTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadParquetTask:
-    """Reads its share of Parquet files. It holds only plain values, so that it can be sent to tasks.
+    """A task that reads the parts of Parquet files that were assigned to it. It holds only plain values, so that it can
+    be sent to executors.
 
     The task ends at the first file that only Spark can read, because Spark will then read the whole batch again. The
     task sends a note about this to every task of the next stage, not only to one of them: if this task runs a second

@@ -96,8 +96,8 @@ class SparkEngine:
         write: WriteTask | None,
         *after: tuple[int, Next],
     ) -> list[TaskResult]:
-        """Runs the tasks, and returns the results of the last stage. If `write` is set, the tasks that read also write;
-        `after` are the further stages.
+        """Runs the tasks that read and then the stages in `after`, and returns the results of the last stage. If
+        `write` is set, the tasks that read also write.
         """
         source, to = stages.source, read_destination(stages)
         if isinstance(source, Joined):

@@ -49,9 +49,9 @@ class WriteTask:
     """Writes the sealed runs (sorted, packed rows) that are sent to this task. Then compacts its buckets that are due
     for a compaction and got no rows.
 
-    `owned` are the buckets of the task; then the states of buckets are taken from `owned` and not from `stage`. If
-    `owned` is None, sealed runs are not sent by bucket, and the task has no buckets of its own. If `packs_spills` is
-    true, sealed runs come uncompressed from the same task, and are compressed when they go to disk.
+    `owned` has the buckets of each task, and their states replace the states in `stage`. If `owned` is None, sealed
+    runs are not sent by bucket, and the task has no buckets of its own. If `packs_spills` is true, sealed runs come
+    uncompressed from the same task, and are compressed when they go to disk.
     """
 
     stage: WriteStage

@@ -13,11 +13,11 @@ from bucketline.streaming.decode.source_metadata import source_positions
 def key_moves(
     lacking: Longs, inserts: Longs, events: pa.Array, records: Longs, moved: npt.NDArray[np.bool_], *, asks: bool
 ) -> KeyMoves:
-    """Returns the records that matter for values of rows whose key changed.
+    """Returns the records that may change the key of a row and leave out values.
 
-    `lacking` are the records that leave out values, and `inserts` are those of them that insert a row. `records` has
-    the number of each event's record, and `moved` is true for events that are updates and change the key. If `asks` is
-    true, deletes are returned too.
+    `lacking` are the numbers of the records that leave out values, and `inserts` are the numbers of those among them
+    that insert a row. `records` has for each event the number of its record. `moved` is true for events that are
+    updates and change the key. If `asks` is true, the result contains deletes too.
     """
     if not asks and not len(lacking):
         return NO_MOVES

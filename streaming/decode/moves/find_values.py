@@ -148,9 +148,10 @@ def _linked(rows: pa.Table, group: Longs) -> _Linked:
 
 
 def _only(names: pa.Array, group: Longs, rows: Longs, deletes: Longs) -> Longs:
-    """Returns for each of the `rows` the delete with the same name. Returns -1 for a row if no delete has its name, or
-    if rows of several keys or deletes of several keys have the name. Debezium sends records again after a crash, so
-    several deletes of one key may have a name: then the first of these deletes counts.
+    """Returns for each of the `rows` the position of the delete with the same name. `names` has for every row the name
+    of its record, or of its position in the source's log. Returns -1 for a row if no delete has its name, or if rows or
+    deletes of several keys have its name. Debezium sends records again after a crash, so several deletes of one key
+    may have the same name: then the result is the first of these deletes.
     """
     of_rows, of_deletes = names.take(pa.array(rows)), names.take(pa.array(deletes))
     if not len(rows) or not len(deletes):
@@ -172,9 +173,9 @@ class _Search:
     `is_delete` says for each row whether it is a delete. `group` has the number of the group of each row; a group
     consists of the rows of one key. `at_stored` has for each group the position of the key's row among the rows that
     the table has stored, or -1 if the table has no such row.
-    The methods use one range of numbers for the ends of a search. A number below the count of rows stands for that row.
-    The number equal to the count stands for a search that has found nothing. A larger number stands for a group, and
-    means that the search goes on in the stored row of the group.
+    The methods write the end of a search as a number. If n is the count of rows, a number below n is the position of
+    the row where the search ends; n means that the search has found nothing; and n + 1 + g means that the search goes
+    on in the stored row of group g.
     """
 
     linked: _Linked
@@ -191,9 +192,10 @@ class _Search:
         """Returns a mask of the rows that are refused, and for each column the numbers of the rows from which the rows
         get their values.
 
-        `lacks` says by column which rows have no value, and `asked` says by column for which rows a value is wanted.
-        Each round decides the records whose searches end at rows of decided records. If a round decides no record, the
-        undecided records wait for each other in a circle, and all of them are refused.
+        `lacks` has for each column a mask of the rows without a value, and `asked` has for each column a mask of the
+        rows for which a value is wanted. Each round of the loop decides the rows whose searches do not end at an
+        undecided row. If a round decides no row, the undecided rows wait for each other in a circle, and all of them
+        are refused.
         """
         count, wanting, deletes = self._count, self.linked.wanting, self.linked.deletes
         alive, refused = np.ones(count, dtype=bool), np.zeros(count, dtype=bool)
@@ -245,7 +247,7 @@ class _Search:
         return np.where(same, earlier, before)
 
     def _ends(self, before: Longs, lacking: Mask, sources: Longs, undecided: Mask) -> Longs:
-        """Returns for each number the number at which a search ends if it begins there."""
+        """Returns for each number (see the class) the number at which a search that begins there ends."""
         count = self._count
         after = np.arange(count + 1 + len(self.at_stored), dtype=np.int64)
         after[:count] = np.where(lacking, before, after[:count])
@@ -265,8 +267,8 @@ class _Search:
 
 
 def old_keys(answers: pa.Table, asked: pa.Table, key: Sequence[DataField]) -> pa.Table:
-    """Returns the keys of deletes that the driver has to ask for next. These deletes are at positions for which the
-    driver has asked, and the driver has not asked for their keys yet.
+    """Returns the keys that the driver has to ask for next: the keys of those deletes in `answers` that are at a
+    position in `asked`. Keys that are in `asked` already are left out.
     """
     is_there = pc.and_(pc.equal(answers[ROW_KIND_COLUMN], _DELETE), answers[AT].is_valid())
     there = answers.filter(is_there)

@@ -41,8 +41,8 @@ _DELETE = int(RowKind.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The result of following changes of keys: the rows, what the task sends to the driver (`said`), and the reasons
-    against bad records, by the number of the record.
+    """The result of following changes of keys: the rows, what the task sends to the driver (`said`), and the bad
+    records by number, each with the reason why it is bad.
     """
 
     rows: pa.Table
@@ -55,8 +55,8 @@ class Follower:
     """How a decode step follows changes of keys.
 
     `key` are the columns that identify a row. `told` is the question that the driver asks, or the values that the
-    driver has found; None if no task has asked for values yet. If `judges_old` is true, a condition of the job may
-    leave out the old row of an update.
+    driver has found; None if no task has asked for values yet. If `judges_old` is true, the job has a condition that
+    may leave out the old row of an update.
     """
 
     keeping: Keeping
@@ -66,9 +66,9 @@ class Follower:
     judges_old: bool = False
 
     def follow(self, records: pa.Table, rows: pa.Table, of_rows: pa.Array, moves: KeyMoves) -> Followed:
-        """Returns the rows with the values that the driver has found, or with questions or answers for the driver.
-        Returns no rows if this reading of the batch only answers the driver. `of_rows` has the number of each row's
-        record, ascending.
+        """Puts the values that the driver has found into the rows, or asks the driver for values, or answers its
+        question; `told` decides which. If the task only answers a question, the result has no rows. `of_rows` has the
+        number of each row's record, in ascending order.
         """
         if not moves and not isinstance(self.told, Asking):
             return Followed(rows)
@@ -89,9 +89,9 @@ class Follower:
         return Followed(rows, (to_ipc(asks),) if asks.num_rows else (), bad)
 
     def _bad(self, inserts: Longs) -> dict[int, str]:
-        """Returns the reasons against inserts that leave out values and have not come from another key; empty if such
-        inserts are not bad. They are bad only in a table in which a null stands for a value that was left out, because
-        such a null looks like an old value of a row with the same key.
+        """Takes the numbers of inserts that leave out values and do not come from another key. Returns those that are
+        bad, each with the reason. All are bad if the table stores a null for a value that was left out, because with
+        that null an old row with the same key would keep its value. Otherwise none is bad.
         """
         return _all_for(inserts, self.placeholder.reason) if self.keeping.left_out is LeftOut.NULL else {}
 
@@ -181,9 +181,8 @@ class _Found:
         return pa.table(columns)
 
     def answer(self, asked: pa.Table, key: Sequence[DataField]) -> pa.Table:
-        """Returns the rows that the driver needs, with the columns that are added for the driver. These are the rows
-        that have one of the asked keys, the rows whose record is at one of the asked positions, and the rows that lack
-        values.
+        """Returns the rows that have one of the asked keys, the rows whose record is at one of the asked positions, and
+        the rows that lack values. The columns `PLACE`, `AT` and `MOVED` are added to them for the driver.
         """
         of_rows = self.of_rows
         is_key = asked[AT].is_null()
@@ -216,8 +215,8 @@ class _Found:
 
 
 def _with_values(rows: pa.Table, takes: Longs, sources: Longs, values: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Returns the rows, in which the rows at the positions `takes` have got their values. `sources` are the positions
-    of the rows of `values` that have these values.
+    """Returns the rows after putting values into the rows at the positions `takes`. `sources` has for each of these
+    positions the position of the row in `values` that holds the values.
     """
     bits = unpack_left_out(one_array(values[FILLED]), len(names))
     for at, name in enumerate(names):

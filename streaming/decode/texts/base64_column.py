@@ -80,7 +80,7 @@ def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
     lengths = np.diff(offsets)
     valid = numbers.is_valid().to_numpy(zero_copy_only=False)
     if np.any(lengths[valid] == 0):
-        raise ValueError("a decimal must be of 1 byte or more")
+        raise ValueError("a decimal must have at least 1 byte")
     sign = np.zeros(len(lengths), dtype=np.uint8)
     sign[lengths > 0] = np.where(data[offsets[:-1][lengths > 0]] & 0x80, 0xFF, 0)
     rows = np.repeat(sign[:, None], _LARGEST_DECIMAL_BYTES, axis=1)
@@ -103,7 +103,9 @@ def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
 
 
 def _filled(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Returns offsets that begin at 0, and the bytes between them. A null has no bytes."""
+    """Returns the texts as one array of bytes and the offsets of the texts in it: text i has the bytes from offset i up
+    to offset i + 1. A null has no bytes.
+    """
     filled = pc.fill_null(texts.cast(pa.large_binary()), b"")
     if len(filled) == 0:
         return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)

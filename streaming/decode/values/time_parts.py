@@ -89,7 +89,7 @@ def _joined(parts: pa.Array, digits: Mapping[str, int], between: str) -> pa.Arra
 
 
 def _fraction(parts: pa.Array) -> pa.Array:
-    """Returns the digits of a second, as far as Arrow reads them."""
+    """Returns the digits of the fraction of a second. Arrow reads nine digits, so further digits are cut off."""
     texts = [
         pc.utf8_slice_codeunits(_padded(pc.struct_field(parts, name), count), 0, 9)
         for name, count in _SECOND_PARTS.items()

@@ -48,7 +48,9 @@ class Checkpoint:
     snapshot: Snapshot | None = None
 
     def topic_ids(self, cluster: str | None) -> TopicIds:
-        """Returns the ids of the checkpoint's topics; empty unless it is certain that they belong to this cluster."""
+        """Returns the ids of the checkpoint's topics. The result is empty if the topics may belong to a cluster other
+        than `cluster`.
+        """
         return {} if self.snapshot is None or not self.topics else ids_in(self.snapshot, cluster)
 
 
@@ -111,8 +113,8 @@ def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: st
 def check_written(checkpoint: Checkpoint, table: Table) -> None:
     """Checks that the table has the newest batch that Spark has recorded as done.
 
-    A job that finds no new records would not notice a missing batch. Raises CheckpointMismatchError if the table lacks
-    the batch, and MissingSnapshotError if it lacks the batch although it was not rolled back.
+    A job that finds no new records would not notice a missing batch. If the table lacks the batch, the function raises
+    CheckpointMismatchError, or MissingSnapshotError if a snapshot is missing although the table was not rolled back.
     """
     done, written = checkpoint.done_batch, checkpoint.written_batch
     if not checkpoint.topics or done is None or (written is not None and written >= done):
@@ -176,13 +178,14 @@ def restart_offsets(
     written: Iterable[Topics], options: Mapping[str, str], partitions: Mapping[str, Sequence[str]]
 ) -> Topics:
     """Returns the offsets at which a source with these options begins in order to read what the table lacks. The result
-    is empty if the table knows none of its topics.
+    is empty if the table has offsets of none of the source's topics.
 
-    `written` are the offsets of the table's writers, newest first: for each partition the first one counts.
-    `partitions` are the partitions that the source reads now, empty if not known. Spark demands an offset for each of
-    them, and a partition that no writer knows begins at its first record. Topics that no longer exist are left out.
-    Partitions that no longer exist are left out, except those of a topic's newest writer: Spark then reports that these
-    partitions are missing. An older writer with a higher offset has read an earlier topic of that name.
+    `written` are the offsets of the table's writers, newest writer first: for each partition the newest writer that has
+    an offset counts. But offsets of an older writer that are higher than those of the newest writer are ignored: they
+    belong to an earlier topic of the same name. `partitions` are the partitions that the source reads now, empty if not
+    known. The result has an offset for each of these partitions, because Spark demands it; a partition that no writer
+    has read begins at its first record. Topics that no longer exist are left out, and so are partitions that no longer
+    exist, except those of a topic's newest writer: Spark then reports that these partitions are missing.
     """
     offsets: Topics = {}
     for topics in written:

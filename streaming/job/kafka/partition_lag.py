@@ -76,7 +76,9 @@ class PartitionLag:
 
 
 def lag(at: TopicOffsets, ends: TopicOffsets) -> dict[Labels, float]:
-    """Returns the number of records between two offsets of each partition, by the labels of the partition."""
+    """Returns for each partition the number of records from its offset in `at` up to its offset in `ends`. The key of
+    the result has the labels of the partition.
+    """
     return {
         (("partition", partition), ("topic", topic)): float(max(0, end - at[topic][partition]))
         for topic, partitions in ends.items()

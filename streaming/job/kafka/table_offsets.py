@@ -30,14 +30,12 @@ class WriterOffsets:
 
 def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffsets]:
     """Yields the newest offsets of each writer, newest first. If `user` is given, yields only the offsets of this
-    commit user.
+    commit user. Commit users that differ only in their `commit.user-prefix` count as one writer.
 
-    A writer is the same under every `commit.user-prefix`.
-
-    Snapshots are read from the newest back to the first one with offsets; the offsets of other users come from their
-    tags. Then follow writers whose tags no longer exist, as after a rollback; finding them reads all snapshots. After
-    an interrupted rollback all snapshots are read too: it may have moved tags back and left the snapshots, and its own
-    tag may be on a snapshot that no longer exists.
+    Snapshots are read from the newest back to the newest one with offsets; the offsets of other writers come from their
+    tags. Writers whose tags no longer exist, as after a rollback, come last; to find them all snapshots are read. All
+    snapshots are also read after an interrupted rollback: the rollback may have moved tags back without removing the
+    snapshots, and its own tag may be on a snapshot that no longer exists.
     """
     wanted = None if user is None else writer_of(user)
     handle = handle_of(table)

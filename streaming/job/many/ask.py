@@ -9,7 +9,7 @@ from bucketline.streaming.many.ledger_files import LedgerFiles, TableRequest, Wi
 
 def ask_job(routed: RoutedJob, wish: Wish, table: str) -> None:
     """Stores a request in the job's checkpoint. The job may be running or not. Raises OptionError for a table that the
-    job does not know, or (for the request to unpark it) that is not parked.
+    job does not know, and for a request to unpark a table that is not parked.
     """
     ledger = newest_ledger(routed)
     known = () if ledger is None else tuple(ledger.tables)
@@ -25,7 +25,7 @@ def ask_job(routed: RoutedJob, wish: Wish, table: str) -> None:
 
 
 def files_of(routed: RoutedJob) -> LedgerFiles:
-    """Returns the access to the ledgers, pins and requests in the job's checkpoint."""
+    """Returns the object that reads and writes the ledgers, pins and requests in the job's checkpoint."""
     return ledger_files(routed.common.checkpoint, routed.common.storage)
 
 

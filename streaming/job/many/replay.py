@@ -106,8 +106,8 @@ def replay_of(
     write: Callable[[pa.Table, int], None],
     places: Sequence[StoredRecords],
 ) -> Replay:
-    """Returns the replay of a job (`as_replayed`). `write` writes its batches. `places` are the places (folders,
-    tables, topics) in which the job stores bad records.
+    """Returns the replay of a job whose settings `as_replayed` has changed. `write` writes a batch of the replay.
+    `places` are the places (folders, tables, topics) in which the job stores bad records.
     """
     user = files.user()
     own = OwnRecords(opener, newest_ledger(job), files, user)
@@ -206,7 +206,7 @@ class OwnRecords:
         return rows.filter(is_own)
 
     def written(self, rows: pa.Table) -> pa.Table:
-        """Returns the bad records of batches that are certain to be written."""
+        """Returns those of the bad records whose batches are known to be written completely."""
         tables, replayed = self._tables, self.replays.newest()
 
         def newest(writer: str, table: str | None) -> int | None:
@@ -216,7 +216,9 @@ class OwnRecords:
         return up_to(rows, newest)
 
     def _newest(self, writer: str, name: str | None) -> int | None:
-        """Returns the newest batch of a writer that is certain to be written to the table; None if it is not known."""
+        """Returns the number of a writer's newest batch that is known to be written to the table `name`; None if no
+        such batch is known.
+        """
         if self.ledger is not None and writer.startswith(tuple(self._queries())):
             return self.ledger.batch
         if name is None:

@@ -91,7 +91,8 @@ class JobTableOpener:
         declared = None if sample is None else declared_in(config, sample)
         if declared is None or sample is None:
             raise OptionError(
-                f"create: auto: the first records for {config.table} declare no columns; write them in create.schema",
+                f"create: auto: the first records for {config.table} declare no columns; write the columns of the "
+                "table in create.schema",
                 key=CREATE.key,
             )
         return handle_of(created_as(self._fitting(config, declared.columns.names), declared, sample))

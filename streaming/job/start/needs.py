@@ -51,10 +51,11 @@ def require_kafka_jar(
     version: str,
     variables: Mapping[str, str] = os.environ,
 ) -> None:
-    """Checks that the Spark that this process starts may have a Kafka source.
+    """Checks that the Spark that this process starts may have a Kafka source. `variables` are the variables of the
+    environment.
 
-    Raises OptionError with the package to add if Spark certainly has none: its arguments and settings contain no jar,
-    no such jar is in its folder, and there is no `spark-env.sh` that may add one.
+    If Spark certainly has no Kafka source, raises OptionError with the package to add. This is certain if Spark's
+    arguments, settings and variables add no jars, its folder holds no Kafka jar, and there is no `spark-env.sh`.
     """
     if source_format != KAFKA:
         return
@@ -69,7 +70,9 @@ def require_kafka_jar(
 
 
 def no_kafka_source(version: str) -> str:
-    """Returns the error text for a Spark without a Kafka source. PySpark 3.5 is built with Scala 2.12."""
+    """Returns the error text for a Spark without a Kafka source. The text names the package to add, which for PySpark
+    3.5 is the package for Scala 2.12.
+    """
     series = ".".join(version.split(".")[:2])
     scala, fix = ("2.12", 7) if series == "3.5" else ("2.13", 0)
     package = f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{series}.{fix}"

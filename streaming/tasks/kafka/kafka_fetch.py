@@ -141,8 +141,8 @@ class RangeFetch:
         raise KafkaReaderError(f"{wanted}, at {at}: {error.str()}", code=error.name())
 
     def _after_silence(self, wanted: OffsetRange, at: int) -> int:
-        """Returns the offset at which reading continues after no record has come for `poll_timeout_ms`, if the records
-        no longer exist. Raises an error if the records exist or the broker does not answer.
+        """Called when no record has come for `poll_timeout_ms`. If the records no longer exist, returns the offset at
+        which reading continues. Raises an error if the records exist or the broker does not answer.
         """
         low, high = self._offsets(wanted)
         if low <= at < high:

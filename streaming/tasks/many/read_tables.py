@@ -300,7 +300,9 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadTablesOfKafka:
-    """Reads the offset ranges of its share from Kafka. It holds only plain values, so that it can be sent to tasks."""
+    """A task that reads the offset ranges that were assigned to it from Kafka. It holds only plain values, so that it
+    can be sent to executors.
+    """
 
     reading: ReadTables
     source: KafkaRanges
@@ -315,8 +317,8 @@ class ReadTablesOfKafka:
 
 @dataclass(frozen=True, slots=True)
 class ReadTablesOfFrame:
-    """Reads the records of a DataFrame from Arrow messages. It holds only plain values, so that it can be sent to
-    tasks.
+    """A task that reads the records of a DataFrame from Arrow messages. It holds only plain values, so that it can be
+    sent to executors.
     """
 
     reading: ReadTables

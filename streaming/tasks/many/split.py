@@ -136,8 +136,8 @@ def spans(records: pa.Table) -> dict[Feed, tuple[int, int]]:
 
 
 def first_ms(records: pa.Table) -> int | None:
-    """Returns the time at which the first of the records was written, in milliseconds since 1970; None if Kafka does
-    not say.
+    """Returns the earliest time at which one of the records was written, in milliseconds since 1970; None if Kafka does
+    not say the times.
     """
     if "timestamp" not in records.column_names:
         return None
@@ -157,7 +157,9 @@ def joined_spans(
 
 
 def not_before(records: pa.Table, since: Mapping[Feed, int]) -> pa.Table:
-    """Returns the records without those that come before the offset which `since` has for their partition."""
+    """Removes the records that come before an offset, and returns the remaining ones. `since` has the offset for some
+    partitions; all records of other partitions remain.
+    """
     if not since or not {"topic", "partition", "offset"} <= set(records.column_names):
         return records
     topics, of_topics = _topics(records)

@@ -201,7 +201,7 @@ def test_print_config_touches_nothing_but_the_job_file(tmp_path: Path, place: st
         (
             ["source.decode=debezium-json", "create.primary-key=", "create.options.bucket=-1"],
             "OPTION",
-            "decode: debezium-json produces updates",
+            "'decode: debezium-json' produces updates",
         ),
         (["table=TMP/shop.db/.."], "OPTION", "'..' is not a valid table name"),
         (["table=ftp://host/shop.db/t"], "OPTION", "there is no storage for the scheme"),

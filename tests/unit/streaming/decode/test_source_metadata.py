@@ -194,7 +194,7 @@ def test_maxwell_says_the_place_in_the_log_too() -> None:
 )
 def test_what_a_format_does_not_say_is_refused_by_name(decode: RecordFormat, column: str) -> None:
     step = DecodeStep(decode, columns(id="BIGINT NOT NULL", **{column: "STRING"}), ("id",))
-    with pytest.raises(SchemaMismatchError, match=f"{column}, which messages of decode: {decode.value} cannot fill"):
+    with pytest.raises(SchemaMismatchError, match=f"{column}, which messages of .decode: {decode.value}. cannot fill"):
         step.check()
 
 

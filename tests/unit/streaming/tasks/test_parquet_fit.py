@@ -133,7 +133,7 @@ def test_names_are_found_as_spark_finds_them(tmp_path: Path) -> None:
     rows = pa.table({"a": [1], "A": [2], "b": [3], "ü": [4]})
     part = written(tmp_path / "f", rows)
     with pq.ParquetFile(part.path) as file:
-        with pytest.raises(UnfitFileError, match="it has column 'a' 2 times"):
+        with pytest.raises(UnfitFileError, match="the file has column 'a' 2 times"):
             columns_in_file(file, source(pa.schema([("a", pa.int64())])))
         exact = source(pa.schema([("A", pa.int64()), ("B", pa.int64())]), ignores_case=False)
         assert columns_in_file(file, exact) == {"A": "A"}
@@ -213,7 +213,7 @@ def test_the_driver_learns_which_file_is_for_spark(tmp_path: Path) -> None:
 def test_a_file_that_has_changed_or_has_checksums_is_for_spark(tmp_path: Path) -> None:
     declared = pa.schema([("c", pa.int64())])
     part = written(tmp_path / "f", pa.table({"c": [1]}))
-    with pytest.raises(UnfitFileError, match="its size has changed since"):
+    with pytest.raises(UnfitFileError, match="the size of the file has changed since"):
         read(declared, FilePart(part.path, 0, part.end + 1, part.file_size + 1))
     (tmp_path / ".f.crc").write_bytes(b"crc")
     with pytest.raises(UnfitFileError, match="checksums"):

@@ -125,5 +125,5 @@ def test_a_column_that_cannot_take_it_is_refused_and_so_are_other_formats() -> N
     ):
         with pytest.raises(OptionError, match=why):
             step_of(RecordFormat.JSON, columns)
-    with pytest.raises(OptionError, match="is about JSON that is decoded"):
+    with pytest.raises(OptionError, match="needs records in one of the formats"):
         step_of(RecordFormat.CANAL_JSON)
