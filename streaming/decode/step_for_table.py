@@ -204,7 +204,7 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
         for key, is_set in ((SOURCE_BYTES.key, messages.bytes_form is not None), ("types", bool(messages.types))):
             if is_set:
                 raise OptionError(
-                    f"{key} is for JSON messages that do not say the types of their values, but 'decode: "
+                    f"{key} needs JSON messages that do not say the types of their values, but 'decode: "
                     f"{decode.value}' reads messages that say them, or messages that are not JSON; remove {key}",
                     key=key,
                 )
