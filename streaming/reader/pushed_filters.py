@@ -83,7 +83,8 @@ def _starting_with(column: pc.Expression, prefix: str) -> pc.Expression:
 
 
 def _is_comparable(arrow: pa.DataType) -> bool:
-    """Returns True if Spark and Arrow compare values of the type in the same way, and Spark gets the values unchanged.
+    """Returns True if Spark and Arrow compare values of the type in the same way, and Spark gets values of the type
+    unchanged.
     """
     if pa.types.is_timestamp(arrow):
         return bool(arrow.unit != "ns")

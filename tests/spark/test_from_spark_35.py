@@ -94,5 +94,5 @@ def test_an_option_that_is_given_twice_and_one_that_is_not_known_are_refused(spa
 
 @pytest.mark.skipif(HAS_DATA_SOURCES, reason="this Spark has data sources in Python")
 def test_spark_35_is_told_what_stands_for_the_data_source(spark: Any) -> None:
-    with pytest.raises(bl.OptionError, match=r"bucketline.read\(spark, path\) gives the table as a DataFrame"):
+    with pytest.raises(bl.OptionError, match=r"bucketline.read\(spark, path\), which returns the table as a DataFrame"):
         bl.register(spark)

@@ -87,7 +87,8 @@ def kafka_failure(text: str, options: Mapping[str, str]) -> BucketlineError | No
 
 
 def is_about_login(text: str) -> bool:
-    """Returns True if the text of an error says that Kafka refuses the login. It is false if Kafka refuses one request.
+    """Returns True if the text of an error says that Kafka refuses the login, and False if Kafka refuses only one
+    request.
     """
     refusal = _REFUSED.search(text)
     return refusal is not None and refusal[1] in ("SaslAuthenticationException", "SslAuthenticationException")

@@ -269,7 +269,7 @@ def test_where_is_refused_where_a_row_could_not_be_deleted() -> None:
     for options in ({"ignore-delete": "true"}, {"merge-engine": "first-row"}):
         with pytest.raises(OptionError, match="ignores or refuses deletes"):
             step_of(ColumnOptions(None, "id > 1"), schema=schema_of(**options))
-    with pytest.raises(OptionError, match="the folder for such records, is not set"):
+    with pytest.raises(OptionError, match="the folder for rejected records, is not set"):
         step_of(ColumnOptions(None, None, (Expectation("e", "id > 1", Otherwise.REJECT),)), path=None)
 
 
