@@ -30,8 +30,8 @@ _TIME_TYPES = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMEST
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of a query: columns under an alias. If `table` is None, the rows come from `log`, which can be read
-    once: from a system table, VALUES or another query.
+    """The source of a query: columns under an alias. The rows come from `table`. If `table` is None, they come from
+    `log`: the rows of a system table, of VALUES or of another query, which can be read only once.
     """
 
     table: Table | None
@@ -51,7 +51,7 @@ class Source:
     def batches(
         self, columns: Sequence[str], where: exp.Expression | None, limit: int | None
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows that meet `where`, with these columns. If that saves work, only `limit` rows are read.
+        """Yields the rows that meet `where`, with these columns. May stop after `limit` rows if this saves work.
 
         A condition on single columns skips files that cannot match; any other condition is computed for each row.
         Raises OptionError for a condition that only Spark can compute.
@@ -127,8 +127,8 @@ def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = (
 
 
 def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:
-    """Returns the columns under these names; unchanged if `names` is empty. Raises OptionError for a wrong number of
-    names. `place` says in the message where the names are.
+    """Returns the schema with its columns renamed to `names`; unchanged if `names` is empty. Raises OptionError for a
+    wrong number of names, with `place` (where the statement has the names) in the message.
     """
     if not names:
         return schema
@@ -173,7 +173,7 @@ def bind_columns(
 
 
 def _is_projected(node: exp.Expression) -> bool:
-    """Returns True if a node is one of the expressions after SELECT, and not only a part of one."""
+    """Returns True if a node is a whole expression after SELECT, and not only a part of an expression."""
     column = node.parent if isinstance(node.parent, exp.Alias) else node
     return isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
 
@@ -197,7 +197,7 @@ def is_time_literal(node: exp.Expression) -> bool:
 
 
 def is_literal(node: exp.Expression, field: DataField) -> bool:
-    """Returns True if a node is a literal that can be used for a column of that type without a conversion."""
+    """Returns True if a node is a literal from which `literal_of` can make a value for the column."""
     while isinstance(node, exp.Paren | exp.Neg):
         node = node.this
     if is_time_literal(node):
@@ -232,5 +232,5 @@ def refuse_subqueries(node: exp.Expression, verb: str) -> None:
 
 
 def null_first(array: pa.ChunkedArray, first: bool) -> pa.ChunkedArray:
-    """Returns an integer sort key that puts nulls first or last, because 0 sorts before 1."""
+    """Returns an integer sort key of 0 and 1 that puts nulls first if `first` is True, otherwise last."""
     return pc.cast(pc.is_valid(array) if first else pc.is_null(array), pa.int8())

@@ -49,7 +49,8 @@ def series(node: exp.Expression) -> pa.RecordBatchReader | None:
     bounds = [literal(argument, int) for argument in call.expressions]
     if not 1 <= len(bounds) <= 3 or (len(bounds) == 3 and bounds[2] == 0):
         raise refused(
-            f"{call.sql(DIALECT)}: the arguments of range are an end, or a start, an end and a step other than 0"
+            f"{call.sql(DIALECT)}: the arguments of range are an end, or a start and an end, or a start, an end and a "
+            "step other than 0"
         )
     numbers = range(*bounds)
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])

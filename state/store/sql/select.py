@@ -158,7 +158,7 @@ def _named_in(node: exp.Expression, query: Query) -> tuple[Relation, ...]:
 
 
 def _without_brackets(tree: exp.Expression) -> exp.Expression:
-    """Returns the query inside brackets. ORDER BY and LIMIT after brackets or VALUES become those of an outer query."""
+    """Returns the query inside brackets. ORDER BY and LIMIT after brackets or VALUES move to a new outer query."""
     if not isinstance(tree, exp.Subquery | exp.Values | exp.Union):
         return tree
     behind = {key: tree.args[key] for key in ("order", "limit", "offset") if tree.args.get(key)}
@@ -178,7 +178,7 @@ def _without_brackets(tree: exp.Expression) -> exp.Expression:
 
 
 def _refuse_others(node: exp.Expression, *allowed: str) -> None:
-    """Raises OptionError if a part of a query has other clauses than these. The message names the first other
+    """Raises OptionError if a part of a query has a clause that is not in `allowed`. The message names the first such
     clause.
     """
     other = next((key for key, value in node.args.items() if value and key not in allowed), None)

@@ -49,7 +49,7 @@ class SqlSession:
 
     @staticmethod
     def at(catalog: Catalog | None) -> "SqlSession":
-        """Returns the state at the beginning. If there is a catalog, it is the current catalog, with the name
+        """Returns the state of a new session. If `catalog` is not None, it is the current catalog, with the name
         `paimon`.
         """
         return SqlSession() if catalog is None else SqlSession({DEFAULT_CATALOG: catalog}, DEFAULT_CATALOG)
@@ -61,7 +61,7 @@ class SqlSession:
 
     def catalog_of(self, name: str | None) -> Catalog:
         """Returns the catalog with this name; if `name` is None, the current catalog. Raises OptionError if there is
-        none.
+        no such catalog.
         """
         wanted = self.catalog if name is None else name
         if wanted is None:

@@ -53,7 +53,9 @@ def stored_column(column: pa.Array, field: DataField, fields_rule: FieldRule) ->
 
 
 def _cast(values: pa.Array, wanted: DataType, path: str) -> pa.Array:
-    """Returns values, none of them nested, in another type; `path` names the column in errors."""
+    """Returns the values, which are not nested, cast to `wanted` if `_is_cast` says so; `path` names the column in
+    errors.
+    """
     if not _is_cast(values.type, wanted):
         return values
     try:
@@ -66,8 +68,8 @@ def _cast(values: pa.Array, wanted: DataType, path: str) -> pa.Array:
 
 
 def _is_cast(given: pa.DataType, wanted: DataType) -> bool:
-    """Returns True if values of a type are cast to the type of a column. Strings for a string column and times for a
-    time column are stored as they are, or refused, because a cast could truncate them.
+    """Returns True if values of the type `given` must be cast for a column of the type `wanted`. Strings for a string
+    column and timestamps for a timestamp column are not cast, because a cast could truncate them.
     """
     target = arrow_type(wanted)
     if given == target or pa.types.is_null(given) or pa.types.is_nested(given) or not wanted.is_atomic:

@@ -33,8 +33,8 @@ def has_query(node: exp.Expression | None) -> bool:
 
 
 def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) -> Merge:
-    """Returns a MERGE that does the same as the statement, for a table with a primary key. The source of the MERGE are
-    the keys and values that the queries find when the statement begins.
+    """Returns a MERGE that does the same as the statement, for a table with a primary key. The source of the MERGE is
+    a query for the keys of the rows to change, and for their new values.
     """
     changes = statement.assignments if isinstance(statement, Update) else {}
     names = {path: f"value_{at}" for at, path in enumerate(changes)}
@@ -167,13 +167,13 @@ def _relation(statement: Update | Delete, table: exp.Table) -> Relation | None:
 
 
 def _read_alone(statement: Update | Delete) -> Relation:
-    """Returns the relation for reading, in a query, the table that the statement changes; without options."""
+    """Returns the table that the statement changes as a relation that a query can read, without options."""
     return replace(statement.table, options={})
 
 
 def _query(text: str, relations: Sequence[Relation | None]) -> Query:
     """Parses a query, and gives its tables the options of `relations` in order: the first table gets the options of the
-    first relation. Relations that are None are left out.
+    first relation. A None (for the name of a query in WITH) is skipped.
     """
     query = read_query(text)
     options = [r.options for r in relations if r is not None]

@@ -78,8 +78,8 @@ def unless_missing(ask: Callable[[str], T], path: str) -> T | None:
 
 
 def disk_error(error: Exception) -> OSError | None:
-    """Returns the error as an OSError if it is about a disk, which its number or its message shows; None for any other
-    error.
+    """Returns the error as an OSError if its number or its message says one of the problems of `_EXPLAINED`, such as a
+    full disk; None for any other error.
     """
     if isinstance(error, OSError) and error.errno is not None:
         return error if error.errno in _EXPLAINED else None

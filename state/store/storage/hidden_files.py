@@ -1,10 +1,10 @@
 """Hides files under another name in the same folder, so that they can be brought back.
 
-The removal of orphan files hides a file before it checks for the last time whether a snapshot names it. A writer looks
-for its files after its snapshot was published. So one of the two processes notices the other, whichever is paused in
-between: either the file is brought back, or the file is removed and the writer takes its snapshot back. If a process
-dies, its hidden files are brought back or removed by the next removal. This needs storage that renames in one step,
-which object stores do not.
+The removal of orphan files hides a file before it checks for the last time whether a snapshot names the file. A writer
+looks for its files after it has published its snapshot. So even if one of the two processes is paused for long, one of
+them notices the other: either the file is brought back, or the file is removed and the writer withdraws its snapshot.
+If a removal dies, the next removal brings its hidden files back or removes them. Hiding needs storage that renames in
+one step, which object stores cannot do.
 """
 
 import re
@@ -30,8 +30,8 @@ def is_aside(file: FileInfo) -> bool:
 
 
 def place_aside(io: FileIO, file: FileInfo, world: World) -> FileInfo:
-    """Returns the file under a new name, under which it can be hidden; unchanged if the storage cannot rename in one
-    step.
+    """Returns the description of the file under a new hidden name, without renaming the file; unchanged if the storage
+    cannot rename in one step.
     """
     if not isinstance(bare(io), HasFolders):
         return file

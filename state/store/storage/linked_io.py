@@ -1,8 +1,8 @@
 """Adds to a table's storage what the table's catalog needs. The table's link says which catalog it belongs to.
 
-If a database stores the table's name, snapshots are published under Paimon's lock, and the properties in the database
-follow the schema. If commits of Paimon's JVM writers need the lock, they could overwrite our commit if we did not take
-it.
+If a database stores the table's name, snapshots and schemas are published while Paimon's lock is held, if Paimon's JVM
+writers need this lock: without it, their commits could overwrite ours. After a change of the schema, the table's
+properties in the database are updated.
 
 Source: Paimon 2.0 RenamingSnapshotCommit, JdbcCatalog.alterTableImpl.
 """
@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
-    """Returns the storage `io` with the additions that the catalog of the linked table needs."""
+    """Returns a storage around `io` that also does what the catalog of the linked table needs."""
     name = parse_table_name(link.table)
     root = plain_io(link.path, link.settings.storage, world)[1]
     if link.settings.metastore is MetastoreKind.REST:
@@ -48,8 +48,8 @@ def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
 
 @dataclass(frozen=True, slots=True)
 class SqlTableIO(WrappedIO):
-    """The storage of the table `name` at `root`. `lock` is taken to publish; None if the catalog needs no lock.
-    `properties` is where the table's options are copied to; None if they are not copied.
+    """The storage of the table `name` at `root`. `lock` is held while a file is published; None if the
+    catalog needs no lock. The table's options are copied to `properties`; None if they are not copied.
     """
 
     storage: Inner

@@ -29,8 +29,8 @@ Fetch = Callable[[int, int], memoryview]
 class RangedReader(PositionedReader):
     """A file of `size` bytes that does not change. `tail` holds its last bytes. Reads raise the errors of `fetch`.
 
-    A long range is fetched in parts at the same time. If a read begins where the last read ended, the range after it is
-    fetched ahead. In memory are the end of the file, the bytes of one read, and one range that was fetched ahead.
+    A long range is fetched in parts at the same time. If a read begins where the last read ended, the next range is
+    also fetched ahead. In memory are the end of the file, the bytes of one read, and one range that was fetched ahead.
     """
 
     def __init__(self, size: int, tail: memoryview, fetch: Fetch) -> None:

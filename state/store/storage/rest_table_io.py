@@ -53,8 +53,8 @@ class RestTableIO(WrappedIO):
     world: World = SYSTEM_WORLD
 
     def owner_at(self, path: str) -> TableOwner | None:
-        """Returns the catalog if it decides about the table, or the branch, whose metadata is at `path`; otherwise
-        None.
+        """Returns the owner of the table or branch whose metadata is at `path`; None if `path` is neither this table
+        nor one of its branches.
         """
         if path == self.root:
             return self.table

@@ -1,9 +1,9 @@
 """Changes rows of append tables: rows are taken out of data files, and new rows are appended.
 
-With deletion vectors the positions of the rows are marked in index files. In tables without deletion vectors, the files
-that hold such rows are copied without the rows (copy on write). Either way the change is one OVERWRITE snapshot. It
-conflicts with a commit that has compacted, changed or replaced one of these files since they were read. Source: Paimon
-2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand, AppendDeleteFileMaintainer.
+In tables with deletion vectors, index files mark the positions of the rows that are taken out. In other tables, data
+files are copied without these rows (copy on write). Either way the change is one OVERWRITE snapshot. It conflicts with
+a commit that has compacted, changed or replaced one of the changed data files since they were read. Source: Paimon 2.0
+DeleteFromPaimonTableCommand, UpdatePaimonTableCommand, AppendDeleteFileMaintainer.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -164,7 +164,7 @@ class Removed:
 
 
 class KeptAndTaken:
-    """The rows of an append table at one snapshot, and the positions of the rows that a change takes out of it."""
+    """The rows of an append table at one snapshot, and the positions of the rows that a change takes out."""
 
     def __init__(self, at: TableAt) -> None:
         self._at = at

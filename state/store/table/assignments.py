@@ -70,8 +70,8 @@ class Assignments:
             older, newer = (before, after) if not merge.newest_is_smallest else (after, before)
             if is_older(newer, older, merge.sequence_fields).any():
                 raise SchemaMismatchError(
-                    f"the update gives a row an older {sequence_description(self.schema)} than it has, and would be "
-                    "lost; give it the same or a newer one",
+                    f"the update gives a row an older {sequence_description(self.schema)} than the row has, so the "
+                    "update would be lost; set the same or a newer value",
                     columns=merge.sequence_fields,
                 )
         lost = merging_of(self.schema).unchanged(before, after, self.values)
@@ -96,7 +96,7 @@ def plan_assignments(
     names, values = [f.name for f in schema.fields], dict[str, NewValue]()
     for name, value in assignments.items():
         if name not in names:
-            raise SchemaMismatchError(f"there is no column {name!r} ({', '.join(names)})", column=name)
+            raise SchemaMismatchError(f"there is no column {name!r}; the columns are {', '.join(names)}", column=name)
         if name in fixed:
             raise SchemaMismatchError(
                 f"column {name!r} is {fixed[name]}, and cannot be set; delete the row and write a new one", column=name

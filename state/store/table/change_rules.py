@@ -1,7 +1,7 @@
 """Refuses changes of rows that a table's merge engine or options do not allow. The checks run before any row is read.
 
 Source: Paimon 2.0 SupportsRowLevelOperationFlinkTableSink, and RowLevelOp of Paimon Spark. Both refuse the same merge
-engines for updates and merges. For deletes the stricter rules of Flink hold, under which a delete removes the row.
+engines for updates and merges. For deletes the stricter rules of Flink hold: a delete must remove the row.
 """
 
 from bucketline.conf.errors import OptionError
@@ -52,8 +52,8 @@ def check_delete(table: TableHandle) -> None:
     if not merging.takes_deletes():
         hint = "" if merging.delete_option is None else f" unless {merging.delete_option}"
         raise UnsupportedTableError(
-            f"{table.path} has '{MERGE_ENGINE.key}' = '{settings.engine.value}', which does not remove the row of a "
-            f"delete{hint}",
+            f"{table.path} has '{MERGE_ENGINE.key}' = '{settings.engine.value}', so a delete does not remove a "
+            f"row{hint}",
             engine=settings.engine.value,
         )
     if settings.ignore_delete:

@@ -1,5 +1,5 @@
-"""Writes changed rows of a table with a primary key, and commits them once. The rows take the same way as new rows in
-the table's bucket mode.
+"""Writes changed rows of a table with a primary key, and commits them once. The rows are written as new rows
+are written in the table's bucket mode.
 
 The commit succeeds only if no other writer has written the same keys since the snapshot at which the rows were read.
 """
@@ -50,7 +50,7 @@ def write_changes(at: TableAt, source: Any, operation: Operation, *, engine: Eng
     """Writes the rows of a source, commits them, and returns the result. `source` is a source that the engine can run.
     If the source has no rows, nothing is committed.
 
-    Raises CommitConflictError if another writer has written one of their keys since the table was read.
+    Raises CommitConflictError if another writer has written a key of these rows since the table was read.
     """
     if isinstance(source, Parts) and not source.parts:
         return WriteResult(at.snapshot_id)
@@ -75,8 +75,8 @@ def _mode(at: TableAt) -> Mode:
     """Returns the bucket mode in which the changes are written. Changes of a postpone table are appended to the
     postpone bucket if rows wait there, and are written to real buckets otherwise.
 
-    A change that was written to a real bucket would be replaced by older rows of its key, as soon as a compaction moves
-    them there from the postpone bucket.
+    If rows wait, a change in a real bucket would be lost when a compaction moves older rows of the same key there from
+    the postpone bucket.
     """
     mode = at.plan.mode
     waits = mode.postpones and any(b == POSTPONE_BUCKET for _, b in at.view.buckets())

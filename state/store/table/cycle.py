@@ -29,8 +29,8 @@ from bucketline.state.store.write.visibility import Budget
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What to commit, and by whom. `brought` holds the messages with new rows: their partitions count as changed now. A
-    partition is marked as done when it has not changed for long enough.
+    """What to commit, and by whom. `brought` holds the messages with new rows. The partitions of these messages
+    count as changed now; a partition that has not changed for long enough is marked as done.
     """
 
     change: Change
@@ -39,8 +39,8 @@ class Commit:
 
 
 def noted(outcome: Outcome) -> dict[str, str]:
-    """Returns the snapshot properties that hold the tokens of the notes that the run has written beside the key index.
-    A note is valid only if a snapshot carries its token.
+    """Returns snapshot properties with the tokens of the notes (changes of keys) that the run has written beside the
+    key index. A note is valid only if a snapshot carries its token. Without notes, returns an empty dict.
     """
     return {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
 

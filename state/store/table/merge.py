@@ -86,8 +86,9 @@ def merge_by_clauses(
     key = check_key(schema, on)
     if clauses.not_matched and schema.primary_keys and not set(key) <= set(schema.primary_keys):
         raise SchemaMismatchError(
-            f"a merge that inserts is joined by columns of the primary key ({', '.join(schema.primary_keys)}); joined "
-            f"by {', '.join(key)}, a row without a match could replace one with its key",
+            "a merge that inserts must be joined only by columns of the primary key "
+            f"({', '.join(schema.primary_keys)}), not by {', '.join(key)}: otherwise a new row could replace a row of "
+            "the table with the same primary key",
             on=key,
         )
     if isinstance(engine, SpreadEngine):
@@ -107,12 +108,11 @@ def merge_by_clauses(
 def _check_actions(when_matched: Mapping[str, object] | str | None, when_not_matched: str | None) -> None:
     if isinstance(when_matched, str) and when_matched != DELETE:
         raise OptionError(
-            f"when_matched is {when_matched!r}; it takes new values by column, '{DELETE}' or None", key="when_matched"
+            f"when_matched is {when_matched!r}; pass a mapping from column to new value, '{DELETE}' or None",
+            key="when_matched",
         )
     if when_not_matched not in (INSERT, None):
-        raise OptionError(
-            f"when_not_matched is {when_not_matched!r}; it takes '{INSERT}' or None", key="when_not_matched"
-        )
+        raise OptionError(f"when_not_matched is {when_not_matched!r}; pass '{INSERT}' or None", key="when_not_matched")
     if when_matched is None and when_not_matched is None:
         raise OptionError("a merge without when_matched and when_not_matched changes nothing", key="when_matched")
 

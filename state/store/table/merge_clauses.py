@@ -190,8 +190,8 @@ class PlannedMerge:
             both_null = pc.and_(pc.is_null(joined), pc.is_null(new[name].combine_chunks()))
             if not pc.all(pc.or_(same, both_null)).as_py():
                 raise SchemaMismatchError(
-                    f"a merge inserts a row with another {name!r} than it is joined by, which could replace a row of "
-                    "the table; insert the value that ON compares it with",
+                    f"a merge inserts a row with another {name!r} than its source row is joined by, so the new row "
+                    f"could replace a row of the table; insert the value that ON compares with {name!r}",
                     column=name,
                 )
 
@@ -302,7 +302,7 @@ def _new_rows(schema: TableSchema, clause: InsertClause, source: pa.Table, seen:
         return pa.RecordBatch.from_arrays([source[n].combine_chunks() for n in names], names=names)
     unknown = next((n for n in clause.values if n not in names), None)
     if unknown is not None:
-        raise SchemaMismatchError(f"there is no column {unknown!r} ({', '.join(names)})", column=unknown)
+        raise SchemaMismatchError(f"there is no column {unknown!r}; the columns are {', '.join(names)}", column=unknown)
     columns, known = [], columns_of(seen)
     for name, stored in zip(names, arrow_schema(schema.fields), strict=True):
         value = clause.values.get(name)
@@ -326,7 +326,7 @@ def _refuse_doubled(rows: pa.Table, schema: TableSchema) -> None:
         at = pc.index(keys, doubled[0]).as_py()
         where = ", ".join(f"{f.name} = {rows[f.name][at].as_py()!r}" for f in fields)
         raise SchemaMismatchError(
-            f"several source rows without a match have the key {where}: one would replace the others; give one of "
-            "them alone",
+            f"several source rows without a match have the key {where}, so the last row would replace the other rows; "
+            "keep only one of these rows in the source",
             columns=schema.primary_keys,
         )

@@ -177,8 +177,8 @@ class Side:
             yield Matched(target.take(pa.array(of_target)), self._rows.take(pa.array(of_source)))
 
     def unmatched(self) -> Iterator[UnmatchedRows]:
-        """Yields the source rows that have matched no row of the table so far. It is called after all rows of the
-        table.
+        """Yields the source rows that have matched no row of the table so far. Call this method after
+        `matched` was called for all rows of the table.
         """
         # The appended False is for keys with nulls, whose code is -1.
         is_in_table = np.append(self._is_in_table, False)[self._codes]
@@ -193,7 +193,7 @@ class Side:
             at, count = int(several[0]), int(matches[several[0]])
             where = ", ".join(f"{name} = {rows[name][at].as_py()!r}" for name in self._key.columns)
             raise SchemaMismatchError(
-                f"{counted(count, 'source row')} match the row of the table with {where}: it is undefined which of "
-                "them to take; give only one of them",
+                f"{counted(count, 'source row')} match the row of the table with {where}, and a merge cannot "
+                "choose between them; keep only one of these rows in the source",
                 columns=self._key.columns,
             )

@@ -171,13 +171,15 @@ def check_key(schema: TableSchema, on: Sequence[str]) -> tuple[str, ...]:
     names = () if isinstance(on, str) else tuple(dict.fromkeys(on))
     own = [f.name for f in schema.fields]
     if not names:
-        raise SchemaMismatchError("a merge needs columns to join by: on=['id']", on=on)
+        raise SchemaMismatchError("a merge needs columns to join by, for example on=['id']", on=on)
     for name in names:
         if name not in own:
-            raise SchemaMismatchError(f"there is no column {name!r} to join by ({', '.join(own)})", column=name)
+            raise SchemaMismatchError(
+                f"there is no column {name!r} to join by; the columns are {', '.join(own)}", column=name
+            )
         if not schema.field(name).type.is_atomic:
             raise SchemaMismatchError(
-                f"rows cannot be joined by column {name!r}, a {schema.field(name).type}", column=name
+                f"rows cannot be joined by column {name!r}, because its type is {schema.field(name).type}", column=name
             )
     return names
 

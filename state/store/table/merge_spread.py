@@ -124,8 +124,8 @@ class SourceShare:
         hashes = self.keys.key.hashes(fitted)
         if not self.keys.hashes.has(hashes).all():
             raise OptionError(
-                "the source returns other keys when it is read again, but a merge reads it twice; write it to a table "
-                "or to files first, and merge those",
+                "the source returns other keys when it is read again, but a merge reads the source twice; write the "
+                "source to a table or to files first, and merge from there",
                 key="source",
             )
         return fitted, hash_share(hashes, self.count)

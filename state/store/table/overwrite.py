@@ -62,8 +62,8 @@ def overwrite_table(
     options: Mapping[str, str] | None = None,
     engine: Engine = LOCAL_ENGINE,
 ) -> WriteResult:
-    """Replaces partitions by the rows of `data`. Returns the result with the newest snapshot's id; the snapshot is
-    unchanged if nothing had to be replaced.
+    """Replaces partitions by the rows of `data`. Returns the result with the newest snapshot's id; if nothing had
+    to be replaced, no snapshot is made.
 
     `partition` says which partitions are replaced, by values of partition columns; all rows must belong to these
     partitions. Without it, the partitions that get rows are replaced; if the table has no partitions or
@@ -261,7 +261,7 @@ def _check_inside(plan: WritePlan, target: PartitionTest | None, partition: byte
     if target is not None and not target(partition):
         where = partition_path(plan.schema, partition)
         raise SchemaMismatchError(
-            f"there are rows of partition {where.rstrip('/')}, which is not being overwritten; leave them out, or name "
-            "the partitions that are",
+            f"there are rows of partition {where.rstrip('/')}, which is not being overwritten; leave these rows out, "
+            "or overwrite their partition too",
             partition=where,
         )

@@ -125,8 +125,8 @@ def check_engine(table: TableHandle, engine: Engine) -> None:
     """
     if table.table_schema.settings.reading.sees_postponed and not isinstance(engine, LocalEngine):
         raise UnsupportedTableError(
-            f"rows of {table.path} are read with '{POSTPONE_MERGE_ON_READ.key}', which is done in this process; leave "
-            "out the engine"
+            f"rows of {table.path} are read with '{POSTPONE_MERGE_ON_READ.key}', which only this process can "
+            "do; leave out the argument engine"
         )
 
 
@@ -185,7 +185,7 @@ def check_removed(rows: pa.RecordBatch, schema: TableSchema) -> None:
         if not pc.all(valid, min_count=0).as_py():
             raise SchemaMismatchError(
                 f"a row has no value in {', '.join(names)}, and '{REMOVE_RECORD_ON_SEQUENCE_GROUP.key}' removes only "
-                "rows that have one; give it a value first, or leave it out of the delete",
+                "rows with such a value; update the row with a value first, or leave the row out of the delete",
                 columns=names,
             )
 

@@ -37,9 +37,8 @@ def changed_parts(at: TableAt, expression: pc.Expression | None, change: RowChan
 def buckets_to_change(
     at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Sequence[StoredBucket]:
-    """Returns one part for each bucket; each part yields the rows of its bucket that meet the expression. The table
-    must be one whose readers do not see postponed rows. `partitions` are the partitions to look at; None stands for
-    all.
+    """Returns one part for each bucket; each part yields the rows of its bucket that meet the expression. Readers of
+    the table must not see postponed rows. `partitions` are the partitions to look at; None stands for all partitions.
     """
     source = _source(at, expression, partitions)
     assert not source.waiting, "an engine that reads elsewhere does not merge postponed rows"

@@ -1,5 +1,5 @@
-"""Completes a write after its commit: waits until readers see its rows, or raises an error that says that they do not
-see them.
+"""Completes a write after its commit: waits until readers see the rows of the write, or raises an error if readers do
+not see them in time.
 """
 
 import logging
@@ -63,8 +63,8 @@ def settle_write(
 
 
 def _is_waited_for(at: TableAt) -> bool:
-    """Whether a write must wait for the compaction that makes its rows visible, and raises an error if this compaction
-    is not committed in time.
+    """Returns True if a write must wait for the compaction that makes its rows visible, and must raise an error if this
+    compaction is not committed in time.
     """
     return at.plan.schema.settings.compaction.waits_for_lookup
 

@@ -84,7 +84,9 @@ def check_order(
         )
     _check_columns(schema, order_by)
     if order_strategy == OrderStrategy.HILBERT.value and len(order_by) < 2:
-        raise OptionError("a Hilbert curve needs at least two columns; for one use 'order'", key="order_by")
+        raise OptionError(
+            "a Hilbert curve needs at least two columns; to sort by one column use 'order'", key="order_by"
+        )
     return OrderStrategy(order_strategy)
 
 
@@ -226,9 +228,14 @@ def _check_columns(schema: TableSchema, order_by: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in order_by:
         if name not in known:
-            raise SchemaMismatchError(f"column {name!r} is not in the table ({', '.join(known)})", column=name)
+            raise SchemaMismatchError(
+                f"column {name!r} is not in the table; the columns are {', '.join(known)}", column=name
+            )
         if name in schema.partition_keys:
-            raise OptionError(f"{name!r} is a partition column: all rows of a partition have one value", key="order_by")
+            raise OptionError(
+                f"{name!r} is a partition column, which has one value in a whole partition; sort by other columns",
+                key="order_by",
+            )
         if name in seen:
             raise OptionError(f"column {name!r} is named twice", key="order_by")
         if not known[name].type.is_atomic:

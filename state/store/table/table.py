@@ -39,8 +39,8 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, repr=False)
 class Table(KeptTable):
-    """A table at a path, with the schema that was the newest when the table was opened (`refreshed` returns it with the
-    newest schema now).
+    """A table at a path, with the schema that was the newest when the table was opened (`refreshed` returns the
+    table with the schema that is the newest now).
 
     `open_table` and `create_table` return it.
     """
@@ -199,9 +199,9 @@ class Table(KeptTable):
         """Adds a nullable column, and returns the table with the new schema. Does nothing if the column exists with
         this type.
 
-        `name` is a column, or the path to a field inside a column (`["address", "zip"]`; `element` and `value` lead
-        into collections). `type` is SQL text such as `DECIMAL(9, 2)`, or a type of Arrow or bucketline. `position` is
-        `first` or `after <column>`.
+        `name` is a column, or the path to a field inside a column (`["address", "zip"]`; `element` stands for the
+        elements of an ARRAY, `value` for the values of a MAP). `type` is SQL text such as `DECIMAL(9, 2)`, or a type of
+        Arrow or bucketline. `position` is `first` or `after <column>`.
         """
         return self.alter(
             AddColumn(column_path(name), column_type(type), comment=comment, position=position_of(position))

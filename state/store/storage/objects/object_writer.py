@@ -109,7 +109,7 @@ class ObjectWriter(io.RawIOBase):
 
 
 class _Parts:
-    """The parts that the writer has handed over and the upload has not sent yet. The object refers neither to the
+    """The parts that the writer has handed over and the upload has not sent yet. A `_Parts` refers neither to the
     writer nor to the upload, so that a writer that is no longer used can be freed.
     """
 

@@ -37,8 +37,8 @@ class Indexed:
 def index_files(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> Indexed:
     """Makes the missing indexes of the table's files, in one commit, and returns how many were made.
 
-    Raises OptionError if no option names a column to index, and CommitConflictError if another compaction has replaced
-    one of the files first; the table is unchanged then.
+    Raises OptionError if no option names a column to index, and CommitConflictError if a compaction has replaced one
+    of the files first; the table is unchanged then.
     """
     at = table_at(table, {}).refreshed()
     schema = at.plan.schema

@@ -107,9 +107,10 @@ class KeptTable(ReadableTable):
         """Makes the history of the branch the history of the table itself, and returns the id of the table's newest
         snapshot.
 
-        The branch's snapshots replace the snapshots that the table has made since both were the same. The branch's
-        schemas replace the table's schemas, and its tags replace tags with the same name. The branch stays. No writer
-        of the table may be active. Raises OptionError for a branch that does not exist or has no snapshot.
+        The branch's snapshots replace the snapshots that the table has made since branch and table had the same
+        history. The branch's schemas replace the table's schemas, and its tags replace tags with the same name. The
+        branch stays. No writer of the table may be active. Raises OptionError for a branch that does not exist or has
+        no snapshot.
         """
         return forward_table(self._handle, branch)
 
@@ -157,8 +158,8 @@ class KeptTable(ReadableTable):
         was set, and returns how many were made. The data files stay unchanged. `partitions` has the same form as in
         `compact`.
 
-        Raises OptionError if the option names no column, and CommitConflictError if another compaction has replaced one
-        of the files first; the table is unchanged then.
+        Raises OptionError if the option names no column, and CommitConflictError if a compaction has replaced one of
+        the files first; the table is unchanged then.
         """
         return index_files(self._handle, partitions)
 

@@ -123,7 +123,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         Arrow expression.
         """
         if expression is None or not isinstance(expression, pc.Expression):
-            raise SchemaMismatchError(f"a dataset is filtered by an Arrow expression, found {expression!r}")
+            raise SchemaMismatchError(f"the filter of a dataset must be an Arrow expression, found {expression!r}")
         return TableDataset(self._rows, expression if self._also is None else self._also & expression)
 
     def sort_by(self, sorting: object, **kwargs: Any) -> ds.InMemoryDataset:
@@ -179,7 +179,9 @@ def used_columns(schema: pa.Schema, computed: Sequence[pc.Expression]) -> list[s
         return True
 
     if not fits(schema):
-        raise SchemaMismatchError(f"columns {computed} do not fit the table's: {', '.join(schema.names)}")
+        raise SchemaMismatchError(
+            f"expressions {computed} do not fit the columns of the table: {', '.join(schema.names)}"
+        )
     return [name for name in schema.names if not fits(schema.remove(schema.get_field_index(name)))]
 
 
@@ -189,5 +191,5 @@ def _in_memory(dataset: Any) -> Any:
 
 def _cut(rows: Iterator[pa.RecordBatch], batch_size: int) -> Iterator[pa.RecordBatch]:
     if batch_size < 1:
-        raise OptionError(f"a batch has at least one row, not {batch_size}", key="batch_size", value=batch_size)
+        raise OptionError(f"a batch must have at least one row, not {batch_size}", key="batch_size", value=batch_size)
     return (batch.slice(start, batch_size) for batch in rows for start in range(0, batch.num_rows, batch_size))

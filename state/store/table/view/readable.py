@@ -211,8 +211,8 @@ class ReadableTable:
         """Returns the live data files, with the columns of Paimon's $files: the files of the snapshot that the options
         name, or else of the newest snapshot.
 
-        Files of a fallback branch are included only for partitions in which this branch has files but no files that
-        readers see.
+        Files of a fallback branch are included only for partitions in which the table's own branch has files, but no
+        files that readers see.
         """
         return live_files(self._handle)
 
