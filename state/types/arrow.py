@@ -191,8 +191,8 @@ def with_types(rows: AnyRows, schema: pa.Schema) -> AnyRows:
     """Returns the rows with the types of `schema`, which has the same columns in the same order. A record batch gives a
     record batch, and a table gives a table.
 
-    A column that has its type already is not cast: Arrow cannot cast a list with an absent struct whose fields are NOT
-    NULL, even to its own type.
+    A column that already has the wanted type is not cast, because Arrow cannot cast a list with a null struct whose
+    fields are NOT NULL, even to the same type.
     """
     pairs = zip(rows.columns, schema, strict=True)
     return type(rows).from_arrays([c if c.type == f.type else c.cast(f.type) for c, f in pairs], schema=schema)

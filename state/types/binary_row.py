@@ -83,8 +83,8 @@ class Timestamp(NamedTuple):
 
 
 def is_wide(data_type: DataType) -> bool:
-    """Returns True for the types that take words of the variable area even for a null: DECIMAL with more than 18
-    digits, and TIMESTAMP with more than 3.
+    """Returns True for the types that take words of the variable area even for a null: DECIMAL with a
+    precision above 18, and TIMESTAMP with a precision above 3.
     """
     precision = data_type.precision or 0
     if data_type.root is TypeRoot.DECIMAL:
@@ -95,8 +95,8 @@ def is_wide(data_type: DataType) -> bool:
 def encode_rows(
     columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType], *, with_arity: bool
 ) -> pa.LargeBinaryArray:
-    """Returns the BinaryRow of each row. If `with_arity` is true, each begins with its number of fields in 4 bytes, as
-    metadata stores it; the bytes to be hashed have no such prefix.
+    """Returns the BinaryRow of each row. If `with_arity` is True, each BinaryRow begins with its number of fields in 4
+    bytes, as in metadata; the bytes to be hashed have no such prefix.
 
     Takes at least one column; nulls are allowed. The result has no nulls. Equal rows give equal bytes. Raises
     SchemaMismatchError if a column's values are not of its type, UnsupportedTableError for nested types.
@@ -328,8 +328,8 @@ def _wide_decimals(array: pa.Array) -> tuple[NDArray[np.int64], UInt64s, UInt64s
 
 
 def encode_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
-    """Returns the BinaryRow of one row of internal values (`decode_row` lists them), after its number of fields in 4
-    bytes.
+    """Returns the number of fields in 4 bytes, followed by the BinaryRow of one row of internal values (`decode_row`
+    describes internal values).
 
     Raises SchemaMismatchError for a value that its type cannot hold, and UnsupportedTableError for a value of a nested
     type, unless the value is None.

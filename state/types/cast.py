@@ -31,7 +31,7 @@ _COLLECTIONS = (TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET)
 def declared(column: pa.Array, stored: DataType) -> pa.Array:
     """Converts a column as a file stores it (not nested) to the Arrow type of `stored`, the type in the file's schema.
 
-    It reads stored values as Parquet and most other formats mean them.
+    The stored values are read as Parquet and most other formats define them.
     """
     target = arrow_type(stored)
     if column.type.equals(target):
@@ -49,9 +49,9 @@ def declared(column: pa.Array, stored: DataType) -> pa.Array:
 def read_column(column: pa.Array, stored: DataType, wanted: DataType, *, declare: Declare = declared) -> pa.Array:
     """Returns a file's column in the Arrow type of `wanted`. Nulls stay nulls.
 
-    `stored` is the type in the file's own schema version. `declare` converts the values as the file format stores them
-    to that type.
-    Raises UnsupportedTableError if this library cannot convert between the two types, or if `wanted` cannot hold a
+    `stored` is the type in the file's own schema version. `declare` converts the column to this type from the form in
+    which the file format stores it.
+    Raises UnsupportedTableError if this library cannot convert `stored` to `wanted`, or if `wanted` cannot hold a
     value.
     """
     try:

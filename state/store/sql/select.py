@@ -365,7 +365,9 @@ class _Select:
         return [name for name in dict.fromkeys(names) if name not in aliases]
 
     def _order_keys(self, order: exp.Expression, outputs: Sequence[_Output]) -> list[tuple[str, bool, bool]]:
-        """Returns for each sort key the column of the result, whether it descends, and whether nulls come first."""
+        """Returns for each sort key its column in the projected rows, whether the order descends, and whether nulls are
+        first.
+        """
         keys = []
         for e in order.expressions:
             node = e.this

@@ -159,8 +159,8 @@ def _tables(node: exp.Expression) -> list[exp.Table]:
 
 
 def _relation(statement: Update | Delete, table: exp.Table) -> Relation | None:
-    """Returns the relation of the statement that a table of a query stands for, with its version and options; None if
-    the table is the name of a query in WITH.
+    """Returns the relation that the statement has for a table of one of its queries; None if the table is the name of
+    a query in WITH.
     """
     start = start_of(table)
     return next((r for r in statement.relations if r.start == start), None)

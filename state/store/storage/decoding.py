@@ -8,8 +8,8 @@ from bucketline.state.errors import CorruptFileError
 
 @contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """If the `with` block raises a CorruptFileError without a file name, adds the file's name and the offset (0 for the
-    whole file) to the error.
+    """If the `with` block raises a CorruptFileError without a file name, adds the file's name to the error,
+    and the offset 0 if the error has no offset.
     """
     try:
         yield

@@ -61,7 +61,7 @@ class Assignments:
 
     def _check_order(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
         """Checks that each new row will replace its old row, in the order that the table's options define. Raises
-        SchemaMismatchError for a row that would not.
+        SchemaMismatchError if a new row would not replace its old row.
         """
         merge = self.schema.settings.merge
         if not self.schema.primary_keys:

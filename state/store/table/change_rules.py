@@ -79,8 +79,8 @@ def check_update(table: TableHandle, verb: str = "update") -> None:
     again = merging.counts_again()
     if again:
         raise UnsupportedTableError(
-            f"cannot {verb} {table.path}: a row that is written again would go into the aggregates of "
-            f"{', '.join(again)} once more; write only the values to add",
+            f"cannot {verb} {table.path}: an update writes the whole row again, so its values would go "
+            f"into the aggregates of {', '.join(again)} once more; write only the values to add",
             columns=again,
         )
 

@@ -86,7 +86,7 @@ def merge_by_clauses(
     key = check_key(schema, on)
     if clauses.not_matched and schema.primary_keys and not set(key) <= set(schema.primary_keys):
         raise SchemaMismatchError(
-            "a merge that inserts must be joined only by columns of the primary key "
+            "a merge that inserts must be joined by columns of the primary key alone "
             f"({', '.join(schema.primary_keys)}), not by {', '.join(key)}: otherwise a new row could replace a row of "
             "the table with the same primary key",
             on=key,

@@ -81,7 +81,7 @@ class MergeClauses:
 
     @property
     def looks_at_keys_alone(self) -> bool:
-        """Whether the clauses need no columns of the table other than the columns by which rows are joined."""
+        """Returns True if the clauses need no columns of the table other than the columns by which rows are joined."""
         clauses = (*self.matched, *self.not_matched_by_source)
         return self.on is None and all(c == DeleteClause() for c in clauses)
 

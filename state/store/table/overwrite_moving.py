@@ -66,8 +66,8 @@ class ReplacedTable:
 
 
 class _States(Mapping[BucketId, BucketState]):
-    """The states of buckets: a replaced bucket counts as empty; any other bucket is not compacted, and goes on with its
-    sequence numbers.
+    """The states of buckets: a replaced bucket counts as empty; any other bucket is not compacted, and its
+    sequence numbers continue.
 
     The states are looked up after all rows were read, because only then it is known which partitions get rows.
     """

@@ -68,7 +68,7 @@ def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
 
 
 def short_text(text: str, data_type: DataType) -> str:
-    """Returns the string for a value as Spark writes it: fractions of seconds have no zeros at their end."""
+    """Returns the printed value `text` as Spark prints it: a fraction of a second has no zeros at its end."""
     has_fraction = data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and "." in text
     return text.rstrip("0").rstrip(".") if has_fraction else text
 

@@ -95,8 +95,8 @@ def _buckets(at: TableAt, source: _Source, expression: pc.Expression | None) -> 
 def _seeing_all(schema: TableSchema) -> TableSchema:
     """Returns the schema with an option that makes reads include level 0, even in tables with deletion vectors.
 
-    Without this option a change could be computed from an old row, although a newer version of the row is on level 0,
-    and would replace the newer version.
+    Without this option a change could be computed from an old row although level 0 has a newer version of the row, and
+    the change would replace the newer version.
     """
     return replace(schema, options={**schema.options, DV_MERGE_ON_READ.key: "true"})
 

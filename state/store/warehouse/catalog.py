@@ -305,7 +305,7 @@ def catalog_of(settings: CatalogSettings) -> Catalog:
 
 
 def check_case_of(settings: CatalogSettings, name: TableName) -> None:
-    """Raises OptionError if the catalog does not allow capital letters and the name has some."""
+    """Raises OptionError if the catalog does not allow capital letters and the name contains a capital letter."""
     if not settings.is_case_sensitive:
         check_case(name)
 

@@ -122,8 +122,8 @@ def _refuse_timeless(at: TableAt, messages: Sequence[CommitMessage]) -> None:
         if m.new_files and partition_time(schema, m.partition) is None:
             where = partition_path(schema, m.partition).rstrip("/")
             raise SchemaMismatchError(
-                f"partition {where} holds no time that 'partition.timestamp-pattern' and "
-                "'partition.timestamp-formatter' can read, which 'partition.timestamp-format.strict' asks for",
+                f"'partition.timestamp-pattern' and 'partition.timestamp-formatter' find no time in partition {where}; "
+                "write rows of other partitions only, or set 'partition.timestamp-format.strict' = 'false'",
                 partition=where,
             )
 

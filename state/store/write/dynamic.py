@@ -71,9 +71,9 @@ def asked_assigners(plan: WritePlan) -> int | None:
 def index_shares(plan: WritePlan, entries: HashEntries, touched: frozenset[bytes] | None) -> int:
     """Returns into how many shares the HASH index must be divided so that each share fits into `key-index-memory`.
 
-    The size that counts is the index of the largest partition, or the index of all partitions that the write is
-    expected to touch, whichever is larger. A write that touches more partitions is slower, because a task then reads
-    their indexes again for each of its flushes.
+    The number follows from the index of the largest partition, or from the indexes of all partitions that the write is
+    expected to touch (`touched`), whichever is larger. A write that touches more partitions is slower, because tasks
+    then read indexes again for each flush.
     """
     keys = {p: sum(e.row_count for e in files) for p, files in entries.items()}
     together = sum(count for p, count in keys.items() if touched is None or p in touched)

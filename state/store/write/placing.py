@@ -58,7 +58,7 @@ class Placing:
         raise NotImplementedError
 
     def in_one_task(self) -> "Placing":
-        """Returns the value to use instead of this one if a single task finds the buckets of all shares and writes."""
+        """Returns the `Placing` for a write in which one task finds the buckets of all shares and writes them."""
         return self
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:

@@ -222,7 +222,7 @@ class RunSealer(Sealer[SealedRun]):
                 yield from self._sealed_group(group, sorted_rows)
 
     def _together(self, groups: Sequence["_Group"], rows: pa.Table) -> Iterator[Sequence["_Group"]]:
-        """Yields the groups, in order, in lists. All groups of a list are sorted at the same time."""
+        """Yields lists of groups, in order. The groups of one list are to be sorted at the same time."""
         if self._plan.threads < 2 or rows.nbytes < SMALL_BYTES:
             yield from ([group] for group in groups)
             return

@@ -6,8 +6,8 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Unaware(Mode):
-    """The mode for append tables without buckets: the tasks that read rows also write them. No task owns the only
-    bucket, and tasks need to know nothing about it.
+    """The mode for append tables without buckets: the tasks that read rows also write them. No task owns bucket
+    0, and tasks need to know nothing about this bucket.
     """
 
     why_not_compacting = (

@@ -3,7 +3,7 @@
 A commit publishes its rows first and its compaction second, and the compaction may conflict with another writer. In
 some tables batch readers skip level 0 (tables with deletion vectors but without merge-on-read, and first-row tables):
 there the rows cannot be read until a compaction moves them to a higher level. With `changelog-producer` = `lookup`
-their changes are not logged until then. The files are in the table, so any later writer finds them on level 0.
+the changes are not logged until the compaction. The files are in the table, so any later writer finds them on level 0.
 
 Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0 and needLookup. After such a conflict Paimon's writers fail, or leave
 the rows hidden.
@@ -31,7 +31,7 @@ _MOST_DOUBLINGS = 10
 
 
 class Waits(Enum):
-    """What is missing until a compaction has moved a commit's files from level 0 to a higher level."""
+    """What must wait until a compaction has moved a commit's files from level 0 to a higher level."""
 
     NOTHING = "nothing"
     CHANGELOG = "the changes are not logged yet"
@@ -39,7 +39,7 @@ class Waits(Enum):
 
 
 def what_waits(schema: TableSchema) -> Waits:
-    """Returns what is missing, in a table with these options, until its new files are compacted."""
+    """Returns what must wait, in a table with this schema, until the new files of a commit are compacted."""
     if not schema.primary_keys:
         return Waits.NOTHING
     if hides_level0(schema):
@@ -78,8 +78,8 @@ def joined(one: FileNames, other: FileNames) -> FileNames:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """The number of rows, files and buckets that wait on level 0. `since_ms` is the local time at which the oldest of
-    these files was written; None if no files wait.
+    """The number of rows, files and buckets that wait on level 0. `since_ms` is the local time at which the oldest
+    waiting file was written; None if no files wait.
     """
 
     rows: int = 0
@@ -93,7 +93,7 @@ class Hidden:
 
 
 def find_hidden(view: LiveFiles, files: FileNames) -> Hidden:
-    """Returns how many of these files are still on level 0 in the view, with the numbers of their rows and buckets."""
+    """Counts the given files that are still on level 0 in the view, and their rows and buckets. Returns the counts."""
     hidden = [f for b, names in files.items() for f in _level0(view, b, names)]
     return Hidden(
         rows=sum(f.row_count for f in hidden),

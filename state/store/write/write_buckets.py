@@ -67,11 +67,11 @@ def as_result(message: CommitMessage, stage: WriteStage) -> CommitMessage:
 
 
 def _as_one_change(message: CommitMessage, delete: Callable[[Sequence[DataFileMeta], BucketId], None]) -> CommitMessage:
-    """Returns a message that names only the final files of the bucket. New files that its own compaction has already
-    replaced are deleted.
+    """Returns a message that names only the final files of the bucket. New files that the compaction in the same
+    message has already replaced are deleted.
 
-    New files that the compaction only moved to a higher level count as made on that level. A changelog of the input
-    becomes part of the compaction's changelog.
+    New files that the compaction only moved to a higher level count as new files of that level. A changelog of the
+    input becomes part of the compaction's changelog.
     """
     new = {f.file_name for f in message.new_files}
     after = {f.file_name for f in message.compact_after}

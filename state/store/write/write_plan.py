@@ -54,9 +54,9 @@ class WriteScope:
     `user` is the commit user. `expected_rows` is a guess at the number of rows for each partition that the write
     touches. `touched` are the partitions of the last write; None if they are not known. `key_shares` is the number of
     shares of the keys that the last write asked to keep. `checkpoint` is a folder on storage that outlives the machine,
-    and `batch_id` counts the writes of a stream. `by_share` allows that the task that places a share of the keys also
-    writes it. If that task fails with SharedBucket, the caller must plan other stages, without `by_share`, and run
-    them.
+    and `batch_id` counts the writes of a stream. With `by_share`, the task that places a share of the keys also writes
+    the share's rows. If this task fails with SharedBucket, the caller must plan other stages, without `by_share`, and
+    run them.
     """
 
     trigger: CompactTrigger
@@ -184,18 +184,19 @@ class WritePlan:
         return CompactOptions.of(self.schema.settings)
 
     def trigger(self, commit_number: int) -> CompactTrigger:
-        """Returns what is compacted with commit number n. Commits are numbered from 0. The source stores the number, so
-        a restart does not change it.
+        """Returns what is compacted with the commit number `commit_number`. Commits are numbered from 0. The source of
+        the rows stores the number, so a restart of the job does not change it.
 
-        Source: Paimon 2.0 DataWrite: full compaction when (n + 1) is a multiple of `full-compaction.delta-commits`;
-        FlinkSink: full compaction with each commit if the changelog comes from full compactions and this option is not
-        set. Raises OptionError if the options ask commits to wait for compactions that this job does not do.
+        Source: Paimon 2.0 DataWrite: full compaction when `commit_number` + 1 is a multiple of
+        `full-compaction.delta-commits`; FlinkSink: full compaction with each commit if the changelog comes from full
+        compactions and this option is not set. Raises OptionError if the options ask commits to wait for compactions
+        that this job does not do.
         """
         why = self._why_not_compacting
         if why is not None and self.schema.settings.compaction.force_compact:
             raise OptionError(
-                f"'{FORCE_COMPACT.key}' = 'true' asks each commit to wait for its compaction, but {why}; remove one of "
-                f"the two, or set '{FORCE_COMPACT.key}' = 'false' for this job",
+                f"'{FORCE_COMPACT.key}' = 'true' asks each commit to wait for its compaction, but {why}; let this job "
+                f"compact, or set '{FORCE_COMPACT.key}' = 'false' for this job",
                 key=FORCE_COMPACT.key,
             )
         if why is not None:

@@ -177,8 +177,8 @@ class CrossOverwriteKeys(CrossWrite):
     def place(
         self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
-        """Yields the rows as runs of the buckets that they go to. Writes no note for the next write, because the next
-        overwrite builds its own index.
+        """Yields the rows as runs of the buckets that they go to. Yields no SnapshotNote, because the key index is not
+        used again: the next overwrite builds another index.
         """
         with scratch_folder("bucketline-overwrite-") as scratch:
             # @dataclass(slots=True) creates the class a second time, so super() without arguments would refer to the

@@ -1,9 +1,9 @@
 """Finds partition and bucket for the rows of a cross-partition table. One task does this for one share of the keys, in
 order of arrival.
 
-The share's key index says where each key is stored. Before a batch, the index is brought to the snapshot on which the
-batch is written. The changes of the batch itself go into the index with the next batch, when they are read from the
-table. The changes that earlier rows of the same batch have made are held in memory.
+The share's key index says where each key is stored. Before a batch, the index is brought up to date with the snapshot
+on which the batch is written. The changes of the batch itself go into the index with the next batch, when they are read
+from the table. The changes that earlier rows of the same batch have made are held in memory.
 """
 
 import logging
@@ -95,9 +95,10 @@ class CrossWrite(Placing):
     ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
         """Yields the rows of a share's runs, in order of arrival, as runs of the buckets that they go to.
 
-        May also write a note with the changes of the keys for the next batch, and yield its token; the snapshot of this
-        batch must carry this token. If it matters from which feed (topic partition) a row came, yields a key that has
-        rows of several feeds. This is the full key, because the key may be in two partitions.
+        May also write a note about the changes of the keys for the next batch, and yield a SnapshotNote with the token
+        of the note; the snapshot of this batch must carry the token. If rows of a key came from several feeds (topic
+        partitions) and the order of feeds matters, also yields one such key. It is the full primary key, because the
+        rows of the key may be in two partitions.
 
         Raises IndexStateError if another process holds the index, or if the batch is older than the index. Raises
         SharedBucket if the task of this share is to write its buckets alone (`writes_alone`), but one of the buckets
@@ -148,8 +149,8 @@ class CrossWrite(Placing):
             raise SharedBucket(f"share {share} of {self.shares} has keys in buckets of other shares")
 
     def in_one_task(self) -> "CrossWrite":
-        """Returns the same placing for a write in which one task writes all buckets; a bucket may then have keys of
-        several shares.
+        """Returns a copy of this object for a write in which one task writes all buckets, so that a bucket may have
+        keys of several shares.
         """
         return replace(self, writes_alone=False)
 

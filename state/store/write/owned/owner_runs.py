@@ -1,5 +1,5 @@
 """The sealed run that one task sends to another after a flush. It holds the rows of all groups (buckets or shares) that
-the other task owns, and the position of each group.
+the other task owns, and the position of each group. The rows of one group in one run are called a piece.
 
 The rows are ordered by partition and group. Inside a group they are in the order in which a run of this group alone
 would have them. The run is an Arrow IPC file, so that a group can be read without reading what comes before it. Small

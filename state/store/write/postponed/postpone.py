@@ -81,8 +81,8 @@ def _newest_waiting(view: LiveFiles) -> dict[bytes, int]:
 
 
 def _checked(user: str) -> str:
-    """Returns the name of a commit user. Raises OptionError if the name contains `-s-`, because these characters
-    separate the user from the writer number in names of files.
+    """Returns `user`, the name of a commit user. Raises OptionError if the name contains `-s-`, because these
+    characters separate the user from the writer number in names of files.
     """
     if "-s-" in user:
         raise OptionError(

@@ -205,8 +205,8 @@ def test_what_cannot_be_sorted_is_refused_by_name(tmp_path: Path) -> None:
     table = made(tmp_path, by_day=True)
     count = table.snapshots().num_rows
     for error, why, arguments in (
-        (OptionError, "'order_by' goes with 'order_strategy'", {"order_by": ["x"]}),
-        (OptionError, "'order_strategy' goes with 'order_by'", {"order_strategy": "zorder"}),
+        (OptionError, "'order_by' also needs 'order_strategy'", {"order_by": ["x"]}),
+        (OptionError, "'order_strategy' also needs 'order_by'", {"order_strategy": "zorder"}),
         (OptionError, "is none of 'order', 'zorder', 'hilbert'", {"order_by": ["x"], "order_strategy": "z"}),
         (SchemaMismatchError, "'w' is not in the table", {"order_by": ["w"], "order_strategy": "order"}),
         (OptionError, "is a partition column", {"order_by": ["day"], "order_strategy": "order"}),
