@@ -2,8 +2,8 @@
 only, and never again.
 
 A field of the later schema is also in the earlier schema, or it was added afterwards and has an id larger than all ids
-used before. This is true for any two schemas of a table, however many columns were added, dropped or renamed between
-them. The name of a dropped column can be used again.
+used before. These rules hold for any two schemas of a table, however many columns were added, dropped or renamed
+between them. The name of a dropped column can be used again.
 Source: Paimon 2.0 SchemaManager, SchemaMergingUtils, ReassignFieldId.
 """
 
@@ -20,7 +20,7 @@ def id_problems(before: TableSchema, after: TableSchema) -> Iterator[str]:
     """Yields a description of each field id in `after` that is impossible if `before` is an earlier schema of the same
     table.
 
-    pypaimon numbers the fields of a nested row from 0. Nested rows with such ids are not compared.
+    pypaimon numbers the fields of a nested row from 0. Nested rows whose ids start from 0 are not compared.
     """
     if after.highest_field_id < before.highest_field_id:
         yield f"highestFieldId is {after.highest_field_id}, but in schema {before.id} it is {before.highest_field_id}"

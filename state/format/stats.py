@@ -136,8 +136,8 @@ def is_within(bounds: ColumnBounds, low: Bound | None, high: Bound | None) -> bo
 
 
 def unknown_stats(fields: Sequence[DataField]) -> SimpleStats:
-    """Returns statistics with a null for every field. Files in the postpone bucket have such statistics for their keys,
-    because none are collected.
+    """Returns statistics with a null for every field. Files in the postpone bucket get these statistics for their key
+    columns, because no statistics of keys are collected there.
     """
     nothing = [None] * len(fields)
     row = encode_row(nothing, [f.type.as_nullable() for f in fields])

@@ -1,7 +1,7 @@
 """Refuses columns that the data files of a table cannot store.
 
-A schema with such a column is refused before it is published. Otherwise nobody could write to the table any more, and
-Paimon's Java code could not even open it if `file.format` is Avro.
+A schema with a column that cannot be stored is refused before it is published. Otherwise nobody could write to the
+table any more, and Paimon's Java code could not even open it if `file.format` is Avro.
 
 Source: Paimon 2.0 SchemaValidation, AvroFileFormat, AvroSchemaVisitor.
 """

@@ -140,8 +140,8 @@ def _counts_rows(star: exp.Star) -> bool:
 
 
 def _keeps_rows(table: exp.Table, joins: Sequence[exp.Join]) -> bool:
-    """Returns True if a condition on joined rows can also be applied to the rows of this table. This is so if no outer
-    join adds rows with nulls for the table.
+    """Returns True if a condition on joined rows can also be applied to the rows of this table. The condition can be
+    applied if no outer join adds rows with nulls for the table.
     """
     is_first = isinstance(table.parent, exp.From)
     for join in joins:
@@ -163,8 +163,9 @@ def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def _passed_on(node: exp.Expression, known: dict[str, DataField], alias: str, *, needs_alias: bool) -> str | None:
-    """Returns a part of WHERE as SQL on this table only, if it compares a column with literals of the column's type;
-    None otherwise.
+    """Returns `node`, a part of WHERE, as SQL text on this table only. Returns None unless the part compares a column
+    of the table with literals of the column's type. `known` has the columns by name in lower case. `alias` is the alias
+    or the name of the table; if `needs_alias` is true, it must come before the column.
     """
 
     def field(operand: exp.Expression) -> DataField | None:

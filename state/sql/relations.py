@@ -42,8 +42,8 @@ _ZONED = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A hint or a version in the text, from `start` to `end`, with the options that it means. It follows the token that
-    ends at `after`.
+    """A hint or a version in the text, from `start` to `end`, with the options that it means. The hint or version
+    follows the token that ends at `after`.
     """
 
     after: int

@@ -243,8 +243,8 @@ class Words:
         return self.source(start, self.at)
 
     def clause(self, *ends: str) -> tuple[int, int]:
-        """Moves on to the next comma, closing parenthesis or one of these words that is outside parentheses. Returns
-        the start and the end of the skipped tokens.
+        """Moves on to the next token outside parentheses that is a comma, a closing parenthesis or one of the words
+        `ends`. Returns the start and the end of the skipped tokens.
         """
         start, depth = self.at, 0
         while not self.is_done:

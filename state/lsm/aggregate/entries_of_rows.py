@@ -38,16 +38,16 @@ def entries_of(values: pa.Array, chosen: Mask) -> Entries:
 
 
 def arrival(events: Events, rows: Indices) -> Indices:
-    """Returns a number for each row. Within a key, the numbers ascend in the order in which rows take effect: late rows
-    come before all other rows, and of two late rows the later one comes first.
+    """Returns an integer for each row in `rows`. Within a key, the integers ascend in the order in which rows take
+    effect: late rows come before all other rows, and of two late rows the later one comes first.
     """
     order: Indices = np.where(events.ops[rows] == Op.ADD_BEFORE, -rows - 1, rows)
     return order
 
 
 def chronology(events: Events, entries: Entries) -> Indices:
-    """Returns a number for each element. The numbers ascend in the order in which elements take effect: row by row, and
-    within a late row from the last element to the first.
+    """Returns an integer for each element. The integers ascend in the order in which elements take effect: row by row,
+    and within a late row from the last element to the first.
     """
     number = np.arange(len(entries.rows))
     late = events.ops[entries.rows] == Op.ADD_BEFORE

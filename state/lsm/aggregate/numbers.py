@@ -89,8 +89,8 @@ def step(
     negate: bool = False,
     keys: Indices | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the accumulators of the given keys after all of their rows that count, and a mask of those that are not
-    null. It goes through the rows one by one, for all keys at once.
+    """Returns the accumulators of the given keys after all of their rows that count, and a mask of the accumulators
+    that are not null. The rows of a key are processed one by one, for all keys at once.
 
     `add` and `retract` compute the new accumulators for rows that add a value or take one back. If a row takes a value
     back while the accumulator is null, the result is null; if `negate` is true, it is the negated value.

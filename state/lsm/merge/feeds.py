@@ -155,7 +155,7 @@ class FeedCheck:
     """Looks at rows while they are merged, until it finds a key whose rows came from several feeds (Kafka partitions).
 
     `spans` tell from which feed each value of `_SEQUENCE_NUMBER` came. `keys` are the columns of the primary key.
-    `found` is set when such a key is found.
+    `found` is the key that was found, or None.
     """
 
     spans: FeedSpans

@@ -69,7 +69,9 @@ class Selection(ABC):
 
 @dataclass(frozen=True, slots=True)
 class KeepAll(Selection):
-    """Keeps every row, sorted by key and age. It is for merging sorted runs whose rows another fold merges later."""
+    """Keeps every row, sorted by key and age. This fold is for sorted runs whose rows are merged later, by another
+    fold.
+    """
 
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
         return np.arange(len(starts))

@@ -42,8 +42,8 @@ def strict_fold(fold: Fold) -> Fold:
 
 
 def early_fold(schema: TableSchema) -> Fold:
-    """Returns a fold with which some of the sorted runs of a batch may be merged before the others have arrived. It is
-    the fold of `sealing_fold` if that selects rows, and None otherwise.
+    """Returns a fold with which some of the sorted runs of a batch may be merged before the others have arrived. If the
+    fold of `sealing_fold` selects rows, it is returned. Otherwise `KeepAll` is returned, which keeps every row.
     """
     fold = sealing_fold(schema)
     return fold if isinstance(fold, Selection) else KeepAll()

@@ -1,9 +1,9 @@
 """Fills in values that the source did not send (for example, large values that an update did not change). The newest
 known value of the same key and column is used.
 
-The rows have a binary column, `UNAVAILABLE`, that says which values are missing. It is null for a complete row.
-Otherwise it has a bit for each column of the table, with the first column in the lowest bit, and one more bit. The last
-bit says that a delete of the key came before the row, so that the values must not come from the rows stored in the
+The rows have a binary column, `UNAVAILABLE`, that says which values are missing. `UNAVAILABLE` is null for a complete
+row. Otherwise it has a bit for each column of the table, with the first column in the lowest bit, and one more bit. The
+last bit says that a delete of the key came before the row, so that the values must not come from the rows stored in the
 table.
 Source: Debezium 3.5, unavailable.value.placeholder of the Postgres connector.
 """

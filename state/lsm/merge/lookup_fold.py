@@ -217,8 +217,8 @@ def _candidates(levels: NDArray[np.int32], starts: Mask) -> Mask:
 
 
 def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *, descending: bool) -> Indices:
-    """Returns the row numbers in the order of keys, with the oldest row of each key first. Rows of the same age keep
-    their order.
+    """Returns the indices of the rows in the order of keys, with the oldest row of each key first. Rows of the same age
+    keep their order.
     """
     columns = [rows[f].combine_chunks() for f in sequence_fields]
     ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=descending)

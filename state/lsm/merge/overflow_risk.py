@@ -93,7 +93,9 @@ def _fails_to_retract(fold: ComputedFold, field: DataField, column: ColumnAggreg
 def _largest(
     schema: TableSchema, file: DataFileMeta, stored: TableSchema, names: Iterable[str]
 ) -> Iterable[tuple[str, Fraction]]:
-    """Yields the name and the largest magnitude of each column in `names` for which the file has statistics."""
+    """Yields the name and the largest magnitude of each column in `names` for which the file has statistics. `stored`
+    is the schema with which the file was written.
+    """
     fields = stored.fields if file.value_stats_cols is None else stored.select(file.value_stats_cols)
     stats = file.value_stats
     if stats.null_counts is None or len(stats.null_counts) != len(fields):

@@ -98,8 +98,8 @@ class PartialUpdate(ComputedFold):
     def _removals(
         self, kinds: np.ndarray, starts: Indices, seeds: Mask, codes: Mapping[SequenceGroup, Indices]
     ) -> Mask:
-        """Returns a mask of the -D rows that remove everything before them. The last such row of each key is always in
-        the mask; earlier ones may be left out.
+        """Returns a mask of the -D rows that remove everything before them. Of the -D rows of a key that do this, the
+        last is always in the mask; earlier rows may be left out.
         """
         removing = [codes[g] for g in self.groups if g.removes]
         deletes = (kinds == RowKind.DELETE) & ~seeds
@@ -167,8 +167,8 @@ class _Rows:
     retracts: Mask
 
     def result_kinds(self) -> pa.Array:
-        """Returns the row kind of each key's result. It is a delete if the last row removed everything or if no row
-        added a value, and an insert otherwise.
+        """Returns the row kind of each key's result. The kind is a delete if the last row removed everything or if no
+        row added a value, and an insert otherwise.
         """
         last = self.events.starts + self.events.lengths - 1
         removed = (self.events.ops[last] == Op.SEED) & (self.kinds[last] == RowKind.DELETE)

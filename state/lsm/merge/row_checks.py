@@ -76,8 +76,8 @@ class RowChecks:
         return reasons
 
     def _reaches(self, name: str, rows: pa.Table, codes: np.ndarray) -> Mask:
-        """Returns a mask of the rows that change a column of a sequence group: rows that have a sequence and do not
-        remove the whole row.
+        """Returns a mask of the rows that change the column `name` of a sequence group: rows that have a sequence and
+        do not remove the whole row. `codes` has the row kind of each row.
         """
         assert self.groups is not None
         acts, removes = np.zeros(rows.num_rows, bool), np.zeros(rows.num_rows, bool)

@@ -90,7 +90,9 @@ def _settle(
     move_up: Callable[[DataFileMeta], None],
     drop_deletes: bool,
 ) -> None:
-    """Adds a step that rewrites all collected files. A single small file only moves to a higher level."""
+    """Adds a step that rewrites the sections in `pending` to `steps`, and empties `pending`. If `pending` has a single
+    section with a single sorted run, `move_up` is called for its files instead.
+    """
     if len(pending) == 1 and len(pending[0]) == 1:
         for file in pending[0][0].files:
             move_up(file)

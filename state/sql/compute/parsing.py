@@ -1,7 +1,7 @@
 """Parses the SQL text of a value or a condition, in Spark's dialect.
 
 Up to release 0.9, filters and `bl.expr` used another dialect. A text that has another meaning now is refused, and the
-error shows the new spelling. This concerns names in double quotes, and backslashes in strings.
+error shows the new spelling. The dialects differ in names in double quotes, and in backslashes in strings.
 """
 
 import re

@@ -88,7 +88,7 @@ def _parts(pattern: str, group: int | None) -> Iterator[str]:
             yield "(?:" if not is_plain or (group is not None and count != group) else "(?P<g>" if group else "("
             at += 1 if is_plain else 3
         elif sign in "*+?{}]$":
-            raise _refused(pattern, f"{sign} at {at + 1}")
+            raise _refused(pattern, f"{sign} at position {at + 1}")
         else:
             yield _ANY if sign == "." else sign if sign in "^|)" else re.escape(sign)
             at += 1
@@ -128,7 +128,7 @@ def _class(pattern: str, at: int) -> tuple[str, int]:
             parts.append("-" if sign == "-" else re.escape(sign))
             at += 1
     if at >= len(pattern) or len(parts) == begin:
-        raise _refused(pattern, f"the bracket at {first + 1}")
+        raise _refused(pattern, f"the bracket at position {first + 1}")
     return "".join([*parts, "]"]), at + 1
 
 

@@ -237,7 +237,7 @@ def _regex(pattern: str) -> str:
     parts, pieces = ["^"], pieces_of(pattern)
     letters = [p.letter for p in pieces if p.letter]
     if len(set(letters)) < len(letters) or ("h" in letters) != ("a" in letters) or {"h", "H"} <= set(letters):
-        raise OptionError(f"pattern {pattern!r} is not supported to read texts", key="expression")
+        raise OptionError(f"pattern {pattern!r} is not supported for parsing strings", key="expression")
     for piece in pieces:
         letter, count = piece.letter, piece.count
         if not letter:
@@ -253,7 +253,9 @@ def _regex(pattern: str) -> str:
             most = _DIGITS[letter][0] if count == 1 else count
             parts.append(f"(?P<{letter}>[0-9]{{{count},{most}}})")
         else:
-            raise OptionError(f"pattern {pattern!r}: {letter * count} is not supported to read texts", key="expression")
+            raise OptionError(
+                f"pattern {pattern!r}: {letter * count} is not supported for parsing strings", key="expression"
+            )
     return "".join([*parts, "$"])
 
 

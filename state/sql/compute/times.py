@@ -100,7 +100,7 @@ def _date_part(call: FunctionCall, value: Evaluate) -> Value:
     name = literal(call.arguments[0], str).lower()
     if name not in _PARTS:
         known = ", ".join(_PARTS).upper()
-        raise OptionError(f"{call.text!r}: {name.upper()} is not supported; there are {known}", key="expression")
+        raise OptionError(f"{call.text!r}: {name.upper()} is not supported; supported are {known}", key="expression")
     return _PARTS[name].compute(FunctionCall(name, call.arguments[1:], call.node), value)
 
 
@@ -271,7 +271,7 @@ def _truncated_to(unit: str, micros: Longs, call: FunctionCall) -> Longs:
     code = _TRUNCATED.get(unit)
     if code is None:
         known = ", ".join(("quarter", "week", *_TRUNCATED)).upper()
-        raise OptionError(f"{call.text!r}: {unit.upper()} is not supported; there are {known}", key="expression")
+        raise OptionError(f"{call.text!r}: {unit.upper()} is not supported; supported are {known}", key="expression")
     return stamps.astype(f"M8[{code}]").astype("M8[us]").astype(np.int64)
 
 

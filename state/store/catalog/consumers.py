@@ -78,7 +78,8 @@ def begin_consumer(snapshots: Snapshots, io: FileIO, path: str, name: str, next_
 def drop_idle_consumers(io: FileIO, path: str, *, idle_ms: int, world: World) -> list[str]:
     """Removes the consumers whose files have not changed for `idle_ms`, and returns their names.
 
-    The storage's clock decides. It is asked only if a consumer seems to be idle by the clock of `world`.
+    The storage's clock decides. The storage is asked for its time only if a consumer seems to be idle by the clock of
+    `world`.
     """
     modified, now_ms = {}, world.clock.now_ms()
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):

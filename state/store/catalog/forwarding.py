@@ -219,8 +219,7 @@ def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, wor
     A writer may have begun under a schema that has been removed or replaced, and may still be about to publish its
     snapshot. If the writer published this snapshot and then died, the table could not be read. The snapshot without
     changes prevents this: it takes the id that the writer needs. So the writer loses the race for the id, and then sees
-    that its schema no longer exists. Nothing is published if a rollback has removed the
-    newest snapshot meanwhile.
+    that its schema no longer exists. Nothing is published if a rollback has removed the newest snapshot meanwhile.
     """
     if not newest.is_same_as(target.get(newest.id)):
         return
@@ -291,8 +290,9 @@ def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
 
 def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newest: int | None, world: World) -> None:
     """Replaces the table's snapshots by the branch's snapshots with the same ids, and removes the table's other
-    snapshots. If all snapshots of the table are older than the snapshots of the branch, the newest of them stays for
-    now, so that the table always has a snapshot.
+    snapshots. If all snapshots of the table are older than the snapshots of the branch, the newest snapshot of the
+    table stays for now, so that the table always has a snapshot. `newest` is the id of the newest snapshot of the
+    table.
     """
     first = min(source)
     older = [i for i in target.ids() if i < first]

@@ -328,8 +328,8 @@ def _check_counts(meta: ManifestFileMeta, entries: Sequence[ManifestEntry]) -> N
         removed = counted(deleted, "file")
         raise CorruptFileError(
             (
-                f"it adds {added} and deletes {removed}, but its list says {meta.num_added_files} and "
-                f"{meta.num_deleted_files}"
+                f"the manifest adds {added} and deletes {removed}, but the manifest list says "
+                f"{meta.num_added_files} and {meta.num_deleted_files}"
             ),
             offset=0,
         )

@@ -32,7 +32,7 @@ class TableHandle:
     """The internals of a table: its storage, its settings, and its newest schema at the time when the handle was made
     (see `refreshed`).
 
-    `Table` has such a handle as a private attribute. All operations on a table take the handle.
+    `Table` has its handle as a private attribute. All operations on a table take the handle.
     """
 
     io: FileIO

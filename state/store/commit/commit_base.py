@@ -1,5 +1,5 @@
-"""Reads the snapshot that a commit follows, and the files in it. This is done again in each try of the commit, and only
-for the changed buckets.
+"""Reads the snapshot that a commit follows, and the files in it. Each try of the commit reads the newest snapshot
+again, and only the files in the changed buckets.
 
 Source: Paimon 2.0 CommitScanner. The changed buckets are enough for all conflict rules except the rule about the bucket
 count.

@@ -373,7 +373,7 @@ class CommitChecks:
         self, target: PartitionTest, latest: Snapshot | None, based_on: int, takes_postponed: bool
     ) -> Conflict | None:
         """Returns a Conflict, by the rule `target-changed`, if another writer has changed a replaced partition since
-        the overwrite was planned; otherwise None.
+        the overwrite was planned; otherwise None. Changes of a postpone bucket count only if `takes_postponed` is true.
         """
         latest_id = 0 if latest is None else latest.id
         changes = changes_since(self._snapshots, self._manifests, based_on, latest_id)

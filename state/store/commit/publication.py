@@ -234,8 +234,8 @@ def _broken(snapshot: Snapshot, gone: str, why: str) -> CorruptFileError:
 
 
 def _holds(manifests: Manifests, named: Sequence[ManifestFileMeta], proof: FilesProof) -> bool | None:
-    """Returns True if one of these manifests is a manifest of the proof, or lists a data file of the proof; otherwise
-    False.
+    """Returns True if one of the manifests `named` is a manifest of the proof, or lists a data file of the proof;
+    otherwise False.
 
     Returns None if this is not known: the proof has no data file, and its manifests may have been merged. Reads all
     manifests if none of them is a manifest of the proof.
