@@ -58,7 +58,8 @@ class ColumnBounds:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """Statistics of a file or of a part of it. `columns` has the bounds of each field in `fields`, in the same
+    """Statistics of a data file, or of some of its rows. `columns` has the bounds of each field in `fields`, in the
+    same
     order.
     """
 

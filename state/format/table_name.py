@@ -66,7 +66,11 @@ def check_database_name(name: str) -> None:
     """Raises OptionError if a database cannot have that name."""
     _check_folder_name(name, "database", name)
     if name == SYSTEM_DATABASE:
-        raise OptionError(f"the database '{SYSTEM_DATABASE}' is reserved for system tables", key="database", value=name)
+        raise OptionError(
+            f"the database '{SYSTEM_DATABASE}' is reserved for system tables; choose another name",
+            key="database",
+            value=name,
+        )
     if "." in name:
         raise OptionError(
             f"database name {name!r} must not contain '.', which separates the database from the table",

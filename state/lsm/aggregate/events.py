@@ -72,8 +72,8 @@ class Events:
 
     @cached_property
     def live(self) -> Mask:
-        """Returns a mask of the rows that count for the result: the rows from the last one that sets the accumulator of
-        their key on, without rows that do nothing.
+        """Returns a mask of the rows that count for the result. Of each key, these are the last row that sets the
+        accumulator and all rows after it (all rows, if no row sets the accumulator), without rows that do nothing.
         """
         is_live: Mask = (self.ops != Op.SKIP) & (self.rows >= self.seeds[self.key_of_row])
         return is_live

@@ -85,8 +85,8 @@ class FeedSpans:
 
 
 def joined_spans(spans: Iterable[FeedSpans]) -> FeedSpans | None:
-    """Combines several objects into one; None if there are none. The same spans may be given twice; otherwise spans do
-    not overlap.
+    """Combines several FeedSpans into one; returns None if `spans` is empty. Equal spans may occur twice; other spans
+    must not overlap.
     """
     every = list(spans)
     if not every:

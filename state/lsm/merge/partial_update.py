@@ -243,8 +243,8 @@ def _sequence_codes(table: pa.Table, names: tuple[str, ...]) -> Indices:
 
 
 def _not_older(codes: Indices, starts: Indices, seeds: Mask) -> Mask:
-    """Returns a mask of the rows that have a sequence which is not smaller than the sequences of the earlier rows of
-    the key. Rows before the last one that set all values (`seeds`) are not compared.
+    """Returns a mask of the rows that have a sequence, and whose sequence is not smaller than the sequences of the
+    earlier rows of the key. A row is not compared with rows before the last row that sets all values (`seeds`).
     """
     borders = seeds.copy()
     borders[starts] = True

@@ -310,7 +310,7 @@ def _bounds(field: DataField) -> tuple[int, int, int]:
 
 
 def _scaled(field: DataField, units: int) -> pa.Scalar:
-    """Returns the value of the column's type that has the given number of units of its last digit."""
+    """Returns `units` units of the last digit as a value of the column's type; for DECIMAL(5, 2), 123 gives 1.23."""
     if field.type.root is TypeRoot.DECIMAL:
         sign, digits = int(units < 0), tuple(map(int, str(abs(units))))
         return pa.scalar(Decimal((sign, digits, -(field.type.scale or 0))), arrow_type(field.type))

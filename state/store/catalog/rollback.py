@@ -69,7 +69,9 @@ def rollback_to(
         # A process that removes the snapshot from now on sees the pin. If the snapshot was removed before, it is found
         # missing here.
         if _wanted(snapshots, tags, target).base_manifest_list != wanted.base_manifest_list:
-            raise OptionError(f"{path}: {target!r} was replaced meanwhile; nothing is done", key="target", value=target)
+            raise OptionError(
+                f"{path}: {target!r} was replaced meanwhile; nothing is done; try again", key="target", value=target
+            )
         check(wanted)
         if snapshots.owner is not None:
             snapshots.owner.roll_back(target)

@@ -150,7 +150,9 @@ def create_handle(path: str, new: TableSchema, *, exist_ok: bool, world: World) 
         return TableHandle(io, root, new, location=remote_location(io, path), storage=new.storage, world=world)
     if exist_ok:
         return None
-    raise OptionError(f"there is a table at {root} already", key="path", path=root)
+    raise OptionError(
+        f"there is a table at {root} already; open that table, or choose another path", key="path", path=root
+    )
 
 
 def remote_location(io: FileIO, path: str) -> str | None:

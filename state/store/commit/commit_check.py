@@ -287,8 +287,8 @@ class CommitChecks:
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)
 
     def _check_planned_index(self, spans: Sequence[tuple[int, int]], wanted: SnapshotChanges) -> Conflict | None:
-        """Returns a Conflict if the rule `index-changed` or `rows-deleted` is broken between the two snapshots of one
-        of the pairs `spans`; otherwise None. The snapshot id 0 stands for the empty table.
+        """Returns a Conflict if the rule `index-changed` or `rows-deleted` is broken between two snapshots; otherwise
+        None. `spans` has the pairs of snapshot ids to look at; the id 0 stands for the empty table.
         """
         takes_away = self._has_vectors and any(e.kind is FileKind.DELETE for e in wanted.entries)
         if not wanted.index and not takes_away:
@@ -313,8 +313,8 @@ class CommitChecks:
     def _check_looked_up(
         self, spans: Sequence[tuple[int, int]], delta_entries: tuple[ManifestEntry, ...]
     ) -> Conflict | None:
-        """Returns a Conflict if the changes between the two snapshots of one of the pairs `spans` break the rule
-        `levels-changed`; otherwise None.
+        """Returns a Conflict if changes between two snapshots break the rule `levels-changed`; otherwise None. `spans`
+        has the pairs of snapshot ids to look at.
         """
         assert self._key_order is not None, "only tables with keys look them up"
         for before_id, after_id in spans:
@@ -347,8 +347,8 @@ class CommitChecks:
         return check_looked_up(newer, wanted.entries, self._key_order)
 
     def _check_rows_unchanged(self, spans: Sequence[tuple[int, int]], wanted: SnapshotChanges) -> Conflict | None:
-        """Returns a Conflict if the changes between the two snapshots of one of the pairs `spans` break the rule
-        `rows-changed`; otherwise None.
+        """Returns a Conflict if changes between two snapshots break the rule `rows-changed`; otherwise None. `spans`
+        has the pairs of snapshot ids to look at.
 
         A compaction moves rows and changes none, except a compaction of the postpone bucket: it makes the waiting rows
         visible.
