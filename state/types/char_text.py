@@ -44,7 +44,7 @@ def padded_value(value: object, data_type: DataType) -> object:
 
 
 def is_padded(value: object, data_type: DataType) -> bool:
-    """Returns True if this library would store the value exactly so. It is False only for a CHAR without its spaces."""
+    """Returns False for a CHAR value that is not filled up with spaces, and True for every other value."""
     return padded_value(value, data_type) == value
 
 

@@ -3,8 +3,8 @@
     id BIGINT NOT NULL, name VARCHAR(20) COMMENT 'as typed', tags ARRAY<STRING>, place ROW<lat DOUBLE, lon DOUBLE>
 
 Types mean what they mean in Paimon: TIMESTAMP has no time zone, TIMESTAMP_LTZ is an instant. Spark's spellings (LONG,
-STRUCT<a: INT>) are understood. A type whose meaning would surprise is refused: VARCHAR without a length has one
-character in SQL. Source: Paimon 2.0 DataTypes; Flink SQL's and Spark SQL's CREATE TABLE.
+STRUCT<a: INT>) are understood. Types whose meaning would surprise are refused, such as VARCHAR without a length, which
+has one character in SQL. Source: Paimon 2.0 DataTypes; Flink SQL's and Spark SQL's CREATE TABLE.
 """
 
 import re

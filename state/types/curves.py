@@ -66,7 +66,8 @@ def curve_words(column: pa.Array, *, nulls_last: bool = False) -> CurveWords:
 
 
 def interleaved(words: Sequence[CurveWords]) -> np.ndarray:
-    """Returns the bits of all words of a row in turns, beginning with the highest bit of each word.
+    """Returns for each row the bits of its words interleaved: the highest bit of each word, then the second highest bit
+    of each word, and so on.
 
     The result has the shape (rows, 8 * number of words) and the type uint8.
     """
@@ -186,7 +187,7 @@ def _as_binary(values: np.ndarray) -> pa.Array:
 
 
 def bounds_of(sample: pa.Table, count: int) -> pa.Table:
-    """Returns at most `count` - 1 ascending, distinct keys that divide a sample into ranges of about as many keys each.
+    """Returns at most `count` - 1 ascending, distinct keys that divide a sample into ranges of about equal size.
 
     Range n holds the keys from bound n - 1 (included) up to bound n (not included). If many keys are equal, there are
     fewer ranges.

@@ -16,7 +16,7 @@ def decimals(column: pa.Array, target: pa.DataType, *, needs_values: bool = Fals
     """Returns the unscaled values in a binary column as decimals of type `target`, a decimal128.
 
     Nulls stay nulls. A value that has more digits than the type becomes null, as in Paimon. If `needs_values` is true
-    and the type has at most 18 digits, the value stays, as in formats that store decimals in 64 bits. Raises
+    and the type has at most 18 digits, such a value is kept, as in formats that store decimals in 64 bits. Raises
     ArrowInvalid for a value of no bytes, or if the number needs more than 16 bytes.
     """
     raw = plain_array(column)

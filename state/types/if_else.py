@@ -29,8 +29,8 @@ def _is_null(choice: object) -> bool:
 
 
 def _in_own_memory(choice: object) -> object:
-    """Copies the values if they are a slice of a larger array, so that the first value begins at the start of its
-    buffer.
+    """Returns the values. If they are a slice of a larger array, they are copied, so that the first value begins at the
+    start of its buffer.
     """
     if isinstance(choice, pa.ChunkedArray):
         whole: object = pa.chunked_array([_in_own_memory(chunk) for chunk in choice.chunks], choice.type)

@@ -1,4 +1,6 @@
-"""Decimals with more digits than their type allows. Other writers may have stored such sums in files."""
+"""Decimals with more digits than their type allows. Other writers may have stored such decimals in files, for
+example as sums.
+"""
 
 import numpy as np
 import pyarrow as pa

@@ -88,8 +88,8 @@ def key_changes(table: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> npt.ND
 
 
 def key_order(types: Sequence[DataType]) -> Callable[[bytes], tuple[Any, ...]]:
-    """Returns a function that takes a key as the bytes of a BinaryRow (after its number of fields in 4 bytes) and
-    returns a tuple. Python compares these tuples in key order.
+    """Returns a function that takes the bytes of a key (its number of fields in 4 bytes, then the row) and returns
+    a tuple. Python compares these tuples in key order.
     """
     comparable = [_comparable_of(t) for t in types]
 

@@ -1,7 +1,7 @@
 """Parses strings as timestamps, with the same range in every release of pyarrow.
 
-64 bits of nanoseconds hold times from 1677-09-21 to 2262-04-11. Before release 23, pyarrow parses a string of another
-year as a wrong time in these years, without an error.
+64 bits of nanoseconds hold times from 1677-09-21 to 2262-04-11. Before release 23, pyarrow parses a string of an
+earlier or later time as a wrong time in this range, without an error.
 """
 
 import numpy as np

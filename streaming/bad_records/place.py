@@ -62,7 +62,7 @@ class BadRecordsPlace(Protocol):
     def put(self, rejects: Rejects) -> str:
         """Stores the bad records of a batch, and returns where they are, for messages.
 
-        For each table, they replace the bad records that an earlier attempt at the batch has stored.
+        The bad records of each table replace those that an earlier attempt at the batch has stored for the table.
         """
         ...
 
@@ -94,8 +94,8 @@ def settle_bad_records(
 
 
 def put_aside(place: BadRecordsPlace, rejects: Rejects) -> SetAside | None:
-    """Stores the bad records of all tables of a batch with one call. Returns their number and place (folder, table or
-    topic); None if there are no bad records.
+    """Stores the bad records of all tables of a batch with one call. Returns their number and where they are
+    stored; None if there are no bad records.
     """
     where = place.put(rejects)
     given = [table for _, table in rejects if table.num_rows]

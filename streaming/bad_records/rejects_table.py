@@ -135,8 +135,8 @@ def _with_all(table: TableHandle, changes: pa.Table) -> pa.Table:
 
 
 def _changes(rejects: pa.Table, batch: BatchName, known: pa.Table) -> pa.Table:
-    """Returns the rows to write for a batch's bad records, and deletes of the rows in `known` that have no such bad
-    record any more.
+    """Returns the rows to write for a batch's bad records, and deletes of stored rows that these rows do not replace.
+    `known` has the rows that an earlier attempt at the batch has stored.
     """
     gone = np.asarray(known.filter(pc.equal(known["table_name"], batch.table))["number"])
     gone = gone[gone >= rejects.num_rows]

@@ -19,10 +19,10 @@ _runs: dict[tuple[str, str, str], _Run] = {}
 
 
 def is_begun(place: str, batch: BatchName) -> bool:
-    """Returns True if there may have been an earlier attempt at a batch.
+    """Returns True if there may have been an earlier attempt at a batch, which stored bad records at `place`.
 
-    The previous run of the query may have tried the first batch of this run, and this run may have tried its newest
-    batch before.
+    This is so for the first batch of a run of the query, because the previous run may have tried it, and for the newest
+    batch of the run.
     """
     run = _runs.get((place, batch.user, batch.table))
     return run is None or run.id != batch.run_id or batch.batch_id in (run.first, run.newest)

@@ -89,8 +89,8 @@ class StoredInTable:
 
 
 class StoredInFolder:
-    """The bad records in a folder. It has one file for each batch, in the writer's folder or in a table's folder inside
-    the writer's folder.
+    """The bad records in a folder. For each batch there is one file, in the writer's folder or in a table's folder
+    inside the writer's folder.
     """
 
     def __init__(self, place: Folder) -> None:

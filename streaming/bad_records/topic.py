@@ -116,7 +116,10 @@ _OF_CONSUMERS = (
 
 
 def _messages(rejects: pa.Table, batch: BatchName, attempt: str | None) -> Iterator[TopicMessage]:
-    """Yields the messages of bad records as Python values. Spark needs Python values here, and bad records are few."""
+    """Yields the messages of bad records as Python values. Spark needs Python values here, and bad records are few.
+
+    `attempt` is the id of the attempt at the batch, and becomes a header of each message.
+    """
     for record in rejects.to_pylist():
         told = {header: record[column] for header, column in _OF_REJECT.items()}
         told |= {QUERY: batch.user, BATCH: batch.batch_id, TABLE: batch.table or None, ATTEMPT: attempt}

@@ -59,7 +59,7 @@ class TopicNotes:
         return {attempt for _, said in _files(io, f"{root}/{_WITHDRAWN}") for attempt in said}
 
     def take(self, records: Sequence[str], number: int) -> None:
-        """Notes that the replay with this number takes records."""
+        """Notes that the replay with this number takes the records that are recognised by these strings (`records`)."""
         io, root = file_io_for(self.path, self.storage)
         io.overwrite(f"{root}/{_TAKEN}/{number}.json", json.dumps(list(records)).encode())
 

@@ -155,7 +155,7 @@ def grow_table(at: TableAt, outcome: Outcome) -> TableAt:
     """Removes the files of the batch, and adds columns to the table for all fields that the records need. Returns the
     changed table.
 
-    Raises SchemaMismatchError or OptionError if the table cannot be changed so.
+    Raises SchemaMismatchError or OptionError if the columns cannot be added to the table.
     """
     at.discard(outcome.messages)
     evolve_table(at.table, outcome.need.columns, EvolutionPolicy.EVOLVE)

@@ -147,8 +147,8 @@ def mark_newest(target: Target) -> None:
 
 
 def of_newest_batch(newer: Sequence[Snapshot], known: Sequence[Snapshot]) -> list[Snapshot]:
-    """Returns the snapshots of a writer's newest batch. `newer` are the writer's newest snapshots, and `known` are its
-    snapshots before these.
+    """Returns the snapshots of a writer's newest batch. `newer` are the writer's newest snapshots, and `known` are the
+    writer's earlier snapshots.
 
     The newest snapshot with new rows decides which batch is the newest, because a compaction may be published after a
     later batch. If all snapshots are compactions, the snapshots with rows may have expired, and the highest batch id

@@ -162,7 +162,7 @@ def numbered_offsets(offsets: str | None) -> dict[tuple[str, int], int]:
 
 
 def new_partitions(batch: BatchIdentity) -> frozenset[tuple[str, str]]:
-    """Returns the topics and partitions that this batch reads and that the batch before did not read."""
+    """Returns the topics and partitions that this batch reads and that the previous batch did not read."""
     return frozenset(kafka_offsets(batch.end_offsets).keys() - kafka_offsets(batch.start_offsets).keys())
 
 

@@ -59,8 +59,8 @@ class KeyOrderError(BucketlineError):
 
 
 def origin_columns(columns: Iterable[str], plan: WritePlan) -> tuple[str, ...]:
-    """Returns those columns of a DataFrame that say from which topic partition the rows came, and that are not columns
-    of the table.
+    """Returns the columns of a DataFrame that say from which topic partition the rows came. Columns of the table are
+    left out.
     """
     if plan.sink.key_order is None:
         return ()
@@ -97,7 +97,7 @@ def policy_of(plan: WritePlan, decode: Decoder | None) -> KeyOrder | None:
 
 def _feed_columns(rows: Frame | KafkaRanges, *, is_asked: bool) -> tuple[str, str] | None:
     """Returns the names of the columns with topic and partition; None if the batch lacks them and no option needs them.
-    Raises OptionError if `is_asked`, because the option `key-order` needs them.
+    If `is_asked` is true, the option `key-order` needs the columns, and OptionError is raised for missing columns.
     """
     columns = ("topic", "partition") if rows.decode is not None else (TOPIC_COLUMN, PARTITION_COLUMN)
     there = rows.columns if isinstance(rows, KafkaRanges) else rows.frame.columns

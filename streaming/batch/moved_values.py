@@ -80,8 +80,8 @@ def _order_of(at: TableAt, step: DecodeStep) -> MovedOrder:
 
 
 def _stored_rows(at: TableAt, key: Sequence[DataField], keys: pa.Table, columns: tuple[str, ...]) -> pa.Table:
-    """Returns the rows of the table that have one of the keys, with the key columns and `columns`. They are all held in
-    memory. Raises OptionError if they have more bytes than the driver takes.
+    """Returns the rows of the table that have one of the keys, with the key columns and `columns`. The driver holds all
+    these rows in memory. Raises OptionError if the rows have more bytes than the driver takes.
     """
     names = list(dict.fromkeys((*(f.name for f in key), *columns)))
     found = [pa.Table.from_batches([], arrow_schema(at.plan.schema.fields)).select(names)]

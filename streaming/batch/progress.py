@@ -27,7 +27,7 @@ class BatchReport:
     `postponed_rows` wait in the postpone bucket after the batch, in files of `postponed_bytes`; the oldest has waited
     `postponed_seconds`. `hidden_rows` are committed, but batch readers do not see them because a compaction failed and
     has to be done again; the oldest has waited `hidden_seconds`.
-    These are measured as the batch begins, in the partitions that the last batch wrote: `bucket_runs` counts the
+    Measured as the batch begins, in the partitions that the last batch wrote: `bucket_runs` counts the
     buckets by their number of sorted runs, and `most_runs` is the largest such number; `crowded_buckets` had more than
     the stop trigger; `level0_bytes` were on level 0, the oldest for `level0_seconds`. The batch has waited or compacted
     `back_pressure_seconds` because buckets had too many sorted runs. `open_items` of compaction plans were open when

@@ -117,8 +117,8 @@ def decide(
 
     The table has to show batch `at_least`, or a later batch. If `at_least` is None, the table has to show the batch
     before this batch. If `at_least` is below 0, the table need not show any batch. Raises CheckpointMismatchError if
-    the table is ahead of the checkpoint, holds the batch with other input, or has expired the snapshots that would
-    tell.
+    the table is ahead of the checkpoint, holds the batch with other input, or does not show the batch that it
+    has to show.
     """
     known = sorted(history.known, key=lambda s: s.id, reverse=True)
     same = [s for s in known if s.commit_identifier == batch.batch_id]
@@ -183,8 +183,8 @@ def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is
     are new to the query. For each partition the newest snapshot of other queries counts. Other sinks of this query
     write the same batch, and do not count.
 
-    Another query may have read an earlier topic of the same name. This is so if it knows the topic by another id, or if
-    it has read further in a partition that this query reads already; then its records are other records. If this query
+    Another query may have read an earlier topic of the same name, and so other records. This is so if the other query
+    knows the topic by another id, or if it has read further in a partition that this query reads already. If this query
     begins in such a topic exactly at the offset at which the other query has ended, the offset belongs to the earlier
     topic, and TopicCreatedAgainError is raised.
     """

@@ -77,7 +77,7 @@ def storage_arguments(command: Command) -> Command:
 
 
 def given_storage() -> dict[str, str]:
-    """Returns the storage options of the running command. Options on the command line override those of the file."""
+    """Returns the storage options of the running command. Options on the command line override those from a file."""
     return _given(_STORAGE)
 
 
@@ -113,7 +113,7 @@ def given_place(path: str, options: Mapping[str, str]) -> tuple[TableAddress, di
 
 
 def format_option(command: Command) -> Command:
-    """Adds `--format`; the command gets `form`."""
+    """Adds the option `--format`; the command gets its value as the argument `form`."""
     return click.option(
         "--format",
         "form",

@@ -69,8 +69,8 @@ the table. `batch` and `committed` belong to the job's newest commit.
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table that the job writes. `reached` has the offset before which the table has all records of each topic
-    partition; `entry` is the entry in the job's ledger.
+    """A table that the job writes. `reached` has for each topic partition the offset before which the table has all
+    records; `entry` is the table's entry in the job's ledger.
     """
 
     config: JobConfig

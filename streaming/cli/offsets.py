@@ -19,7 +19,8 @@ from bucketline.streaming.job.kafka.table_offsets import newest_offsets
 def offsets(path: str, option: tuple[str, ...], user: str | None) -> None:
     """Prints the Kafka offsets in the newest snapshots, as JSON for Spark's startingOffsets.
 
-    A job that starts with them and a new checkpoint reads exactly the records that the table does not have yet.
+    A job that starts with these offsets and a new checkpoint reads exactly the records that the table
+    does not have yet.
     """
     table = opened(path, option)
     writers = list(newest_offsets(table, user))

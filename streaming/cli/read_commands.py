@@ -87,9 +87,9 @@ def scan(
 ) -> None:
     """Reads rows of the newest snapshot, one row for each primary key.
 
-    Conditions are Spark's SQL. A condition that compares columns with literals skips files that cannot match: AND, OR,
-    NOT, =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, LIKE. Strings are in 'single quotes', bytes are X'0aff', instants
-    have a zone ('2024-12-31 12:00:00Z').
+    Conditions are Spark's SQL. Files that cannot match are skipped, if the condition compares columns with literals by
+    =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL or LIKE, joined by AND, OR and NOT. Strings are in 'single
+    quotes', bytes are X'0aff', instants have a zone ('2024-12-31 12:00:00Z').
     """
     if output is not None:
         check_output(output)

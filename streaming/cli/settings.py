@@ -48,7 +48,9 @@ def _settings_of_routes(job: RoutedJob) -> Mapping[str, Setting]:
 
 
 def _numbered(key: str) -> str:
-    """Returns a key of a list with its index in brackets, for example `tables[0].source-table`."""
+    """Returns the key of a setting with the index of a list in brackets: `tables[0].source-table` instead of
+    `tables.0.source-table`.
+    """
     for name in (TABLES, f"{EXCLUDE.key}."):
         if key.startswith(name):
             number, dot, rest = key.removeprefix(name).partition(".")

@@ -213,9 +213,9 @@ def decode_binlog(
 def _message_shape(
     data: tuple[DataField, ...], old: tuple[DataField, ...], form: BinlogFormat, tells_source: bool
 ) -> Shape:
-    """Returns the shape of a message with those columns of `data` and of `old`.
+    """Returns the shape of a message whose fields `data` and `old` have the given columns.
 
-    If `tells_source`, the shape also has the fields that say from which table the message comes.
+    If `tells_source` is true, the shape also has the fields that say from which table the message comes.
     """
     images = [DataType(TypeRoot.ROW, fields=columns) for columns in (data, old)]
     of_data, of_old = (DataType(TypeRoot.ARRAY, element=i) for i in images) if form.is_canal else images
@@ -265,8 +265,8 @@ def _canal_need(
 
 
 def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, str]]:
-    """Returns the rows in messages. For messages that should have rows and have none, returns by the index of the
-    message why it is bad.
+    """Returns the rows in messages. For bad messages, such as messages of an unknown type or without rows, also returns
+    by the index of the message why it is bad.
     """
     types = messages.field("type")
     is_change = true_of(pc.is_in(types, value_set=pa.array(form.row_types)))
@@ -409,7 +409,7 @@ def _changes(
 
 
 def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Returns True for rows in which `old` has another value for a key column than `data` has."""
+    """Returns a mask that is true for rows in which `old` has another value for a key column than `data` has."""
     is_changed = np.zeros(len(rows.messages), dtype=bool)
     for name in primary_key:
         is_changed |= changed_values(rows.old.field(name), rows.data.field(name))
@@ -419,8 +419,8 @@ def _key_changed(rows: _Rows, primary_key: Sequence[str]) -> npt.NDArray[np.bool
 def _nulls_changed(
     rows: _Rows, nullable: Sequence[str], followed: npt.NDArray[np.bool_], texts: pa.Array
 ) -> npt.NDArray[np.bool_]:
-    """Returns True for rows in which a column in `nullable` has become null, or was null before the update. (A key is
-    computed from these columns.)
+    """Returns a mask that is true for rows in which a column in `nullable` has become null, or was null before the
+    update. (A key is computed from these columns.)
     """
     is_changed = np.zeros(len(rows.messages), dtype=bool)
     may_have_been = np.zeros(len(rows.messages), dtype=bool)

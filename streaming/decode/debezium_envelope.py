@@ -110,7 +110,7 @@ class Images:
         return schema if isinstance(schema, Mapping) else _NO_SCHEMA
 
     def are_others(self, structs: pa.Array) -> npt.NDArray[np.bool_]:
-        """Returns True for records that are neither events nor rows."""
+        """Returns a mask that is true for records that are neither events nor rows."""
         if not self.key:
             return true_of(structs.field("op").is_null())
         has_none = np.ones(len(structs), dtype=bool)
@@ -290,7 +290,7 @@ def _in_order(groups: Sequence[PrefixGroup]) -> tuple[npt.NDArray[np.int64], npt
 
 
 def _are_null(payloads: pa.Array) -> npt.NDArray[np.bool_]:
-    """Returns True for payloads that are JSON's null."""
+    """Returns a mask that is true for payloads that are JSON's null."""
     short = true_of(pc.less(pc.binary_length(payloads), _MOST_NULL_BYTES))
     if short.any():
         short[short] = true_of(pc.match_substring_regex(payloads.filter(pa.array(short)), _NULL))
@@ -398,7 +398,9 @@ def _read_unusual(
 
 
 def _need_of_event(payload: object, shape: Shape, source: SourceSchema, images: Images, watch: WatchFor) -> pa.DataType:
-    """Returns the columns and types that one event needs. If the event has a schema, its declared fields count."""
+    """Returns the columns and types that one event needs. If the event has a schema, the columns are those that the
+    schema declares.
+    """
     if watch is WatchFor.NOTHING:
         return NO_NEED
     if not source:

@@ -168,8 +168,8 @@ class DecodeStep:
         return self.keeping.marks
 
     def key_of_table(self, table: str) -> tuple[str | None, ...]:
-        """Returns the values of those key columns that distinguish the rows of this source table from the rows of other
-        source tables.
+        """Takes the name of a source table. Returns the values that its rows have in the key columns that hold the name
+        of the source table, such as `_source_table`.
         """
         if not self.decode.has_row_kinds:
             return ()
@@ -195,8 +195,8 @@ class DecodeStep:
         return self._followed(records, decoded) if self.keeping.keeps else decoded
 
     def _followed(self, records: pa.Table, decoded: DecodedRows) -> DecodedRows:
-        """Returns the decoded rows. If their key has changed, and the driver has found the values that they leave out,
-        these values are put in. If the driver has asked for rows, returns only what tasks must send to the driver.
+        """Returns the decoded rows. If the driver has found the values that rows with a changed key leave out, these
+        values are put in. If the driver has asked for rows, returns only what tasks must send to the driver.
         """
         assert decoded.records is not None, "a decoder of records says from which record each row comes"
         followed = self.follower.follow(records, decoded.rows, decoded.records, decoded.moves)

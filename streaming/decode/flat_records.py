@@ -220,7 +220,7 @@ def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) ->
 
 
 def _deletes(keys: pa.Array, primary_key: Sequence[str]) -> _Mask:
-    """Returns True for the keys of tombstones that delete a row. If a key has fewer columns than the table's key, its
-    tombstone only follows a deleted row.
+    """Takes the keys of tombstones, and returns a mask of the keys whose tombstone deletes a row. If a key has fewer
+    columns than the table's key, its tombstone deletes nothing, because it only follows a deleted row.
     """
     return has_text(keys) & ~lacks_key(keys, primary_key)

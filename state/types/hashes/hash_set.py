@@ -32,8 +32,8 @@ class HashSet:
         return cls(ascending) if len(ascending) <= most else cls(None, _bitmap(ascending))
 
     def union(self, other: Self, most: int) -> Self:
-        """Returns the set of the hashes of both sets. It stores the hashes themselves if both sets do and have at most
-        `most` together, and a bitmap otherwise.
+        """Returns the set of the hashes of both sets. The result stores the hashes themselves if both sets do and if it
+        has at most `most` hashes, and a bitmap otherwise.
         """
         if self.exact is not None and other.exact is not None:
             return self.of(distinct(self.exact, other.exact), most)

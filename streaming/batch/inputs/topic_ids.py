@@ -25,16 +25,16 @@ _NO_ID = "0" * (2 * _DIGITS)
 
 
 def id_of_halves(most: int, least: int) -> str | None:
-    """Returns the id of a UUID given as two integers of 64 bits, signed or not; None for the id that stands for no
-    topic.
+    """Takes the two halves of a UUID as integers of 64 bits, signed or not, and returns the topic's id; None for the
+    UUID that stands for no topic.
     """
     mask = (1 << _BITS) - 1
     return _real(f"{most & mask:0{_DIGITS}x}{least & mask:0{_DIGITS}x}")
 
 
 def id_of_text(text: str) -> str | None:
-    """Returns the id of a UUID in Kafka's form, URL-safe base64 without padding. Returns None for the id that stands
-    for no topic, and for other strings.
+    """Takes a UUID in Kafka's form (URL-safe base64 without padding), and returns the topic's id. Returns None for the
+    UUID that stands for no topic, and for strings of another form.
     """
     try:
         found = base64.b64decode(text + "==", altchars=b"-_", validate=True).hex()

@@ -24,8 +24,8 @@ _FEW = 16
 class Bodies:
     """The values of bodies, and the damaged bodies.
 
-    `values` have the Arrow type of the schema's root; `positions` are the positions of their bodies in the input, in
-    ascending order. `bad` holds pairs of position and reason, in ascending order.
+    `values` have the Arrow type of the schema's root. `positions` has for each value the position of its body in the
+    input; the positions ascend. `bad` has for each damaged body its position and the reason, by ascending position.
     """
 
     values: pa.Array

@@ -66,8 +66,8 @@ class Cursor:
             raise DamagedRecords(np.unique(self.record[~holds]), reason)
 
     def skip(self, counts: Longs | int, path: str) -> Longs:
-        """Skips that many bytes in each row. Returns the positions of the first skipped bytes. Counts must not be
-        negative.
+        """Skips `counts` bytes in each row. Returns the position of the first skipped byte of each row. The counts must
+        not be negative.
         """
         self.demand(counts <= self.end - self.at, _ends_early(path))
         start = self.at
@@ -122,7 +122,7 @@ class Cursor:
         return of.take(pa.array(np.arange(0, len(offsets) - 1, 2))).cast(pa.binary())
 
     def block(self, width: int, path: str) -> npt.NDArray[np.uint8]:
-        """Reads the next `width` bytes of each row, and returns them as a matrix with a row for each record."""
+        """Reads the next `width` bytes of each row, and returns the bytes as a matrix with these rows."""
         start = self.skip(width, path)
         places = start[:, None] + np.arange(width)
         return np.take(self.data, places)

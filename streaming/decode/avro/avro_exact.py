@@ -203,8 +203,8 @@ def inside_of(path: str, name: str) -> str:
 
 
 def as_text(value: object) -> str | None:
-    """Returns a value that has no Arrow type of its own as a string: a string unchanged, anything else as JSON, bytes
-    in base64.
+    """Returns as a string a value that has no Arrow type of its own: a string unchanged, any other value as JSON with
+    bytes in base64.
     """
     if value is None or isinstance(value, str):
         return value
@@ -221,7 +221,7 @@ def _json(value: object) -> str:
 
 
 def _finite(value: object) -> object:
-    """Returns the value with words for the infinity and NaN inside it, as in Avro's own JSON."""
+    """Returns the value with strings in place of NaN and infinities: 'NaN', 'Infinity', '-Infinity', as Avro's JSON."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list):

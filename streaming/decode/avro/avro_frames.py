@@ -50,7 +50,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Records grouped by schema. For each record without a schema, `bad` has the reason, by the record's position."""
+    """Records grouped by schema. For each record without a schema, `bad` has the reason why it is bad, by position."""
 
     groups: tuple[Group, ...]
     bad: dict[int, str]

@@ -80,7 +80,7 @@ def _row(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misf
 
 
 def _under(values: pa.Array, at: int) -> pa.Array:
-    """Returns a field of structs; a value is null if its struct is null."""
+    """Returns the field with index `at` of the structs; its value is null where the struct is null."""
     return pc.struct_field(values, [at])
 
 
@@ -91,8 +91,8 @@ def _list(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Mis
 
 
 def _are_entries(kind: pa.DataType) -> bool:
-    """Returns True if values are lists of entries (key, value). Connect writes maps in this form if their keys are not
-    strings.
+    """Returns True if values of type `kind` are lists of structs (key, value). Connect writes maps in this form
+    if their keys are not strings.
     """
     return (
         pa.types.is_list(kind)
@@ -153,7 +153,7 @@ def _leaf(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Mis
 
 
 def _kind_of(kind: pa.DataType) -> JsonKind:
-    """Returns the kind of JSON value that corresponds to these values."""
+    """Returns the kind of JSON value that corresponds to values of the Arrow type `kind`."""
     if pa.types.is_boolean(kind):
         return JsonKind.BOOLEAN
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -201,7 +201,7 @@ def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
 
 
 def _big_decimals(values: pa.Array) -> pa.Array:
-    """Returns Avro's big-decimals as structs for `_variable_decimal`. The bytes of each are a body of Avro."""
+    """Returns Avro's big-decimals as structs for `_variable_decimal`. The bytes of each value are an Avro body."""
     present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     bodies = read_bodies(values.take(pa.array(present)), _BIG_DECIMAL)
     if bodies.bad:

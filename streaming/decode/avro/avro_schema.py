@@ -196,7 +196,7 @@ def _no_schema(why: str) -> SchemaMismatchError:
 
 
 class _Building:
-    """Builds the nodes of one schema. Each name becomes a node once; inside its own record it stays a name."""
+    """Builds the nodes of one schema. A named type becomes a node once. Inside of itself, a record stays a name."""
 
     def __init__(self, named: Mapping[str, object]) -> None:
         self.named = named

@@ -78,8 +78,8 @@ class ConfluentClient:
         return SchemaText(schema.schema_str, tuple(references.values()))
 
     def _collect(self, schema: Any, references: dict[tuple[str, int], str]) -> str | None:
-        """Adds the schemas that this schema refers to, inner ones first. Returns the name of a missing schema,
-        or None.
+        """Adds to `references` the texts of the schemas whose types this schema uses; each schema comes after the
+        schemas that it uses. Returns the name of a schema that the registry does not have; None if it has all schemas.
         """
         for reference in schema.references or ():
             place = (reference.subject, int(reference.version))

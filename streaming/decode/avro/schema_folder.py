@@ -43,7 +43,7 @@ def remove_folder(job: str, url: str) -> None:
 
 
 def kept_text(folder: Path | None, name: str) -> str | None:
-    """Returns the text that is stored under that name; None if there is none."""
+    """Returns the text that is stored under that name; None if no text is stored."""
     if folder is None:
         return None
     with contextlib.suppress(OSError, UnicodeDecodeError):

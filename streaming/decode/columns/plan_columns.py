@@ -71,7 +71,7 @@ def plan_columns(
     context: Context,
 ) -> ComputedColumns | None:
     """Returns the plan; None if the job has no settings for columns. `takes_back` is true if the merge engine retracts
-    old rows.
+    old rows, and `grows` if new fields of messages are added to the table.
 
     Raises OptionError or SchemaMismatchError for an expression that cannot be computed, or has no column in the table.
     """

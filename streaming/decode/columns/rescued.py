@@ -68,7 +68,9 @@ class Mending:
     reasons: dict[int, str]
 
     def mend(self, decode: RecordFormat, rescued: Rescued, bad: Mapping[int, str]) -> bool:
-        """Replaces the values to which these reasons refer by nulls. Returns False if no reason refers to a field."""
+        """Replaces the values to which the reasons in `bad` refer by nulls. Returns False if no reason refers to a
+        field.
+        """
         wanted: dict[str, list[int]] = {}
         for record, reason in bad.items():
             self.reasons.setdefault(record, reason)

@@ -38,8 +38,9 @@ _DELETE = int(RowKind.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class Unexpected:
-    """The result of checking expectations: by the name of the expectation, the number of rows that did not meet it; the
-    records to leave out; and the records to refuse, with reasons.
+    """The result of checking expectations. `counts` has by the name of an expectation the number of rows that did not
+    meet it. `dropped` are the records to leave out. `refused` are the records that an expectation rejects, and `bad`
+    the records for which a check could not be computed, both with reasons.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)

@@ -110,8 +110,8 @@ def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
 
 
 def declared_columns(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -> tuple[pa.Field, ...]:
-    """Returns the columns of a row with that schema. Only this function decides which type of a new table a type of the
-    source becomes.
+    """Returns the columns of a row with that schema. Only this function decides which type a column of a new
+    table gets for a type of the source.
 
     `mapping` is the job's `type-mapping`.
     """

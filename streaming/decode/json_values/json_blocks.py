@@ -280,8 +280,8 @@ def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> 
 
 
 def _samples(texts: pa.Array, spread: int = 0) -> list[object]:
-    """Returns the first few values, and `spread` more from all values, parsed. Values that cannot be parsed fail later,
-    with a reason.
+    """Returns the first few values, and `spread` values from everywhere in `texts`, all parsed. Values that cannot be
+    parsed are left out; they fail later, with a reason.
     """
     samples: list[object] = []
     others = np.linspace(0, len(texts) - 1, min(spread, len(texts))).astype(np.int64)

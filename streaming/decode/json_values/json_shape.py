@@ -59,8 +59,8 @@ class ValueReading(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form in which the value of a leaf may be written. `unit` is d, s, ms, us or ns. If a form has a `reason`, it is
-    refused with this reason.
+    """A form in which the value of a leaf may be written. `unit` is 'd', 's', 'ms', 'us' or 'ns'. If a form has a
+    `reason`, values in this form are refused with this reason.
 
     If `is_null_for_infinity` is true, an infinite time becomes null; otherwise it is refused.
     """
