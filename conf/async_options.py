@@ -100,7 +100,7 @@ def async_options(options: Mapping[str, str], compaction: Compaction) -> AsyncOp
             _refuse(
                 option,
                 f"has an effect only with '{COMPACTION.key}' = 'async', 'dedicated' or 'none': with 'inline' each "
-                "batch compacts what it writes, and never leaves that many runs",
+                "batch compacts what it writes, so that no bucket has too many sorted runs; remove it",
             )
     for timed in (ASYNC_STOP_TIMEOUT, BACK_PRESSURE_TIMEOUT):
         if timed.get(options) > _LONGEST_WAIT_MS:

@@ -1,6 +1,6 @@
 """The link from a table to its catalog, in storage options that begin with `catalog.`. A catalog sets these options,
 and users never do. The link is sent to Spark's tasks together with the other storage options of the table, and is as
-secret as they are.
+secret as these options.
 """
 
 from collections.abc import Mapping

@@ -184,7 +184,11 @@ def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[st
             raise OptionError(f"'{key}': {_NO_DLF}", key=key)
         if is_storage_key(key):
             if storage.get(key, text) != text:
-                raise OptionError(f"'{key}' is given twice: as an option of the catalog and of the storage", key=key)
+                raise OptionError(
+                    f"'{key}' has two different values, one among the options of the catalog and one among the storage "
+                    "options; remove one of them",
+                    key=key,
+                )
             storage[key] = text
         elif key in CATALOG_OPTIONS or (key.startswith(_FAMILIES) and key not in _FAMILIES):
             options[key] = text
@@ -204,7 +208,7 @@ def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[st
         if metastore not in _ONLY_FOR.get(key, (metastore,)) or (
             key.startswith(HEADER) and metastore is not MetastoreKind.REST
         ):
-            raise OptionError(f"'{key}' has no meaning for '{METASTORE.key}' = {metastore.value}", key=key)
+            raise OptionError(f"'{key}' has no meaning for '{METASTORE.key}' = {metastore.value}; remove it", key=key)
     if metastore is not MetastoreKind.FILESYSTEM:
         URI.get(options)
     provider = TOKEN_PROVIDER.get(options)

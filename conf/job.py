@@ -154,8 +154,8 @@ class BadRecords:
 class Setting:
     """The text of a setting, and its origin: `command line`, the name of a file, `table` or `default`.
 
-    For `source.reader`, `--print-config` adds who reads the source. `written` is the text before references in it were
-    replaced. It is shown instead of `text`.
+    For `source.reader`, `--print-config` adds to the origin who reads the source. `written` is the text of the setting
+    before references were replaced; if it is set, it is shown instead of `text`.
     """
 
     text: str
@@ -213,7 +213,7 @@ def parse_trigger(text: str) -> Trigger:
 def parse_auto(text: str) -> str:
     """Checks that a text is `auto`, and returns it in lower case. Raises OptionError for any other text."""
     if text.strip().lower() != "auto":
-        raise OptionError("'auto', or a section with schema, primary-key, ...", value=text)
+        raise OptionError("must be 'auto', or a section with schema, primary-key, ...", value=text)
     return "auto"
 
 
@@ -355,8 +355,8 @@ def _create(texts: Mapping[str, str], decode: RecordFormat) -> Create | None:
         )
     if schema is None and not decode.declares_columns:
         raise OptionError(
-            f"option '{CREATE_SCHEMA.key}' is required and not set: {CREATE_SCHEMA.doc}; with decode: {decode.value} "
-            "the records do not declare their columns",
+            f"option '{CREATE_SCHEMA.key}' is required and not set: {CREATE_SCHEMA.doc}; with "
+            f"'{SOURCE_DECODE.key}' = '{decode.value}' the records do not declare their columns",
             key=CREATE_SCHEMA.key,
         )
     return Create(

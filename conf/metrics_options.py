@@ -41,7 +41,7 @@ METRICS_OPTIONS: Mapping[str, Option[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class MetricsOptions:
-    """The checked options of metrics. None means that metrics are not published in this way."""
+    """The checked options of metrics. If a port or file is None, metrics are not published there."""
 
     prometheus_port: int | None = None
     prometheus_address: str = "127.0.0.1"

@@ -337,8 +337,8 @@ def check_texts(options: Mapping[str, str], where: str) -> None:
 
 
 def check_names(names: object, argument: str) -> None:
-    """Raises OptionError, which names the argument, if an argument for several names is a single string. Its characters
-    would be taken for the names.
+    """Raises OptionError, which names the argument, if an argument for several names is a single string. Each character
+    of the string would be taken for a name.
     """
     if isinstance(names, str):
         raise OptionError(f"{argument} must be a list of names, not a single string; write ({names!r},)", key=argument)
@@ -353,8 +353,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def nearest_key(key: str, known: Iterable[str]) -> str:
-    """Returns the end of an error message about an unknown key, as `did_you_mean` does. If no known key is similar, it
-    names the nearest known key.
+    """Returns the end of an error message about an unknown key, as `did_you_mean` does. If no known key is similar
+    enough for a suggestion, the text names the known key with the least difference.
     """
     keys = set(known)
     similar = did_you_mean(key, keys)

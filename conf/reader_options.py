@@ -218,8 +218,8 @@ class ReaderOptions:
         return any(option.key in self.given for option in _ONLY_STREAM)
 
     def split_bytes(self, table_options: Mapping[str, str]) -> tuple[int, int]:
-        """Returns the target size of a split, and the size that a smaller file counts as when splits are planned, both
-        in bytes.
+        """Returns two sizes in bytes for the planning of splits: the target size of a split, and the least size with
+        which a file counts.
 
         Options of the reader override options of the table.
         """
@@ -289,8 +289,8 @@ def check_batch(options: ReaderOptions) -> None:
     _refuse(options, _ONLY_STREAM, "is an option of streams: spark.readStream")
     if options.asks_for_changes and options.changes_since is None:
         raise OptionError(
-            f"the rows of a snapshot are not changes: '{READ_CHANGELOG.key}' and the columns "
-            f"{', '.join(CHANGE_COLUMNS)} need '{CHANGES_SINCE.key}', or a stream",
+            f"a batch read of a snapshot returns no changes: '{READ_CHANGELOG.key}' and the columns "
+            f"{', '.join(CHANGE_COLUMNS)} need '{CHANGES_SINCE.key}', or a stream (spark.readStream)",
             key=READ_CHANGELOG.key,
         )
 
@@ -306,7 +306,7 @@ def check_stream(options: ReaderOptions) -> None:
     if mode is ScanMode.DEFAULT and named:
         right = ScanMode.FROM_TIMESTAMP if by_time else ScanMode.FROM_SNAPSHOT
         raise OptionError(
-            f"'{named[0]}' of a stream needs '{SCAN_MODE.key}' = {right.value}, or another mode that needs it",
+            f"'{named[0]}' of a stream needs '{SCAN_MODE.key}' = {right.value}, or another mode with this option",
             key=SCAN_MODE.key,
         )
     if mode in (ScanMode.LATEST_FULL, ScanMode.LATEST, ScanMode.COMPACTED_FULL) and named:

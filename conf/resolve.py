@@ -108,8 +108,8 @@ def read_settings_file(path: str) -> dict[str, Setting]:
 
 
 def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
-    """Returns the job of one table that several layers of settings describe. Raises the errors of `resolve_jobs`, and
-    OptionError for a job of several tables.
+    """Combines several layers of settings, and returns the job of one table that they describe. A later layer overrides
+    an earlier one. Raises the errors of `resolve_jobs`, and OptionError for a job of several tables.
     """
     return of_one_table(resolve_jobs(*layers))
 
@@ -125,8 +125,8 @@ def of_one_table(job: JobConfig | RoutedJob) -> JobConfig:
 
 
 def resolve_jobs(*layers: Mapping[str, Setting]) -> JobConfig | RoutedJob:
-    """Returns the job, of one table or of several, that several layers of settings describe. A later layer overrides an
-    earlier one.
+    """Combines several layers of settings, and returns the job that they describe: a job of one table, or of several
+    tables. A later layer overrides an earlier one.
 
     Raises OptionError for an unknown key (the message names the most similar one), and for missing or invalid values.
     """
@@ -181,7 +181,8 @@ def check_key(key: str, origin: str) -> None:
     if key.startswith((TABLES, f"{EXCLUDE.key}.")) or key == TABLES.rstrip("."):
         if origin == COMMAND_LINE or origin.endswith(".properties"):
             raise OptionError(
-                f"'{key}' is in a list, which {origin} cannot address: write routes into a job file in YAML or JSON",
+                f"'{key}' belongs to a list, and {origin} cannot address an entry of a list: write the list into a job "
+                "file in YAML or JSON",
                 key=key,
             )
         if key.startswith(TABLES) and (name := check_route_key(key, origin)) != TOPIC.key:
@@ -207,8 +208,8 @@ def check_key(key: str, origin: str) -> None:
 
 
 def _nearest_of_job(key: str) -> str:
-    """Returns the end of an error message with a suggestion for an unknown key: a known key that ends with it, or else
-    the known key with the most similar spelling.
+    """Returns the end of an error message with a suggestion for an unknown key: a known key that ends with the
+    unknown key, or else the known key with the most similar spelling.
     """
     options = {name: OPTIONS + name for name in (*HONOURED, *OUR_OPTIONS) if name not in FIXED_BY_TABLE}
     fixed = {name: CREATE_OPTIONS + name for name in HONOURED}
@@ -229,8 +230,8 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | Non
     """Returns every option of sink and table that has a value, sorted by key. Each value comes with its origin.
 
     If an option has no effect, its origin also says why. `job` are the settings of a JobConfig. `table` are the table's
-    options, or None if they are not known. Raises OptionError if the job changes an option that only the table may set,
-    as far as the table's options are known.
+    options, or None if they are not known. Raises OptionError if the job changes an option that only the table may set;
+    if the table's options are not known, this is not checked.
     """
     defaults = {
         option.key: Setting(option.shown(), DEFAULT)
@@ -297,7 +298,8 @@ _NULL_TAG = "tag:yaml.org,2002:null"
 class _Flat:
     """Reads the settings below a node of a YAML file.
 
-    Their size is counted while they are read, because aliases of aliases can expand to more than fits into memory.
+    The size of the settings is counted during the reading, because aliases of aliases can expand to more than fits into
+    memory.
     """
 
     def __init__(self, name: str) -> None:
@@ -305,8 +307,8 @@ class _Flat:
         self._left_signs = _MOST_BYTES
 
     def pairs(self, node: yaml.Node, key: str, depth: int) -> Iterator[tuple[str, str]]:
-        """Yields pairs of key and text. Texts are those in the file, so that numbers and dates keep their form. A
-        setting with an empty value is left out.
+        """Yields the key and the text of each setting below `node`, whose own key is `key`. A text is as the file has
+        it, so that numbers and dates keep their form. A setting with an empty value is left out.
         """
         if depth > _MOST_DEPTH:
             raise _too_deep(self._name)

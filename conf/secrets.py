@@ -111,7 +111,9 @@ def secret_values(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def mask_fields(fields: Mapping[str, object]) -> dict[str, object]:
-    """Returns the details of an error for display: `value` is masked if `key` is a secret setting."""
+    """Returns the details of an error for display. The detail `value` is masked if the detail `key` is the key of a
+    secret.
+    """
     about = fields.get("key")
     is_secret = isinstance(about, str) and is_secret_key(about)
     return {name: _masked_field(name, value, is_secret) for name, value in fields.items()}

@@ -258,10 +258,10 @@ def _check_scheme(options: Mapping[str, str]) -> None:
 
 
 def known_storage_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns those of the options that are storage options of bucketline, with their main names.
+    """Returns the storage options of bucketline that are among `options`, with their main names.
 
-    Other options are left out. The server of a REST catalog also sends options for other clients, for example Hadoop
-    settings.
+    Other options are left out, because the server of a REST catalog also sends options for other clients, for example
+    Hadoop settings.
     """
     by_name = {_named(key): text for key, text in options.items()}
     return {

@@ -19,7 +19,7 @@ def as_routed(job: JobConfig) -> RoutedJob:
     source table, records of other source tables are skipped.
 
     Raises OptionError for a job that does not decode records (`source.decode` is none), because a job with 'tables'
-    needs records to sort.
+    decodes records to decide to which table they go.
     """
     if job.source.decode is RecordFormat.NONE:
         raise OptionError(

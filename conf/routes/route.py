@@ -145,7 +145,7 @@ def check_target(target: str, names: Names, key: str) -> None:
 def case_variant(tables: Mapping[str, object] | set[str], table: str) -> str | None:
     """Returns a known table whose name differs from `table` only in upper and lower case; None if there is none.
 
-    Some storages and catalogs do not distinguish two such names.
+    Some storages and catalogs take two names for the same if only upper and lower case differ.
     """
     folded = table.casefold()
     return next((known for known in sorted(tables) if known != table and known.casefold() == folded), None)

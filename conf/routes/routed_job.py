@@ -137,7 +137,9 @@ class RoutedJob:
             raise e.reworded(f"{origin}: {e.message}") from e
 
     def differing(self, one: int, other: int) -> str | None:
-        """Returns the key of a setting of the table in which two routes differ; None if there is none."""
+        """Returns the key of a table setting that has different values in two routes; None if all are equal. `one` and
+        `other` are the numbers of the routes.
+        """
         texts = [{k: s.text for k, s in self.settings_of(number).items()} for number in (one, other)]
         return next((k for k in sorted({*texts[0], *texts[1]}) if texts[0].get(k) != texts[1].get(k)), None)
 
@@ -268,13 +270,14 @@ def _check_source(job: RoutedJob) -> None:
             )
         if route.asks_names and not decode.names_tables:
             raise OptionError(
-                f"tables[{route.number}] needs records that name their table, which messages of decode: "
-                f"{decode.value} do not; use topic, and no {{database}}, {{schema}} or {{table}}",
+                f"tables[{route.number}] needs records that name their table, but with '{SOURCE_DECODE.key}' = "
+                f"'{decode.value}' they do not; use topic, and no {{database}}, {{schema}} or {{table}}",
                 key=SOURCE_TABLE.key,
             )
     if job.exclude and not decode.names_tables:
         raise OptionError(
-            f"{EXCLUDE.key} needs records that name their table, which messages of decode: {decode.value} do not",
+            f"{EXCLUDE.key} needs records that name their table, but with '{SOURCE_DECODE.key}' = '{decode.value}' "
+            f"they do not; remove {EXCLUDE.key}",
             key=EXCLUDE.key,
         )
 
@@ -293,7 +296,9 @@ def _check_routes(job: RoutedJob) -> None:
 
 
 def refuse_differing(job: RoutedJob, one: int, other: int, table: str) -> None:
-    """Raises OptionError if two routes to the same table have different settings for the table."""
+    """Raises OptionError if two routes to the same table have different settings for the table. `one` and `other` are
+    the numbers of the routes.
+    """
     key = job.differing(one, other)
     if key is not None:
         raise OptionError(

@@ -175,7 +175,10 @@ def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], 
 
 
 def _moved(options: Mapping[str, str], settings: dict[str, str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Copies options to librdkafka's names for them. Returns the names of the options that are set."""
+    """Copies the options that are set into `settings`, under librdkafka's names. Returns the names of these options.
+
+    `names` has librdkafka's names by the option's name in Kafka's Java client.
+    """
     present = {name for name in names if name in options}
     for name in present:
         settings.update(dict.fromkeys(names[name], options[name]))

@@ -154,8 +154,8 @@ def _check_client_name(key: str, name: str, spark_names: Mapping[str, str], opti
             f"names; if '{_OF_CLIENT}{near}' is meant, correct it"
         ]
     raise OptionError(
-        f"'source.options.{key}' is unknown, and Kafka's client would ignore it; it passes if a class of yours reads "
-        f"it, which {plugins[0]} or an option like that must name; did you mean '{_OF_CLIENT}{near}'?",
+        f"'source.options.{key}' is unknown, and Kafka's client would ignore it; did you mean '{_OF_CLIENT}{near}'? "
+        f"If a class of yours reads the option, name the class in {plugins[0]} or a similar option",
         key=f"source.options.{key}",
     )
 

@@ -63,7 +63,9 @@ class Truncate(Enum):
 
 
 class TypeMapping(Enum):
-    """Rules by which the types of new columns differ from the source's types, under Paimon's names."""
+    """Rules that give a new column another type than its column in the source has. The values are spelled as in
+    Paimon.
+    """
 
     TINYINT1_NOT_BOOL = "tinyint1-not-bool"
     TO_NULLABLE = "to-nullable"
@@ -241,8 +243,8 @@ class MessageOptions:
     type_mapping: TypeMappings = SAME_TYPES
 
     def reads_table(self, *names: str) -> bool:
-        """Returns True if the job reads the records of a source table. The arguments are its short and its full
-        name.
+        """Returns True if the job reads the records of a source table. `names` are the short and the full name of
+        this source table.
         """
         wanted = self.source_table
         if wanted is None:

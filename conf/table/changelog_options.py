@@ -48,8 +48,8 @@ class ChangelogProducer(Enum):
 
     @property
     def logs_input(self) -> bool:
-        """Returns True if a write logs all its rows unchanged. Then it must not merge rows before it logs them, and an
-        update must also contain the old row.
+        """Returns True if a write logs all its rows unchanged. Then the write must not merge rows before it logs
+        them, and an update in the input must also contain the old row.
         """
         return self is ChangelogProducer.INPUT
 
@@ -67,7 +67,7 @@ class ChangelogProducer(Enum):
 
     @property
     def logs_compactions(self) -> bool:
-        """Returns True if compactions log changes, and not the writes that make them."""
+        """Returns True if compactions log the changes of rows. Then the writes of these rows log nothing."""
         return self.logs_full_compactions or self.logs_lookups
 
 
@@ -140,8 +140,8 @@ def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _take_over(options: dict[str, str], changelog: Option[Any], own: Option[Any], per_level: Option[Any]) -> None:
-    """Replaces the value of an option of data files (`own`) by that of its counterpart for changelog files
-    (`changelog`), if the counterpart is set.
+    """Replaces the value of an option of data files (`own`) by the value of its counterpart for changelog files
+    (`changelog`), if the counterpart is set. Then the option for single levels (`per_level`) is removed.
     """
     value = changelog.find(options)
     if value is not None:

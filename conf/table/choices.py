@@ -131,7 +131,7 @@ class TagFormat(Enum):
 
 
 class ExternalPlace(Enum):
-    """How a new data file gets one of several folders outside the table."""
+    """How one of several folders outside the table is chosen for a new data file."""
 
     NONE = "none"
     SPECIFIC_FS = "specific-fs"

@@ -96,16 +96,16 @@ COMPACTION_OPTIONS: Mapping[str, Option[Any]] = {
 
 
 def stop_trigger(options: Mapping[str, str]) -> int:
-    """Returns the most sorted runs that a compacting writer leaves in a bucket: the compaction trigger + 3 unless set,
-    never less.
+    """Returns the largest number of sorted runs that a writer with compaction leaves in a bucket. The default is the
+    compaction trigger + 3. A number below the compaction trigger counts as the compaction trigger.
 
-    Paimon's writers wait at that number. Here a batch compacts until no bucket has more runs.
+    Paimon's writers wait when a bucket has this number of runs. Here a batch compacts until no bucket has more runs.
     """
     trigger, stop = COMPACTION_TRIGGER.get(options), STOP_TRIGGER.find(options)
     return max(trigger, trigger + 3 if stop is None else stop)
 
 
 def num_levels(options: Mapping[str, str]) -> int:
-    """Returns the number of levels of a bucket, level 0 included: one more than the compaction trigger unless set."""
+    """Returns the number of levels of a bucket, including level 0. The default is the compaction trigger + 1."""
     levels = NUM_LEVELS.find(options)
     return COMPACTION_TRIGGER.get(options) + 1 if levels is None else levels

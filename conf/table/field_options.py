@@ -84,8 +84,8 @@ class ColumnSettings:
         return self._parameters[column]
 
     def function_of(self, column: str) -> tuple[str, str] | None:
-        """Returns the name of a column's aggregate function and the option that sets it; None if there is none. The
-        option may be the one that sets a function for all columns.
+        """Returns the name of a column's aggregate function, and the key of the option that sets the function: the
+        column's own option, or the option for all columns. Returns None if neither is set.
         """
         for key in (f"{PREFIX}{column}.{FUNCTION}", DEFAULT_FUNCTION):
             if key in self._options:
@@ -135,7 +135,7 @@ class ColumnSettings:
                 if name not in columns:
                     yield OptionError(
                         f"'{group.key}' = '{self._options[group.key]}': Field {name} can not be found in table schema; "
-                        f"a sequence group protects some of {', '.join(columns)}",
+                        f"the columns are {', '.join(columns)}",
                         key=group.key,
                         column=name,
                     )

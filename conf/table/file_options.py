@@ -111,7 +111,7 @@ def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tupl
     codec = CODECS[form].get(name)
     if codec is None:
         raise OptionError(
-            f"'{option.key}': {form.value} files cannot be written with {text!r}; it is one of "
+            f"'{option.key}': {form.value} files cannot be written with {text!r}; the codec must be one of "
             f"{', '.join(CODECS[form])}{did_you_mean(name, CODECS[form])}",
             key=option.key,
             value=text,

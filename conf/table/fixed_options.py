@@ -1,7 +1,7 @@
 """The options that only the table may set, and not a job.
 
-Source: Paimon 2.0 CoreOptions.IMMUTABLE_OPTIONS. The list in this module is longer, because in Paimon a dynamic option
-can change the order of rows.
+Source: Paimon 2.0 CoreOptions.IMMUTABLE_OPTIONS. The list in this module is longer: in Paimon, a job can set some
+options that change the order of rows; here only the table may set them.
 """
 
 from collections.abc import Mapping
@@ -101,7 +101,7 @@ def check_job_options(job: Mapping[str, str], table: Mapping[str, str], *, origi
     """Checks that the options of a job may override the table's options. A job may repeat the table's value.
 
     Raises OptionError, which names both values, if the job changes an option that only the table may set. Also raises
-    it for a value that is not valid, and for a duration without a unit.
+    OptionError for a value that is not valid, and for a duration without a unit.
     """
     check_given_durations(job, origin=origin)
     for key, text in job.items():

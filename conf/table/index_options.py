@@ -54,7 +54,8 @@ class IndexedColumn:
 class BloomColumn:
     """A column with bloom filters. For a map column, they may be for the values of a single map key.
 
-    A filter is made for at most `items` different values. `wrong_share` is the share of false positives.
+    A filter is made for at most `items` different values. `wrong_share` is the rate of false positives,
+    from 0 to 1.
     """
 
     column: str
@@ -86,8 +87,8 @@ def bloom_columns(options: Mapping[str, str]) -> tuple[BloomColumn, ...]:
 def _parameter(
     options: Mapping[str, str], names: list[str], parameter: str, parse: Callable[[str], T], default: T
 ) -> T:
-    """Returns a parameter of a bloom filter. The option for it may have any of several names of the column in its key.
-    The first name that is set counts; if none is set, the default is returned.
+    """Returns a parameter of a bloom filter. The key of its option contains the name of a column. `names` are the names
+    to try, in this order; the first one whose option is set counts. If none is set, the default is returned.
     """
     for name in names:
         value = Option(f"{PREFIX}{BLOOM_FILTER}.{name}.{parameter}", parse, None, "").find(options)

@@ -70,7 +70,9 @@ set determines it.
 
 
 def scan_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """Yields an error for each `scan.*` option that other options exclude, and for each one that is missing."""
+    """Yields an error for each `scan.*` option that other options exclude, and if the start mode lacks the option
+    that it needs.
+    """
     named = {_OLD_KEYS.get(key, key): value for key, value in options.items()}
     word = named.get(SCAN_MODE_KEY, "default").strip().lower().replace("_", "-")
     chosen = next(mode for keys, mode in _CHOSEN_BY if not keys or any(key in named for key in keys))
@@ -89,14 +91,14 @@ def scan_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
     for key in rule.without:
         if key in named:
             yield OptionError(
-                f"'{key}' cannot be an option of a table whose reads start {_as(mode, named)}: Paimon cannot open it; "
-                f"remove one of the two, and give '{key}' when the table is read",
+                f"'{key}' cannot be an option of a table whose reads start {_as(mode, named)}: Paimon cannot open such "
+                f"a table; remove one of the two options, and give '{key}' when the table is read",
                 key=key,
             )
 
 
 def branch_name_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """Yields an error if two options that contradict each other make a table read other branches."""
+    """Yields an error if both options that name another branch for reads are set. At most one may be set."""
     if all(options.get(option.key, "").strip() for option in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH)):
         yield OptionError(
             f"'{SCAN_FALLBACK_BRANCH.key}' and '{SCAN_PRIMARY_BRANCH.key}' cannot be set at the same time; remove one",
@@ -109,8 +111,8 @@ def _misses(one_of: tuple[str, ...], own: list[str], mode: str, named: Mapping[s
     version = SCAN_VERSION.key
     if version in named and not own:
         return OptionError(
-            f"'{version}' cannot be an option of a table: Paimon cannot open it; remove it, and give it when the "
-            "table is read",
+            f"'{version}' cannot be an option of a table: Paimon cannot open such a table; remove the option, and give "
+            "it when the table is read",
             key=version,
         )
     found = " and ".join(f"'{key}'" for key in own) or "none of them"

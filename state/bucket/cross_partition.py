@@ -98,8 +98,8 @@ def place_rows(
 
     `old` has the partition and bucket of each key before the batch. `allocations` has the row counts of partitions by
     partition code; a partition that is not in it starts with `empty`.
-    If a key moves to another partition, the next batch is the first that can use the space that it leaves in its
-    bucket.
+    If a key moves to another partition, its old bucket has space for one more key. Rows of this batch do not use the
+    space yet; rows of the next batch can.
     """
     # In this order, the rows of one key follow each other, in the order of their arrival.
     order = np.argsort(rows.keys, kind="stable")
@@ -125,7 +125,7 @@ class KeyEffect:
 
     @property
     def growth(self) -> int:
-        """Returns by how many keys the index grows, minus the removed keys; at least 0."""
+        """Returns by how many keys the index grows: new keys minus removed keys, but at least 0."""
         return max(0, sum(self.gains.values()))
 
     def with_codes(self, codes: Int32s) -> "KeyEffect":

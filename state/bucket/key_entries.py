@@ -1,10 +1,10 @@
 """The entries of the key index, as columns and as bytes. The key index is a RocksDB database on local disk that has the
 partition and bucket of each key. Its keys and values are (BE, LE: big- and little-endian):
 
-    00 "label"                 JSON: the table, the share of its keys in this index, and the snapshot it reflects
+    00 "label"                 JSON: the table, which part of its keys the index has, and the snapshot of the index
     00 "p" u32 BE code         a partition, as the bytes of a BinaryRow
     00 "q" partition           u32 BE: its code
-    00 "r" u32 BE code u16 BE  u64 LE: keys in that partition's bucket
+    00 "r" u32 BE code u16 BE  u64 LE: number of keys in this bucket of the partition
     01 key                     u32 LE partition code, u16 LE bucket, u32 LE seconds when the key was last written
 
 A key is the full primary key, encoded so that its bytes have the order of the keys. Seconds are local time, like the
@@ -103,7 +103,7 @@ def key_borders(sorted_keys: pa.Array) -> NDArray[np.bool_]:
 
 
 def number_keys(keys: HashedKeys) -> tuple[HashedKeys, NDArray[np.int64]]:
-    """Returns the distinct keys, ascending, and for each row the number of its key among them."""
+    """Returns the distinct keys, ascending, and for each row the position of its key among the distinct keys."""
     order = key_order(keys.normalized)
     borders = key_borders(keys.normalized.take(order))
     numbers = np.empty(len(order), np.int64)

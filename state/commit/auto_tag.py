@@ -47,7 +47,7 @@ class TagPlan:
 
     def time_of(self, snapshot: Snapshot) -> int | None:
         """Returns the time of a snapshot by which tags are created: its commit time or its watermark. Returns None if
-        it has no watermark.
+        tags are created by watermarks and the snapshot has none.
         """
         if self.settings.creation is TagCreation.PROCESS_TIME:
             return self._local(snapshot.time_ms)
@@ -56,7 +56,7 @@ class TagPlan:
         return self._local(snapshot.watermark)
 
     def named_time(self, name: str) -> int | None:
-        """Returns the time in the name of a tag; None for a tag that no writer creates."""
+        """Returns the time in the name of a tag; None if writers do not create tags with such a name."""
         text = name.split(" ")[0] if self._is_daily else name
         match = re.fullmatch(self._form[1], text, re.ASCII)
         if match is None:
@@ -86,7 +86,9 @@ class TagPlan:
         return self.name_of(due_ms if self.settings.fills_gaps else _before(time, period))
 
     def batch_name(self, snapshot: Snapshot) -> str:
-        """Returns the name of the tag that a batch write creates for its snapshot, or moves to it if the tag exists."""
+        """Returns the name of the tag for the snapshot of a batch write. If the tag exists, it moves to this
+        snapshot.
+        """
         own = self.settings.batch_name
         if own is not None:
             return own

@@ -69,19 +69,19 @@ def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
 
 
 def changed_buckets(entries: Sequence[ManifestEntry], index: Sequence[IndexManifestEntry] = ()) -> frozenset[BucketId]:
-    """Returns the partition and bucket of all entries. A conflict check reads this part of the table."""
+    """Returns each partition and bucket that an entry belongs to. A conflict check reads only these buckets."""
     return frozenset({(e.partition, e.bucket) for e in entries} | {(e.partition, e.bucket) for e in index})
 
 
 def combine_index(
     base: Sequence[IndexManifestEntry], delta: Sequence[IndexManifestEntry], *, vectors_by_file: bool
 ) -> tuple[IndexManifestEntry, ...]:
-    """Applies changes of index files to a snapshot's list of index files, and returns the new list: entries that stay
-    in their order, then the added entries.
+    """Applies changes of index files to a snapshot's list of index files, and returns the new list: the entries
+    that stay, in the same order, and then the added entries.
 
     A bucket has one HASH file and one deletion-vector file, so a new file replaces the old one. Entries of global
-    indexes are identified by their file names. If `vectors_by_file` is true (append tables without buckets), so are
-    entries of deletion vectors. Source: Paimon 2.0 IndexManifestFileHandler.
+    indexes are identified by their file names. If `vectors_by_file` is true (append tables without buckets), entries of
+    deletion vectors are identified by their file names, too. Source: Paimon 2.0 IndexManifestFileHandler.
     """
 
     def place(entry: IndexManifestEntry) -> tuple[object, ...]:

@@ -145,7 +145,7 @@ def changelog_end(
 
 def sharing_tags(tags: Iterable[Snapshot], begin: int, end: int) -> list[Snapshot]:
     """Returns the tagged snapshots that may share files with the snapshots from `begin` up to `end` (not included): the
-    tagged ones among them, and the nearest tagged one before `begin`.
+    tagged snapshots in this range, and the nearest tagged snapshot before `begin`.
 
     A file is live in consecutive snapshots. So the nearest tag before `begin` has every file that these snapshots share
     with older tags, and snapshot `end` has every file that they share with later tags.

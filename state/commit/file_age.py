@@ -39,8 +39,8 @@ def is_fresh(elapsed_ms: int) -> bool:
 
 
 def is_quick(elapsed_ms: int) -> bool:
-    """Returns True if work was planned so recently that its files are young by any clock. Returns False for a negative
-    time, which means that the clock was set back.
+    """Returns True if work was planned so recently that its files are young, whichever clock measures their age.
+    Returns False for a negative time, which means that the clock was set back.
     """
     return 0 <= elapsed_ms < QUICK_MS
 

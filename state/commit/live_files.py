@@ -1,5 +1,5 @@
-"""The live files of each bucket of a table at one snapshot. The live files at the next snapshot are computed from them
-and the changes of that snapshot.
+"""The live files of each bucket of a table at one snapshot. From these files and the changes of the next snapshot, the
+live files at the next snapshot are computed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -24,9 +24,9 @@ class Hint:
 class Reference:
     """A file that refers to a snapshot: a hint, a tag, or the changelog of an expired snapshot.
 
-    `subject` is its name in messages. `time_ms` is the time of the snapshot's commit, if it is known. `tag` is the
-    name, if it is a tag. If a rollback created the tag to mark itself, `rolled_back_to` is the id of the snapshot to
-    which the rollback goes.
+    `subject` names the file in messages. `time_ms` is the time of the snapshot's commit, if it is known. If the file is
+    a tag, `tag` is the name of the tag. If a rollback created the tag to mark itself, `rolled_back_to` is the id of the
+    snapshot to which the rollback goes.
     """
 
     subject: str

@@ -24,8 +24,8 @@ def removal_in_the_way(pin: Pin, removals: Iterable[Removal]) -> Removal | None:
     """Returns an announced removal of snapshots that the pin would keep; None if there is none. The process of the pin
     must then give up.
 
-    If a pin keeps the snapshots from an id on, a removal of any of them counts. After a rollback to a tag, ids are used
-    again, and snapshot files are removed by their ids.
+    A pin keeps all snapshots from an id on, so a removal of any snapshot from this id on is in the way. After a
+    rollback to a tag, ids are used again, and snapshot files are removed by their ids.
     """
     for removal in removals:
         if any(hold.history == removal.history and hold.first < removal.end for hold in pin.holds):

@@ -82,8 +82,8 @@ def unmarked(snapshots: Iterable[Snapshot], tags: Iterable[str]) -> dict[str, Sn
     """Returns the snapshots that streaming writers should protect by a tag, but for which the tag is missing in `tags`.
     The keys of the result are the names of the missing tags. `snapshots` come oldest first.
 
-    For each writer it is the newest snapshot of the newest batch. The last snapshot of a writer may be a compaction of
-    an older batch; such a snapshot is not the one.
+    A writer should protect the newest snapshot of its newest batch. This need not be the last snapshot of the writer,
+    which may be a compaction of an older batch.
     """
     marked = {writer_of(name.removeprefix(MARKER_TAG)) for name in tags if name.startswith(MARKER_TAG)}
     newest: dict[str, Snapshot] = {}

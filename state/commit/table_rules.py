@@ -130,7 +130,8 @@ def sequence_fields_suit(schema: TableSchema) -> Iterator[OptionError]:
     if sequence and keys and not set(partition) <= set(keys):
         yield OptionError(
             f"You can not use sequence.field in cross partition update case (Primary key constraint '{listed(keys)}' "
-            f"not include all partition fields '{listed(partition)}'); remove it, or add them to the primary key.",
+            f"not include all partition fields '{listed(partition)}'); remove sequence.field, or add the "
+            "partition fields to the primary key.",
             key=SEQUENCE_FIELD.key,
         )
 

@@ -96,7 +96,8 @@ def misfit(there: TableSchema, wanted: TableSchema) -> str | None:
     """Returns the reason why the existing table `there` cannot take the rows of the table `wanted`; None if it can.
 
     The keys must be equal, and the existing table must have each column of `wanted`, with a type that can hold its
-    values. A column of the existing table must be nullable if `wanted` lacks the column or has it as nullable.
+    values. A column of the existing table must be nullable if `wanted` lacks the column, or if the column is nullable
+    in `wanted`.
     """
     keys = (("primary key", wanted.primary_keys, there.primary_keys),)
     for what, own, other in (*keys, ("partition", wanted.partition_keys, there.partition_keys)):

@@ -147,8 +147,8 @@ def _stats_record(stats: SimpleStats) -> dict[str, object]:
 
 
 class _Shared(dict[Hashable, Any]):
-    """Keeps equal values of many entries of a manifest only once in memory. They are a third of a large table's
-    metadata.
+    """Keeps equal values of many entries of a manifest only once in memory. Such equal values are a third of the
+    metadata of a large table.
     """
 
     def __missing__(self, value: Hashable) -> Any:

@@ -43,7 +43,9 @@ class OrcTail:
 
 
 def read_tail(read_at: Callable[[int, int], bytes], size: int) -> OrcTail:
-    """Returns the tail of a file of `size` bytes; `read_at(offset, length)` reads from it. Raises CorruptFileError."""
+    """Returns the tail of a file of `size` bytes; `read_at(offset, length)` reads from the file. Raises
+    CorruptFileError if the file is no ORC file, or if its end is damaged.
+    """
     length = _exactly(read_at, size - 1, 1)[0] if size > len(MAGIC) else 0
     if not 0 < length < size:
         raise CorruptFileError("this is no ORC file: it has no postscript", offset=max(size - 1, 0))
@@ -62,8 +64,8 @@ def read_tail(read_at: Callable[[int, int], bytes], size: int) -> OrcTail:
 
 
 def writer_zone(read_at: Callable[[int, int], bytes], tail: OrcTail, stripe: Stripe) -> str:
-    """Returns the name of the time zone of a stripe's writer; `UTC` if the stripe has an empty name. Raises
-    CorruptFileError.
+    """Returns the name of the time zone of a stripe's writer; `UTC` if the stripe names none. Raises
+    CorruptFileError if the footer of the stripe is damaged.
     """
     at = stripe.footer_offset
     packed = _exactly(read_at, at, stripe.footer_length)

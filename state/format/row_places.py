@@ -1,7 +1,7 @@
 """The columns that say where a row is stored: its file, its position in the file, its partition and its bucket.
 
-No file contains these columns, and a read returns only those of them that it names. A column of the table with the same
-name hides the column of this module.
+No file contains these columns, and a read returns only the ones that it asks for by name. A column of the table with
+the same name hides the column of this module.
 Source: Paimon 2.0 PaimonMetadataColumn (Spark).
 """
 
@@ -42,14 +42,14 @@ def place_fields(schema: TableSchema) -> tuple[DataField, ...]:
 
 
 def hidden_fields(schema: TableSchema) -> tuple[DataField, ...]:
-    """Returns the columns that a read may name although they are no columns of the table: those of this module, and
-    those of row tracking if the table has it.
+    """Returns the columns that a read may name although they are no columns of the table: the columns of this module
+    and, if the table has row tracking, the columns of row tracking.
     """
     return (*kept_schema(schema).fields[len(schema.fields) :], *place_fields(schema))
 
 
 def places_among(schema: TableSchema, columns: Iterable[str]) -> tuple[str, ...]:
-    """Returns those of the given columns that are columns of this module and not of the table."""
+    """Returns the names in `columns` that belong to columns of this module, and to no column of the table."""
     named = tuple(name for name in columns if name in PLACES)
     if not named:
         return ()

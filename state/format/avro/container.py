@@ -46,8 +46,8 @@ class Block:
 class BlockReader:
     """Iterates over the blocks of a container from front to back, with one block in memory at a time.
 
-    `read(n)` returns the next n bytes, and fewer only at the end of the file; `size` is the length of the file. It
-    raises the same errors as `open_container`.
+    `read(n)` returns the next n bytes, and fewer only at the end of the file; `size` is the length of the file. The
+    reader raises the same errors as `open_container`.
     """
 
     def __init__(self, read: Callable[[int], bytes], size: int) -> None:
@@ -70,8 +70,8 @@ class BlockReader:
 
     @property
     def offset(self) -> int:
-        """Returns the position in bytes of the block that was returned last; before the first block was returned, the
-        position of that block.
+        """Returns the position in bytes of the block that was returned last; before that, the position of the first
+        block.
         """
         return self._block_at
 
@@ -83,8 +83,8 @@ class BlockReader:
             length, at = self._shifted(_read_varint, at)
             if count < 0 or not 0 <= length <= self._size - start - at - SYNC_BYTES:
                 raise CorruptFileError(
-                    f"the block at offset {start} claims to hold {counted(count, 'record')} in "
-                    f"{counted(length, 'byte')}",
+                    f"the block at offset {start} cannot hold {counted(count, 'record')} in "
+                    f"{counted(length, 'byte')}, as it says",
                     offset=start,
                 )
             self._fill(at + length + SYNC_BYTES)

@@ -45,9 +45,10 @@ def is_representable(fields: Sequence[DataField]) -> bool:
 
 def refuse_unread_by_java(fields: Sequence[DataField]) -> None:
     """Raises UnsupportedTableError, which names the column, for a MULTISET of anything but strings, at any depth of
-    nesting: Paimon's Java code reads its entries as those of a MAP, and fails.
+    nesting. Paimon's Java code reads the entries of such a MULTISET as entries of a MAP, and fails.
 
-    `data_schema` allows such a MULTISET, so that a table that an earlier release created with one can still be written.
+    `data_schema` allows such a MULTISET, because an earlier release may have created the table, and the table must stay
+    writable.
     """
     for field in fields:
         if any(t.root is TypeRoot.MULTISET and not is_text_map(t) for t in types_in(field.type)):
@@ -71,8 +72,8 @@ def is_text_map(data_type: DataType) -> bool:
 
 
 def map_entry(data_type: DataType) -> tuple[DataType, DataType]:
-    """Returns the key and value type, as Avro declares them, of a MAP, or of a MULTISET, which is stored as a map from
-    each element to its count.
+    """Returns the type of the keys and the type of the values of a MAP, as Avro declares them. A MULTISET is stored as
+    a map whose keys are the elements and whose values are the counts.
     """
     if data_type.root is TypeRoot.MULTISET:
         assert data_type.element is not None

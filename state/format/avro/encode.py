@@ -195,8 +195,8 @@ class _Row:
         return [_compact(octets, kept)]
 
     def list_pieces(self, offsets: NDArray[np.int64], items: pa.LargeBinaryArray) -> list[pa.LargeBinaryArray]:
-        """Returns the pieces of a list column. Each list is one Avro block with all its items, unless it is empty, and
-        then the empty block that ends an Avro array.
+        """Returns the pieces of a list column. A list with items is one Avro block, followed by the empty block that
+        ends an Avro array. An empty list is only the empty block.
         """
         counts = np.diff(offsets)
         octets, kept = _varints(counts)

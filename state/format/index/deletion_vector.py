@@ -69,7 +69,7 @@ def encode_deletion_vectors(
 
 def read_span(at: DeletionVectorRange) -> tuple[int, int]:
     """Returns the offset and the number of bytes to read from an index file for one vector. The file may end before
-    that.
+    it has so many bytes.
     """
     return at.offset, at.length + _FRAME_BYTES
 
@@ -149,7 +149,8 @@ def _bitmap_v2(data: bytes, at: DeletionVectorRange) -> BitMap:
         return BitMap()
     if wide.max() >= _MAX_POSITIONS:
         raise UnsupportedTableError(
-            f"the deletion vector of {at.data_file_name} holds row position {wide.max()}; the most read is 2^32 - 1",
+            f"the deletion vector of {at.data_file_name} holds row position {wide.max()}; this release reads "
+            "positions up to 2^32 - 1",
             file=at.data_file_name,
         )
     # All writers store a single bitmap with the high key 0. It is used as it is, without copying positions.

@@ -64,7 +64,7 @@ def encode_file_index(columns: Mapping[str, Mapping[str, bytes]]) -> bytes:
 
 def head_bytes(start: bytes) -> int:
     """Returns the length of the head in bytes. `start` holds the first `HEAD_START_BYTES` of the index file. Raises
-    CorruptFileError if they do not begin an index file.
+    CorruptFileError if these bytes are not the start of an index file.
     """
     if len(start) < _START.size:
         raise CorruptFileError(f"a file index of {counted(len(start), 'byte')} ends inside its head", offset=len(start))

@@ -143,6 +143,8 @@ def _to_range(ordinal: int, record: dict[str, Any] | None) -> DeletionVectorRang
         raise CorruptFileError(f"index entry {ordinal} has a null deletion vector", entry=ordinal)
     if record["f1"] < 0 or record["f2"] < 0:
         raise CorruptFileError(
-            f"index entry {ordinal} has the range {record['f1']}, {record['f2']} of {record['f0']}", entry=ordinal
+            f"index entry {ordinal} has a negative offset or length of a deletion vector: {record['f1']}, "
+            f"{record['f2']} for {record['f0']}",
+            entry=ordinal,
         )
     return DeletionVectorRange(record["f0"], record["f1"], record["f2"], record.get("_CARDINALITY"))

@@ -138,7 +138,9 @@ def test_columns_of_a_new_table_may_be_left_out_where_records_declare_them() -> 
     created = resolve_job(settings).create
     assert created is not None and created.schema is None and created.primary_key == ("id",)
     for decode in ("none", "maxwell-json"):
-        with pytest.raises(OptionError, match=f"'create.schema' is required .* with decode: {decode} the records"):
+        with pytest.raises(
+            OptionError, match=f"'create.schema' is required .* with 'source.decode' = '{decode}' the records"
+        ):
             resolve_job({**settings, "source.decode": Setting(decode, "command line")})
 
 
