@@ -154,8 +154,8 @@ def _check_client_name(key: str, name: str, spark_names: Mapping[str, str], opti
             f"names; if '{_OF_CLIENT}{near}' is meant, correct it"
         ]
     raise OptionError(
-        f"'source.options.{key}' is unknown, and Kafka's client would ignore it; did you mean '{_OF_CLIENT}{near}'? "
-        f"If a class of yours reads the option, name the class in {plugins[0]} or a similar option",
+        f"'source.options.{key}' is unknown, and Kafka's client would ignore it; if a class of yours reads the "
+        f"option, name the class in {plugins[0]} or a similar option; did you mean '{_OF_CLIENT}{near}'?",
         key=f"source.options.{key}",
     )
 

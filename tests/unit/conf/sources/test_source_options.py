@@ -147,7 +147,7 @@ def test_an_option_that_is_nearly_a_known_one_passes_for_a_class_of_the_user(key
 def test_an_option_that_is_nearly_a_known_one_is_refused_and_the_error_names_what_lets_it_pass(
     key: str, plugin: dict[str, str], named: str
 ) -> None:
-    with pytest.raises(OptionError, match="If a class of yours reads the option, name the class in") as caught:
+    with pytest.raises(OptionError, match="if a class of yours reads the option, name the class in") as caught:
         source_options(SourceConfig("kafka", {**COMPLETE, **plugin, key: "1"}, RecordFormat.JSON))
     assert f"name the class in {named} or" in caught.value.message
 
