@@ -94,7 +94,8 @@ def async_options(options: Mapping[str, str], compaction: Compaction) -> AsyncOp
             continue
         if option in _OF_ASYNC and compaction is not Compaction.ASYNC:
             _refuse(
-                option, f"has an effect only with '{COMPACTION.key}' = 'async', and here it is '{compaction.value}'"
+                option,
+                f"has an effect only with '{COMPACTION.key}' = 'async', but it is '{compaction.value}'; remove it",
             )
         if option not in _OF_ASYNC and compaction is Compaction.INLINE:
             _refuse(

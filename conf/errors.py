@@ -14,9 +14,9 @@ from bucketline.conf.secrets import mask_fields, mask_text
 class BucketlineError(Exception):
     """The base of all errors of this library.
 
-    `code` is stable and meant for programs, the message is meant for people, and `fields` has the details. None of them
-    contains a secret. Details that callers need for decisions are also attributes, for example `path`, the file or
-    table of the error.
+    `code` is stable and meant for programs, the message is meant for people, and `fields` has the details. The code,
+    the message and the details contain no secrets. Details that callers need for decisions are also attributes, for
+    example `path`, the file or table of the error.
     """
 
     code = "BUCKETLINE"

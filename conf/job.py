@@ -74,8 +74,8 @@ class RecordFormat(Enum):
 
     @property
     def key_order(self) -> KeyOrder | None:
-        """Returns the default of the option `key-order` for this format. None means that it is not checked whether the
-        rows of a key come from several Kafka partitions.
+        """Returns the default of the option `key-order` for this format. None means that the job does not check
+        whether the rows of a key come from several Kafka partitions.
         """
         if self is RecordFormat.NONE:
             return None
@@ -135,8 +135,8 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class BadRecords:
-    """Where records that cannot be written are stored (a folder, a table or a Kafka topic, at most one of them), and
-    how many of them a batch may have.
+    """Where bad records (records that cannot be written) are stored: in a folder, a table or a Kafka topic. At most one
+    of the three is set. `max_count` is the largest number of bad records in a batch.
     """
 
     path: str | None
@@ -173,7 +173,7 @@ class JobConfig:
 
     `options` are the options of sink and table, and `settings` says where each setting comes from. `table` is a name if
     there is a `catalog`, and otherwise a path. `storage` has the storage options of the table and of the bad records.
-    If `key_order` is None, the message format determines it.
+    If `key_order` is None, the message format determines the key order.
 
     There is one attribute for each section of the job file.
     """

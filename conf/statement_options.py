@@ -1,5 +1,5 @@
-"""Removes from the options of an SQL statement those that are no options of the table or catalog that the statement
-creates.
+"""An SQL statement that creates a table or a catalog may have options that only Spark or Flink needs. This module
+removes such options.
 """
 
 from collections.abc import Mapping

@@ -14,8 +14,8 @@ def span(first: int, last: int, word: str) -> str:
 
 
 def age_text(seconds: int) -> str:
-    """Returns a duration as text in whole units. The unit is the largest of days, hours and minutes of which the
-    duration has at least two, and otherwise seconds.
+    """Returns a duration as text in whole units. The unit is days, hours or minutes: the largest one that fits
+    into the duration at least twice. A shorter duration is in seconds.
     """
     for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= 2 * length:

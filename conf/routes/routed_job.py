@@ -1,8 +1,8 @@
 """A job of several tables: its routes, and the settings of each table.
 
 The settings at the top level of the file are the defaults of every route. A setting of a route replaces the default. If
-the setting is a map, such as `options`, the entries of the route are added to those of the default, and replace entries
-with the same key.
+the setting is a map, such as `options`, the entries of the route are added to the entries of the default, and replace
+entries with the same key.
 """
 
 from collections.abc import Iterator, Mapping

@@ -47,7 +47,9 @@ _STATS_MODE_KEY = re.compile(rf"{re.escape(PREFIX)}.+\.{STATS_MODE}")
 
 @dataclass(frozen=True, slots=True)
 class FieldOptions:
-    """The parameters of the aggregate function of one column. Field names are those of the column's ROW type."""
+    """The parameters of the aggregate function of one column. The names of fields are names in the
+    column's ROW type.
+    """
 
     ignores_retracts: bool = False
     delimiter: str = ","

@@ -150,8 +150,8 @@ def is_read_option(key: str) -> bool:
 
 
 def named_branch(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns a dict with the option `branch` if it is set, and an empty dict otherwise. It is the only read option
-    that also applies to writes.
+    """Returns a dict with the option `branch` if it is set, and an empty dict otherwise. The option `branch` is the
+    only read option that also applies to writes.
     """
     return {BRANCH.key: options[BRANCH.key]} if BRANCH.key in options else {}
 

@@ -1,8 +1,8 @@
 """Checks incoming rows and converts them to rows of the table: columns in the table's types, and a row kind for each
 row.
 
-Source: Paimon 2.0 TableWriteImpl, RowKindGenerator, RowKindFilter. As there, row kinds are read first, and rows whose
-kind the table ignores are dropped.
+Source: Paimon 2.0 TableWriteImpl, RowKindGenerator, RowKindFilter. As in Paimon, row kinds are read first, and rows
+whose kind the table ignores are dropped.
 """
 
 from collections.abc import Iterator
@@ -29,11 +29,10 @@ ROW_KIND_COLUMN = "_row_kind"
 class AcceptedRows:
     """Rows that the table accepts: the table's columns in order, and a row kind (int8) for each row.
 
-    `positions` are the row numbers in the input, ascending; None means all rows of the input.
-    `feeds` has a number for each row that identifies the Kafka partition from which the row came; None if the order of
-    rows does not depend on the Kafka partition.
-    `left_out` says for each row which values the source did not send, in the form of the column UNAVAILABLE; None if
-    the source sent all values.
+    `positions` are the row numbers in the input, ascending; None means all rows of the input. `feeds` has a number for
+    each row that identifies the Kafka partition from which the row came; None if the order of rows does not depend on
+    the Kafka partition. `left_out` are the values of the internal column UNAVAILABLE, which says for each row which
+    values the source did not send; None if the source sent all values.
     """
 
     rows: pa.Table

@@ -5,7 +5,8 @@ so each of n assigners owns every n-th bucket number, and puts new keys into its
 Paimon's format only requires that a known key keeps its bucket; a new key may go to any bucket.
 
 Source: Paimon 2.0 HashBucketAssigner, PartitionIndex, crosspartition BucketAssigner. Different here: the limit on
-buckets counts for each partition. Once it is reached, the hash of the row chooses the bucket, not a random number.
+buckets counts for each partition. Once the limit is reached, the hash of the row chooses the bucket, not a random
+number.
 """
 
 from collections.abc import Mapping

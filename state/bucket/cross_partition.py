@@ -50,8 +50,8 @@ def old_place_rule(schema: TableSchema) -> OldPlaceRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPlaces:
-    """The partition and bucket of each key. A partition is given as a code, a small integer that stands for it; NOWHERE
-    means that the key is unknown.
+    """The partition and bucket of each key. Each partition has a code, a small integer. `partitions` has the code of
+    each key's partition; NOWHERE means that the key is unknown.
     """
 
     partitions: Int32s
@@ -62,7 +62,8 @@ class KeyPlaces:
 class KeyedRows:
     """Rows in the order of arrival, with only the values that are needed to choose their buckets.
 
-    `keys` has the number of each row's key, from 0 to k - 1, and `key_hashes` has the hash of each of these k keys.
+    The rows have k different keys, numbered from 0 to k - 1. `keys` has for each row the number of its key, and
+    `key_hashes` has the hash of each of the k keys.
     `partitions` has for each row the code of the partition in its columns; `KeyPlaces` uses the same codes. `kinds` has
     the kind of each row.
     """
@@ -75,7 +76,7 @@ class KeyedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """The rows to write, in order. For each row, `rows` has its number in the input, and `kinds`, `partitions` and
+    """The rows to write, in order. For each row, `rows` has its position in the input, and `kinds`, `partitions` and
     `buckets` have its row kind, partition code and bucket.
 
     `places` are the partition and bucket of each key afterwards. `allocations` has, by partition code, the row counts
@@ -113,9 +114,10 @@ def place_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyEffect:
-    """The changes to the key index when a batch is committed. `puts` are the numbers of the keys whose entries are
-    written, with the new `places` of these keys. `removes` are the numbers of the keys whose entries are removed.
-    `gains` says for each (partition code, bucket) by how much its number of keys grows.
+    """The changes to the key index when a batch is committed. Keys are given by their numbers in
+    `KeyedRows`. `puts` are the keys whose entries are written, and `places` are the new partitions and buckets of these
+    keys. `removes` are the keys whose entries are removed. `gains` says for each (partition code, bucket) by how much
+    its number of keys grows.
     """
 
     puts: Int64s

@@ -3,7 +3,7 @@ defaults apply.
 
 A default is stored as text. The text, without the quotes around it, is cast to the column's type. Nested values are
 written `[a, b]` or `ARRAY('a', 'b')`, `{k -> v}` or `MAP('k', 'v')`, `{a, b}` or `STRUCT('a', 'b')`. Quotes around
-strings in them are removed, as Paimon's documentation shows.
+strings in nested values are removed, as Paimon's documentation shows.
 Source: Paimon 2.0 DefaultValueRow, DefaultValueUtils, StringToArrayCastRule and the rules for maps and rows.
 """
 

@@ -1,6 +1,6 @@
 """Collects the manifest entries of a batch's two snapshots from the commit messages of the batch.
 
-Source: Paimon 2.0 ManifestEntryChanges. Unlike there, all DELETEs of a delta come before all ADDs, because snapshot
+Source: Paimon 2.0 ManifestEntryChanges. Unlike in Paimon, all DELETEs of a delta come before all ADDs, because snapshot
 expiration reads a delta in order, and an ADD after the DELETE of the same file cancels the file's removal.
 """
 

@@ -131,9 +131,9 @@ def check_bucket_counts(
 def check_new_totals(
     delta_entries: Iterable[ManifestEntry], kept_totals: Mapping[bytes, int], newest_count: int
 ) -> Conflict | None:
-    """Checks the rule `bucket-count` for partitions that have no other files than those of the commit, and returns the
-    conflict if the commit breaks it. The rule: new files were written for `newest_count` buckets, the number in the
-    newest schema. A rescale may have changed this number since the files were planned.
+    """Checks the rule `bucket-count` for partitions that only have files of this commit, and returns the conflict if
+    the commit breaks it. The rule: new files were written for `newest_count` buckets, the number in the newest schema.
+    A rescale may have changed this number since the files were planned.
 
     `kept_totals` has the partitions whose files stay; they are not checked. Paimon 2.0 does not have this rule, and
     cannot write to such a partition afterwards.
@@ -279,8 +279,8 @@ def check_unmarked(
     delta_entries: Sequence[ManifestEntry],
 ) -> Conflict | None:
     """Checks the rule `rows-deleted`, and returns the conflict if the commit breaks it. The rule: since the files that
-    the commit deletes were read, nobody has deleted more of their rows. Otherwise a compaction would bring such a row
-    back. Paimon 2.0 does not have this rule.
+    the commit deletes were read, nobody has deleted more rows of these files. Otherwise a compaction would bring the
+    deleted rows back. Paimon 2.0 does not have this rule.
     """
     kept = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.ADD}
     gone = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.DELETE} - kept

@@ -169,8 +169,8 @@ def live_entries(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
     """Returns the ADD entries of files for which the entries have no DELETE, neither before nor after the ADD. A scan
     of base and delta returns these entries.
 
-    Source: Paimon 2.0 AbstractFileStoreScan. As there, DELETE entries are collected first, so a deleted file cannot be
-    added again.
+    Source: Paimon 2.0 AbstractFileStoreScan. As in Paimon, DELETE entries are collected first, so a deleted file cannot
+    be added again.
     """
     deleted = deleted_identities(entries)
     return [e for e in entries if e.kind is FileKind.ADD and e.identity not in deleted]

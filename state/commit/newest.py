@@ -84,7 +84,8 @@ class CutShort:
 @dataclass(frozen=True, slots=True)
 class Vanished:
     """The result if snapshots after `newest` were published, but their files are missing. `snapshot_id` is the highest
-    known id of them, or None if only a hint without an id is left. `proof` says which file refers to it.
+    known id of the missing snapshots, or None if only a hint without an id is left. `proof` names the file that proves
+    that they were published.
     """
 
     newest: int

@@ -55,8 +55,8 @@ _NAMING_FOLDERS: tuple[Option[Any], ...] = (PARTITION_LEGACY_NAME, PARTITION_DEF
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """Adds a nullable column or nested field. Without `position`, it is the last one. The field ids in `type` are
-    replaced by new ids.
+    """Adds a nullable column or nested field. Without `position`, the column or field becomes the last one. The field
+    ids in `type` are replaced by new ids.
     """
 
     path: ColumnPath

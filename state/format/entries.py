@@ -88,7 +88,7 @@ class Snapshot:
         )
 
     def without_changelog(self) -> "Snapshot":
-        """Returns the snapshot as it is if its changelog is gone."""
+        """Returns the snapshot without the fields that describe its changelog, for a changelog that was removed."""
         return replace(
             self, changelog_manifest_list=None, changelog_manifest_list_size=None, changelog_record_count=None
         )
@@ -111,8 +111,8 @@ class ManifestEntry:
 
     @property
     def identity(self) -> EntryIdentity:
-        """Returns the fields that identify a file: an entry that deletes a file has the same values in them as the
-        entry that added the file. Source: Paimon 2.0 FileEntry.Identifier.
+        """Returns the fields that identify a file: an entry that deletes a file has the same values in these
+        fields as the entry that added the file. Source: Paimon 2.0 FileEntry.Identifier.
         """
         f = self.file
         return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_index, f.external_path)

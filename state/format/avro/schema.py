@@ -109,7 +109,7 @@ def inline_schema(text: bytes) -> Json:
     """Returns the Avro schema with each reference replaced by the type it refers to. Logical types are stored under the
     key `ANNOTATION`, and a map becomes an array of its entries.
 
-    An entry is a record with the fields `key` and `value`; its bytes are those of a map's entry. Raises
+    An entry is a record with the fields `key` and `value`, and has the same bytes as an entry of a map. Raises
     CorruptFileError for a schema that is not valid.
     """
     try:

@@ -14,9 +14,9 @@ shows length in bytes, byte order (LE, BE: little- and big-endian) and content.
            1, 1 kind (0 runs, 1 bits, 2 values), 4 LE count of values, then what a portable Roaring bitmap holds
     8  LE  count of containers, 4 LE and 4 LE position of the last one
 
-The leaves contain all that the tree says, so a reader skips the branches. Java numbers containers in the order in which
-they were created, and leaves gaps. This module numbers containers in the order of their keys, without gaps, so that
-equal bitmaps have equal bytes.
+The leaves contain all information of the tree, so a reader skips the branches. Java numbers containers in the order in
+which they were created, and leaves gaps. This module numbers containers in the order of their keys, without gaps, so
+that equal bitmaps have equal bytes.
 
 Source: RoaringBitmap 1.2.1 Roaring64Bitmap.serialize, Art, Containers, as called by Paimon 1.4 and 2.0 RoaringBitmap64.
 The authors of that library say that this format may change. Deletion vectors have another format, the portable 64-bit

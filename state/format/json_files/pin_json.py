@@ -29,7 +29,7 @@ class Hold:
 @dataclass(frozen=True, slots=True)
 class Pin:
     """The content of a pin file. `holds` are the snapshots that a process is about to refer to. `states` are snapshots
-    whose files must stay although the snapshots themselves may have expired, for example those of tags.
+    whose files must stay although the snapshots themselves may have expired, for example the snapshots of tags.
     """
 
     holds: tuple[Hold, ...] = ()
@@ -56,8 +56,8 @@ class Removal:
     last: str = ""
 
     def is_of(self, last: Snapshot | None) -> bool:
-        """Takes the snapshot that has the id `end` - 1 now, or None. Returns True if it is the snapshot that was
-        announced.
+        """Returns True if `last` is the snapshot that had the id `end` - 1 when the removal was announced. `last` is
+        the snapshot that has this id now, or None if there is none.
         """
         return last is not None and last.base_manifest_list == self.last
 
