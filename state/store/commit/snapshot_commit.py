@@ -321,7 +321,7 @@ class SnapshotCommit:
         read completely.
 
         A file of the newest snapshot can also be missing for a moment: while its writer takes the snapshot back, or
-        while orphan removal has hidden the file. So the file is looked for `_LOOKS` times.
+        while orphan removal has hidden the file. So the commit is tried again up to `_LOOKS` times.
         """
         if not isinstance(error, StorageError) or not error.missing:
             return False

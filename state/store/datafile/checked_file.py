@@ -19,7 +19,7 @@ class CheckedSource(PositionedReader):
     """A file-like object that checks each block before it returns bytes of the block. `read` raises CorruptFileError if
     a block is damaged.
 
-    The error is also kept in the attribute `error`, because libraries in between turn it into another error.
+    The error is also kept in the attribute `error`, because a library that calls `read` may turn it into another error.
 
     ORC's reader reads many streams in turns, a little of each. So bytes are fetched in aligned pieces of several
     blocks. A piece is dropped when all of its bytes were read. In memory are the pieces that were read in part, at most

@@ -24,7 +24,7 @@ def block_bytes_for(target_bytes: int) -> int:
 
 class CheckedSink(io.RawIOBase):
     """A file-like object that writes to `sink`. It holds back the last bytes, until `finish` writes them together with
-    the checksums. `sink` stays open. In memory are two writes, or a block if that is more.
+    the checksums. `sink` stays open. In memory are the bytes of two writes, or of one block if a block is larger.
     """
 
     def __init__(self, sink: "pa.NativeFile | io.RawIOBase", block_bytes: int) -> None:

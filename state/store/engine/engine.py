@@ -84,14 +84,15 @@ class Outcome:
     - the commit messages of its tasks;
     - the rows that were refused (as Arrow IPC streams);
     - the statistics of tasks;
-    - the tokens of the notes of key indexes, which the new snapshot must have among its properties;
+    - the notes of tasks: tokens that the new snapshot must have among its properties, or, in a sort, bounds of ranges;
     - schema changes that the records need (if there are any, nothing may be committed);
     - reports of parts;
     - the number of records without a row, by kind;
     - the tables of the source that the records name;
+    - the number of rows that do not meet an expectation, by expectation;
     - keys whose rows came from several feeds (topic partitions), at most one for each task and kind of check;
     - where the source's table was truncated: topic, partition and the last offset there;
-    - what tasks report about rows whose key changed and that lack values, as bytes.
+    - messages of tasks about rows whose key changed and that lack values, as bytes.
 
     The attributes are together because the results of all tasks are added up into one value.
     """

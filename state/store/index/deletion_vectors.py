@@ -50,8 +50,8 @@ class Deletions:
         return 0 if place is None else place[2].cardinality
 
     def of_file(self, partition: bytes, bucket: int, file_name: str) -> Positions | None:
-        """Returns the positions of the deleted rows of a data file; None if it has no vector. Raises CorruptFileError
-        that names the index file.
+        """Returns the positions of the deleted rows of a data file; None if the data file has no deletion vector.
+        Raises CorruptFileError that names the index file.
         """
         place = self.places.get((partition, bucket, file_name))
         if place is None:

@@ -62,7 +62,8 @@ def catch_up(
     """Brings the index to the snapshot `latest`, snapshot by snapshot. Returns what was done, or the reason why the
     index must be built again. Each step is durable, so the process may be interrupted at any time.
 
-    `expires` says that it matters when a key was last written.
+    `wanted` is the share of the keys that the index holds. `expires` says that keys expire, so that the index must
+    record when a key was last written.
     """
     steps, note = _steps(index.label, source.snapshots, latest), read_note(index)
     if isinstance(steps, MustRebuild) and note is not None:
@@ -98,8 +99,9 @@ def catch_up(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Delta:
-    """The rows of one commit. For each row it holds the number of its key among `keys` (in ascending order), its
-    partition and bucket, its sequence number, its row kind, and the time at which it was written.
+    """The rows of one commit. `keys` are the keys of the rows, each key once, in ascending order. The other attributes
+    have one value for each row: the position of the row's key in `keys` (`numbers`), its partition, bucket, sequence
+    number and row kind, and the time at which it was written.
     """
 
     keys: pa.Array
@@ -136,7 +138,7 @@ def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Sn
 def _read_delta(
     index: KeyIndex, access: FileAccess, entries: Sequence[ManifestEntry], wanted: KeyShare
 ) -> _Delta | None:
-    """Returns the rows of this share of the keys in added files; None if there are no such rows."""
+    """Returns the rows of added files whose keys belong to the share `wanted`; None if there are no such rows."""
     parts = list(_delta_parts(index, access, entries, wanted))
     if not parts:
         return None
@@ -207,7 +209,7 @@ def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expire
 
 
 def _check_single(alive: np.ndarray) -> None:
-    """Raises CorruptFileError if a key is in two buckets after one commit. `alive` has the number of a key once for
+    """Raises CorruptFileError if a key is in two buckets after one commit. `alive` has the position of a key once for
     each bucket that has the key, in ascending order.
     """
     doubled = int((alive[1:] == alive[:-1]).sum())

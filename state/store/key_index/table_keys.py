@@ -42,7 +42,9 @@ READER_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class KeyShare:
-    """One share of a table's keys, and how the keys are read and compared."""
+    """One share of a table's keys, and how the keys are read and compared. The hash of a key decides to which of the
+    `shares` (numbered from 0) the key belongs.
+    """
 
     schema: TableSchema
     share: int = 0

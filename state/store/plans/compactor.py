@@ -303,7 +303,9 @@ class _Ends:
                     self.give_back(c, _STOPPED, failed=False)
                 return None
             for c in claims:
-                _LOG.warning("item %d of compaction plan %s: %s", c.item.number, c.plan.plan_id, reason)
+                _LOG.warning(
+                    "item %d of compaction plan %s failed, and is released: %s", c.item.number, c.plan.plan_id, reason
+                )
                 self.give_back(c, reason, failed=True)
             return None
 

@@ -30,8 +30,8 @@ Tell = Callable[[str, Finished], None]
 class Stop:
     """A request to stop, and a pause that ends early once the stop is requested.
 
-    A signal handler may make the request while it interrupts the thread that waits. So neither of them takes a lock
-    that the other may hold: with `threading.Event`, the thread would wait for itself.
+    A signal handler may make the request while it interrupts the thread that waits. So the request and the pause take
+    no common lock: with the lock of a `threading.Event`, the thread would wait for itself.
     """
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ _FIRST_SLEEP_MS = 100
 @dataclass(frozen=True, slots=True)
 class SqlNames:
     """The databases and tables of the catalog `key`, whose names are stored in an SQL database. The SQL tables that
-    hold them are created before their first use.
+    hold these names are created before their first use.
     """
 
     database: SqlDatabase
@@ -145,7 +145,7 @@ class SqlLock:
         while not self._acquire():
             if world.stopwatch.elapsed_ms() - since > self.timeout_ms:
                 raise StorageError(
-                    f"the lock {self.lock_id!r} was not free within {self.timeout_ms} ms (lock-acquire-timeout)",
+                    f"the lock {self.lock_id!r} was not free within {self.timeout_ms} ms, the 'lock-acquire-timeout'",
                     path=self.lock_id,
                     retryable=True,
                     missing=False,

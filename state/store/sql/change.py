@@ -119,7 +119,8 @@ def _literal_rows(statement: Insert, fields: Sequence[DataField], queries: Queri
     """Returns the rows of VALUES, with the types of the columns; None if the statement has a query instead, or if a
     value is no literal.
 
-    Returns None also if Spark runs the queries, and a time must be given the time zone of the Spark session.
+    Also returns None if Spark runs the queries, and a value is a time literal for a column with local time zone: the
+    Spark session has the time zone for this value.
     """
     tree = statement.query.tree
     if not isinstance(tree, exp.Values) or statement.by_name:
@@ -243,8 +244,8 @@ def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table
 
 
 def _joins(table: Table, queries: Queries) -> bool:
-    """Returns True if Spark evaluates the subqueries of the statement for each row of the table. The subqueries may
-    then refer to the row, and return any number of rows.
+    """Returns True if Spark must find the rows to change, and a MERGE then changes them (see `computed_by_merge`). In
+    Spark, subqueries may refer to the changed row, and may return any number of rows.
     """
     return queries is not LOCAL_QUERIES and bool(table.primary_key)
 

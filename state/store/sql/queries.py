@@ -20,9 +20,10 @@ from bucketline.state.store.table.write_result import WriteResult
 class QueryTarget:
     """The table into which the rows of a query go.
 
-    The query's columns become columns of the table by position (`names`), or, if `names` is None, by their own names.
-    All other columns of the table get their value in `constants`, or null. With `overwrites`, the rows replace the rows
-    that `partition` matches; without `partition`, they replace the rows that `Table.overwrite` would replace.
+    The query's columns are written to the columns `names` of the table, by position; if `names` is None, to the columns
+    with the same names. Every other column of the table gets its value in `constants`, or null. With `overwrites`, the
+    rows replace the rows that `partition` matches; without `partition`, they replace the rows that `Table.overwrite`
+    would replace.
     """
 
     table: Table
