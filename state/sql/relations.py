@@ -86,7 +86,7 @@ def read_relations(text: str) -> Parsed:
         if not any(start < mark.end <= end for start, end in spans):
             if mark in called:
                 raise refused("a function that reads changes, such as paimon_incremental_query, must come after FROM")
-            raise refused(f"{text[mark.start : mark.end].strip()!r} does not follow the name of a table")
+            raise refused(f"{text[mark.start : mark.end].strip()!r} must come right after the name of a table")
     return Parsed(plain, tree, relations)
 
 
@@ -113,7 +113,9 @@ def hints_between(text: str, start: int, end: int) -> dict[str, str]:
 def _hints(text: str, tokens: Sequence[Token]) -> Iterator[_Mark]:
     for token in tokens:
         if _OF_SELECT.match(text, token.start):
-            raise refused("a hint /*+ OPTIONS(...) */ does not follow the name of a table, as in FROM t /*+ ... */")
+            raise refused(
+                "a hint /*+ OPTIONS(...) */ must come right after the name of a table, as in FROM t /*+ ... */"
+            )
     for start, end in gaps(text, tokens):
         for match in hints_in(text, start, end):
             yield _Mark(start, match.start(), match.end(), parse_hint(match["hint"]))

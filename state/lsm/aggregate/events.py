@@ -72,8 +72,8 @@ class Events:
 
     @cached_property
     def live(self) -> Mask:
-        """Returns a mask of the rows that count for the result. Of each key, these are the last row that sets the
-        accumulator and all rows after it (all rows, if no row sets the accumulator), without rows that do nothing.
+        """Returns a mask of the rows that count for the result. Rows that come before the last row of the key that sets
+        the accumulator do not count, and neither do rows that do nothing.
         """
         is_live: Mask = (self.ops != Op.SKIP) & (self.rows >= self.seeds[self.key_of_row])
         return is_live
@@ -106,8 +106,8 @@ class Events:
         of each key in a step.
 
         Returns an order of the keys and an iterator. Item i of the iterator has row i of each key that has more than i
-        rows. The order is given as positions in `keys`, with the key that has the most rows first, so that the rows of
-        a step always belong to the first keys in this order.
+        rows. The order is an array of positions in `keys`; the key with the most rows comes first. So the rows of a
+        step always belong to the first keys in this order.
         """
         order = np.argsort(-self.lengths[keys], kind="stable")
         starts, lengths = self.starts[keys[order]], self.lengths[keys[order]]

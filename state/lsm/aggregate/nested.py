@@ -96,7 +96,7 @@ class NestedUpdate(AggregateFunction):
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
         """Yields the -U and -D rows if the number of nested rows is limited, and the rows with a null in a nested key
-        if that is an error. Each item is a mask of the rows and the text of the reason.
+        if such a null is an error. Each item is a mask of the rows and the text of the reason.
         """
         bad = validity(values) & retracts
         if self.count_limit != UNLIMITED and bad.any():

@@ -9,8 +9,8 @@ starts again with the next value. In a decimal column of up to 18 digits, an int
 than the precision, as long as it fits into 64 bits; only the last result becomes null if it has too many digits.
 
 In the cases in which a strict function raises an error, Paimon fails. Paimon stores decimals of up to 18 digits even if
-they have too many digits, and its Spark connector shows them as null. Source: Paimon 2.0 FieldSumAgg, FieldProductAgg,
-DecimalUtils.
+they have too many digits, and Paimon's Spark connector shows these decimals as null. Source: Paimon 2.0 FieldSumAgg,
+FieldProductAgg, DecimalUtils.
 """
 
 from collections.abc import Callable

@@ -29,9 +29,9 @@ class Unchanged:
 class Merging(ABC):
     """How a table merges the rows of a key, and which rules writers and changes of rows must follow.
 
-    A method that needs the table's options raises OptionError if they contradict each other (the message names the
-    option, the column and what to do), and UnsupportedTableError if the package of an aggregate function is not
-    installed.
+    A method that needs the table's options raises OptionError if the options contradict each other; the message names
+    the option, the column and what to do. The method raises UnsupportedTableError if the package of an aggregate
+    function is not installed.
     """
 
     schema: TableSchema
@@ -51,7 +51,7 @@ class Merging(ABC):
 
         A fold that selects rows may be applied to any part of a key's rows, and any number of times; Spark tasks use
         this to merge rows early. A fold that computes rows must get all rows of a batch, or all sorted runs of a merge,
-        as in Paimon, because its result for a -U or -D row depends on the first row of the input.
+        as in Paimon, because the result of the fold for a -U or -D row depends on the first row of the input.
         """
 
     def row_checks(self) -> RowChecks | None:

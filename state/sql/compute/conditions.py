@@ -56,9 +56,9 @@ Filter: TypeAlias = pc.Expression | str | SqlExpression | Condition
 
 
 def plan_condition(filter: Filter | None, fields: Sequence[DataField], added: Sequence[DataField] = ()) -> Condition:
-    """Returns the condition for a filter. `added` are columns that files do not contain. SQL text may use them, and its
-    conditions on them are computed for each row. Raises OptionError or SchemaMismatchError if the filter does not fit
-    the table.
+    """Returns the condition for a filter. `added` are columns that files do not contain. SQL text may use the added
+    columns; conditions on added columns are computed for each row. Raises OptionError or SchemaMismatchError if the
+    filter does not fit the table.
     """
     if filter is None:
         return ALL_ROWS

@@ -52,8 +52,8 @@ def evaluate(
     """Returns the value of the expression in each row. `columns` are the table's columns by name; in a merge, the
     columns of the source have names such as `source.name`.
 
-    Raises OptionError for an unknown column or SQL that is not supported, and SchemaMismatchError for a value that
-    cannot be computed, because of types that cannot be combined, overflow or division by zero.
+    Raises OptionError for an unknown column or SQL that is not supported. Raises SchemaMismatchError for a value that
+    cannot be computed: if types cannot be combined, if a number overflows, or if a number is divided by zero.
     """
     if expression.quoted:
         check_quoted_names(expression.quoted, {name.removeprefix(f"{SOURCE}.") for name in columns})

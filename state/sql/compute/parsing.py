@@ -62,12 +62,12 @@ def check_spelling(text: str, key: str = "expression") -> None:
     for token in _tokens(text):
         if token.token_type is TokenType.L_BRACKET and (before.upper() in _BEFORE_VALUES or not before.isalnum()):
             raise OptionError(
-                "in Spark's SQL, names are written in backticks, as in `odd name`, not in [brackets]", key=key
+                "in Spark's SQL, names must be written in backticks, as in `odd name`, not in [brackets]", key=key
             )
         before = token.text if token.token_type not in _PLAIN and token.text not in ("]", ")") else "x"
         if token.token_type not in _PLAIN and token.text.upper() in _OLD_TYPES:
             new = _OLD_TYPES[token.text.upper()]
-            raise OptionError(f"the type {token.text} is called {new} in Spark's SQL", key=key)
+            raise OptionError(f"the type {token.text} is called {new} in Spark's SQL; write {new}", key=key)
         raw = text[token.start : token.end + 1]
         if token.token_type is TokenType.STRING and raw.startswith("'") and "\\" in _KEPT_ESCAPES.sub("", raw):
             raise OptionError(

@@ -1,4 +1,5 @@
-"""The consumers of a table: for each consumer, which snapshot it reads next, and so which snapshots it still needs.
+"""The consumers of a table: for each consumer, the id of the snapshot that the consumer reads next. A consumer still
+needs this snapshot and all later snapshots.
 
 Source: Paimon 2.0 ConsumerManager, Consumer.
 """

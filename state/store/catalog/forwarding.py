@@ -121,9 +121,9 @@ def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:
     """Returns the branches to which a fast-forward of the table at `path` has begun but not ended, whether it still
     runs or its process has died. `pins` are the pins of the table.
 
-    If a process died at the very end, right before it removed its pin, its branch is included although the fast-forward
-    is complete. Repeating the fast-forward then removes no commit, because there is no commit after the newest snapshot
-    of the branch.
+    If a process died at the very end, right before it removed its pin, the branch of the pin is included although the
+    fast-forward is complete. Repeating the fast-forward then removes no commit, because there is no commit after the
+    newest snapshot of the branch.
     """
     branches = Branches(io, path)
     known = set(branches.names())

@@ -133,7 +133,7 @@ class HeldPin:
     name: str
 
     def check(self) -> None:
-        """Checks that the pin still exists, so that processes that remove files respect it.
+        """Checks that the pin still exists. As long as it exists, processes that remove files respect it.
 
         Raises RemovalUnderWayError if this process was paused for so long that another process has removed the pin.
         """

@@ -2,12 +2,11 @@
 publication that the branch and the schema still exist.
 
 Orphan removal removes files that nothing names and that are a day old. Nothing names the new files of a writer before
-its commit. A young batch is protected by its age and needs no check. The age counts from the moment at which the work
-was planned, by the clock of the process that has planned it and commits it. So the clocks and time zones of tasks do
-not matter. After `QUICK_MS` the storage is also asked for its time, with two requests, because the clock of this
-machine may have been changed meanwhile, and orphan removal uses the storage's time. After half a day each file is
-looked up, with one request for each, before and after the snapshot is published. On a local disk each file is always
-looked up.
+its commit. A young batch is protected by its age and needs no check. The age is counted from the time at which the work
+was planned, by the clock of the process that plans and commits the work. So the clocks and time zones of tasks do not
+matter. After `QUICK_MS` the storage is also asked for its time, with two requests, because the clock of this machine
+may have been changed meanwhile, and orphan removal uses the storage's time. After half a day each file is looked up,
+with one request for each, before and after the snapshot is published. On a local disk each file is always looked up.
 
 A schema can be removed because its branch is deleted, or by a fast-forward. A writer publishes, and then looks for the
 schema. A process that deletes a branch removes the branch's schema last, and then lists what is left; a fast-forward
@@ -212,8 +211,8 @@ def check_published(snapshots: Snapshots, published: Snapshot, schema: TableSche
     the same schema, and no request if this is the first schema of the table itself.
 
     Raises BranchNotFoundError if the branch was deleted meanwhile, SchemaMismatchError if a fast-forward took the
-    schema away, CorruptFileError if another snapshot already builds on this snapshot, which then stays, and
-    StorageError.
+    schema away, and StorageError. Raises CorruptFileError if another snapshot already builds on this snapshot; the
+    snapshot then stays.
     """
     if snapshots.owner is not None:
         return

@@ -3,10 +3,10 @@
 After an unclear answer, the same bytes are published again. Then they exist already, or another snapshot has the id, or
 this attempt succeeds. A first attempt that is still running does no harm, because publishing never replaces a file.
 
-A writer may sleep for so long that others have used the id of its snapshot and that snapshot has expired, or that the
-files of its snapshot were removed. Then the writer takes back what it publishes, so that it does not undo the commits
-of others. If its snapshot no longer exists, the snapshot may have expired: then it was in the table, others may have
-built on it, and its manifests are still in use.
+A writer may sleep for a long time before it publishes its snapshot. Meanwhile others may use the id of the snapshot,
+and the snapshot of the others may expire; or the files of the writer's snapshot may be removed. Then the writer takes
+back what it publishes, so that it does not undo the commits of others. If its snapshot no longer exists, the snapshot
+may have expired: then it was in the table, others may have built on it, and its manifests are still in use.
 
 Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl. Unlike there, snapshots (also of compactions) are
 distinguished by uuid, and a writer that has slept does no harm.
