@@ -261,8 +261,8 @@ class _Compaction:
 
 
 def _parts(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yields pairs of batches: the rows to store and the rows to log. A fold without a changelog does not mark its
-    rows, so all of them are stored.
+    """Yields pairs of batches: the rows to store and the rows to log. If the fold makes no changelog, its rows have no
+    marks, and all rows are stored.
     """
     for batch in rows:
         yield split_marked(batch) if PART in batch.schema.names else (batch, batch.slice(0, 0))

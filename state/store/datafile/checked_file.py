@@ -59,8 +59,8 @@ class CheckedSource(PositionedReader):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _checked(self, start: int, end: int) -> list[memoryview]:
-        """Returns checked bytes of the part of the file that has checksums, as one view for each piece that holds some
-        of them.
+        """Returns the bytes from `start` to `end`, all of which must have checksums. Their blocks were checked. There
+        is one view for each piece that holds some of the bytes.
         """
         if start >= end:
             return []

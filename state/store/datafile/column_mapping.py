@@ -1,5 +1,5 @@
 """Finds, for each wanted column, the column of a file from which it is read. This is done once for all files that were
-written alike.
+written under the same schema with the same columns.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,9 @@ class FileMapping:
 
 
 class Mappings:
-    """The mappings that were found for files of one table. Files that were written alike share a mapping."""
+    """The mappings that were found for files of one table. Files that were written under the same schema with the same
+    columns share a mapping.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[object, tuple[FileMapping, object]] = {}

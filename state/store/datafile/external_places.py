@@ -40,8 +40,8 @@ class ExternalPlaces:
 
 
 def hash_folders(name: str) -> str:
-    """Returns folder names made from the hash of a name, such as `0110/1001/0011/10100111`. They spread files over an
-    object store.
+    """Returns folder names made from the hash of a name, such as `0110/1001/0011/10100111`. Such folders spread files
+    over an object store.
     """
     bits = f"{murmur3_32(name.encode()) | 1 << 31:032b}"[-_HASH_BITS:]
     parts = [bits[i : i + _FOLDER_BITS] for i in range(0, _FOLDERS * _FOLDER_BITS, _FOLDER_BITS)]

@@ -102,7 +102,7 @@ def _holds_timestamps(arrow: pa.DataType) -> bool:
 
 
 def _stored_field(field: pa.Field, is_legacy_ltz: bool) -> pa.Field:
-    """Returns the column as ORC stores it: nullable, with its field id under the name that Paimon uses for it."""
+    """Returns the column as ORC stores it: nullable, with its field id in the metadata from which Paimon reads it."""
     stored = pa.field(field.name, _stored_type(field.type, is_legacy_ltz))
     number = (field.metadata or {}).get(_FIELD_ID)
     return stored if number is None else stored.with_metadata({_ORC_ID: number})

@@ -129,7 +129,7 @@ class TextSizes:
 
     def of(self, columns: frozenset[str], packed_bytes: float, longest: float) -> float | None:
         """Returns how many bytes a row of these columns takes in memory; None if the rows of this file may differ from
-        those of the previous file.
+        the rows of the previous file.
 
         `packed_bytes` is the size of the columns in the file. `longest` is the size of their longest values, as far as
         the footer tells. The longest values matter because, with a dictionary, all rows may have a value that the file

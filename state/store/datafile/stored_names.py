@@ -24,8 +24,8 @@ def ids_in(schema: pa.Schema, key: bytes) -> dict[str, int]:
 
 
 def check_columns(names: Sequence[str], ids: Mapping[str, int], stored: Sequence[DataField]) -> None:
-    """Raises CorruptFileError that names the column, if a file's columns cannot be those of its schema. `names` and
-    `ids` are those of the file; `stored` are the columns of the schema.
+    """Raises CorruptFileError that names the column, if a file's columns cannot be those of its schema. `names` are the
+    file's column names, and `ids` are its field ids by name; `stored` are the columns of the schema.
     """
     if ids:
         of_id = {number: name for name, number in ids.items()}

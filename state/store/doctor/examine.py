@@ -114,8 +114,8 @@ class _Examination:
         self._done = self._total = 0
 
     def states(self) -> Iterator[Problem]:
-        """Yields the problems of all snapshots, tags and branches. An error while one of them is read is reported as
-        its problem.
+        """Yields the problems of all snapshots, tags and branches. An error while a snapshot is read is yielded as a
+        problem of this snapshot, tag or branch.
         """
         table = self._table
         self._newest = self._newest_readable()

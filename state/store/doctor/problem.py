@@ -25,8 +25,8 @@ class Needed:
 class Problem:
     """A broken rule: its name, the file or folder that it is about, and a message that says what is wrong.
 
-    `needed` are the snapshots, tags and branches that must still exist for the problem to be real. None stands for a
-    problem that does not depend on any of them.
+    `needed` are the snapshots, tags and branches that must still exist for the problem to be real. If `needed` is None,
+    the problem does not depend on any snapshot, tag or branch.
     """
 
     rule: str

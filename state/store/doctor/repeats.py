@@ -2,8 +2,8 @@
 
 With deletion vectors, and in first-row tables, readers take the files above level 0 as they are, without the rows that
 deletion vectors mark. They need not merge, because a compaction leaves one row of each key: it has marked the older
-rows, or, in first-row tables, dropped the newer rows. But if rows of its input files are marked after it has read them,
-Paimon's compaction does not notice that, and writes these rows again.
+rows, or, in first-row tables, dropped the newer rows. But Paimon's compaction does not notice if rows of its input
+files are marked after it has read these rows, and writes the rows again.
 
 Source: Paimon 2.0 MergeTreeSplitGenerator, ConflictDetection.
 """

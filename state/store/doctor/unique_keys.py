@@ -1,7 +1,7 @@
 """Checks that each key of a cross-partition table is in only one partition, by building the table's key index.
 
 Two jobs that write at the same time can leave a key in two partitions. Readers then see two rows, and no job can tell
-which of them is right.
+which row is right.
 """
 
 from collections.abc import Iterator

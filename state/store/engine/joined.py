@@ -35,7 +35,9 @@ class ShareOf(Protocol):
     """Decides to which share a row of one side belongs. The value can be sent to tasks."""
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        """Returns the rows in the form in which they are joined, and the share of each row."""
+        """Returns the rows in the form in which they are joined, and the share of each row (`NO_SHARE` for a row to
+        leave out).
+        """
         ...
 
 
@@ -66,7 +68,9 @@ class Joined:
 def share_runs(
     side: bytes, tables: Iterable[pa.Table], share_of: ShareOf, *, origin: int, budget_bytes: int
 ) -> Iterator[SealedRun]:
-    """Yields the rows as sealed runs of their shares. `budget_bytes` of rows are collected before they are divided."""
+    """Yields the rows as sealed runs; each run has rows of one share. Rows are divided into shares whenever
+    `budget_bytes` of rows were collected.
+    """
     pending: list[tuple[pa.Table, np.ndarray]] = []
     size, flush = 0, 0
     for rows in tables:

@@ -242,8 +242,8 @@ def _is_alive(builder: str) -> bool:
 
 
 def _warm(index: KeyIndex) -> None:
-    """Asks the operating system to keep the files of the index in its cache, because writing them has driven them out
-    of it.
+    """Asks the operating system to read the files of the index into its cache: after they were written, the cache may
+    not hold them any more.
     """
     if not hasattr(os, "posix_fadvise"):
         return

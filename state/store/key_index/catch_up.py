@@ -115,7 +115,7 @@ class _Delta:
 
 def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Snapshot] | MustRebuild:
     """Returns the snapshots after the label up to `latest`, oldest first. Returns a MustRebuild if the snapshot of the
-    label is not an ancestor of them.
+    label is not an ancestor of `latest`.
     """
     if label.snapshot_id > latest.id:
         return MustRebuild(

@@ -122,7 +122,7 @@ class NamedFiles:
                 return  # an expiry has removed a part of its files, and removes the snapshot too
             raise CorruptFileError(
                 f"{self._path}: {shown} cannot be read, so it is not known which files are in use: {e.message}; "
-                "expire it or delete it, or see what `doctor` says",
+                f"expire or delete {shown}, or see what `doctor` says",
                 path=self._path,
                 state=shown,
             ) from e

@@ -3,7 +3,7 @@ commits it.
 
 A compaction is planned on one snapshot and carried out on a newer one. Its input files are the same, but the other
 files of the bucket may have changed. So deletes, deletion vectors and the levels for lookups are taken from the newer
-snapshot, and the commit is checked against the snapshots after that.
+snapshot, and the commit is checked against the snapshots after this newer snapshot.
 """
 
 from collections.abc import Sequence

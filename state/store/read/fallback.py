@@ -144,8 +144,8 @@ def _with_names_of(own: TableSchema, other: TableSchema, branch: str) -> TableSc
     if types[0] != types[1]:
         texts = [", ".join(f"{f.name} {f.type}" for f in schema.fields) for schema in (own, other)]
         raise UnsupportedTableError(
-            f"branch {branch} is read for the partitions that this one lacks, so both need the same columns; here are "
-            f"({texts[0]}), in the branch ({texts[1]}); change the schema of one of them, or remove "
+            f"branch {branch} is read for the partitions that this one lacks, so both need the same columns; this one "
+            f"has ({texts[0]}), and {branch} has ({texts[1]}); change the schema of one of them, or remove "
             f"'{SCAN_FALLBACK_BRANCH.key}' and '{SCAN_PRIMARY_BRANCH.key}'",
             branch=branch,
         )

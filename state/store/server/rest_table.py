@@ -197,7 +197,7 @@ class RestTable:
 
     def _changed(self, change: Callable[[], None], is_done: Callable[[], bool]) -> None:
         """Carries out a change. After an unclear answer, `is_done` says whether the change has happened. Raises
-        StorageError if it has not.
+        StorageError if the change has not happened.
         """
         try:
             change()

@@ -26,8 +26,8 @@ def chosen_partitions(table: Table, arguments: Arguments) -> list[Mapping[str, o
 
 
 def options_of(arguments: Arguments) -> dict[str, str]:
-    """Returns the options in the argument `options`, which has the form `k=v,k=v`; an empty mapping if it is left out.
-    Raises OptionError for another form.
+    """Returns the options in the argument `options`, which has the form `k=v,k=v`; an empty mapping if the argument is
+    left out. Raises OptionError for another form.
     """
     options = {}
     for part in arguments["options"].split(",") if "options" in arguments else ():
@@ -39,7 +39,7 @@ def options_of(arguments: Arguments) -> dict[str, str]:
 
 
 def number_of(arguments: Arguments, name: str) -> int:
-    """Returns the value of an argument that is an integer. Raises OptionError if it is not."""
+    """Returns the value of an argument that must be an integer. Raises OptionError for any other value."""
     try:
         return whole_number(arguments[name].strip())
     except ValueError as e:
@@ -47,7 +47,9 @@ def number_of(arguments: Arguments, name: str) -> int:
 
 
 def duration_ms_of(arguments: Arguments, name: str) -> int:
-    """Returns the value of an argument that is a duration, in milliseconds. Raises OptionError if it is not."""
+    """Returns the value of an argument that must be a duration, in milliseconds. Raises OptionError for any other
+    value.
+    """
     try:
         return parse_given_duration(arguments[name])
     except OptionError as e:
@@ -55,8 +57,8 @@ def duration_ms_of(arguments: Arguments, name: str) -> int:
 
 
 def flag_of(arguments: Arguments, name: str) -> bool:
-    """Returns the value of an argument that is true or false; False if the argument is left out. Raises OptionError for
-    any other value.
+    """Returns the value of an argument that must be true or false; False if the argument is left out. Raises
+    OptionError for any other value.
     """
     text = arguments.get(name, "false").strip().lower()
     if text not in ("true", "false"):
