@@ -96,7 +96,7 @@ def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows
 
 
 def rejects_of(columns: Mapping[str, pa.Array], row_count: int) -> pa.Table:
-    """Returns bad records with these columns; all other columns are null."""
+    """Returns a table of REJECTS_SCHEMA with these columns of bad records; the columns that are missing are null."""
     given = [columns.get(f.name, pa.nulls(row_count, f.type)).cast(f.type) for f in REJECTS_SCHEMA]
     return pa.Table.from_arrays(given, schema=REJECTS_SCHEMA)
 

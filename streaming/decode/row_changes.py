@@ -41,7 +41,8 @@ def in_order(
     """Returns the rows of all changes, in the order of their events. Rows of one event stay in the order of the
     changes.
 
-    `records` is the record of each event; None if the events have the same numbers as the records.
+    `records` has for each event the number of its record; None if events and records have the same numbers. `bad` and
+    `need` are put into the result unchanged.
     """
     kinds = np.concatenate([np.full(len(c.rows), int(c.kind), dtype=np.int8) for c in changes])
     events = np.concatenate([c.events for c in changes])

@@ -39,7 +39,7 @@ _DOUBLE = DataType(TypeRoot.DOUBLE)
 
 
 class WatchFor(Enum):
-    """Says which needs are looked for while values are read; see the members."""
+    """Which needs (see the module) decoders look for while they read values."""
 
     NOTHING = "nothing"
     WIDER = "wider"  # values that are too large for the type of a known field

@@ -39,7 +39,7 @@ class Seen:
         return bool(self.skipped or self.tables or self.unexpected or self.truncated or self.moves)
 
     def with_others(self, count: int) -> "Seen":
-        """Returns this value, with `count` of its tombstones counted as records of other tables instead."""
+        """Returns a copy of this value in which `count` tombstones are counted as records of other tables."""
         if not count:
             return self
         tombstones = self.skipped.get(Skipped.TOMBSTONE, 0) - count

@@ -70,8 +70,9 @@ def decode_step(
 ) -> DecodeStep | None:
     """Returns the step that turns records into rows of the table; None if the records are rows already.
 
-    `now_us` is any time if each batch will set its own. Raises OptionError, SchemaMismatchError and
-    UnsupportedTableError if no record could become a row of this table.
+    `now_us` is the time of the batch, in microseconds since 1970; it may be any time if each batch will set the time
+    again. Raises OptionError, SchemaMismatchError and UnsupportedTableError if no record could become a row of this
+    table.
     """
     check_reading(decode, bad_records, messages, registry, columns)
     if decode is RecordFormat.NONE:
@@ -109,7 +110,8 @@ def check_reading(
 
 
 def step_for(step: DecodeStep, schema: TableSchema, watch: WatchFor = WatchFor.NOTHING) -> DecodeStep:
-    """Returns the step for another schema of the table; the same step if nothing changes.
+    """Returns the step changed for another schema of the table and for `watch`. If nothing changes, the result is equal
+    to `step`.
 
     Raises the errors of `decode_step`.
     """

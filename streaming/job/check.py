@@ -202,7 +202,7 @@ def _check_truncate(config: JobConfig) -> None:
     """Raises OptionError if the job applies truncates although its source does not order the records."""
     if config.messages.truncate is Truncate.APPLY and config.source.format != KAFKA:
         raise OptionError(
-            f"{TRUNCATE.key} = {Truncate.APPLY.value} needs a Kafka topic with one partition, and source.format is "
+            f"{TRUNCATE.key} = {Truncate.APPLY.value} needs a Kafka topic with one partition, but source.format is "
             f"{config.source.format}; set {TRUNCATE.key} to skip or reject",
             key=TRUNCATE.key,
         )

@@ -155,7 +155,7 @@ def created_as(config: JobConfig, declared: DeclaredTable, records: pa.Table) ->
     if why is not None:
         raise SchemaMismatchError(
             f"create: auto: the table at {config.table} differs from the table that the records declare: {why}. Remove "
-            "create: auto from the job, so that the table is used as it is; or drop the table",
+            "'create: auto' from the job, so that the job uses the existing table; or drop the table",
             path=config.table,
         )
     if is_new:

@@ -52,8 +52,8 @@ def open_existing(config: JobConfig) -> Table:
 def no_table(config: JobConfig) -> TableNotFoundError:
     """Returns the error for a job whose table does not exist and that has no section `create`."""
     return TableNotFoundError(
-        f"there is no table at {config.table}, and the job has no section 'create' to create it; add one, or use "
-        "`bucketline create`",
+        f"there is no table at {config.table}, and the job has no section 'create' to create the table; add the "
+        "section, or use `bucketline create`",
         key=CREATE_SCHEMA.key,
         path=config.table,
     )

@@ -135,7 +135,9 @@ def _as_asked(
         entry = asked.get(request.table)
         if entry is None:
             _LOG.warning(
-                "%s is not a table of this job, so the request to %s it is dropped", request.table, request.wish.value
+                "%s is not a table of this job: the job ignores the request to %s this table",
+                request.table,
+                request.wish.value,
             )
         elif request.wish is Wish.FORGET:
             del asked[request.table]

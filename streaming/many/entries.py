@@ -26,9 +26,9 @@ def span_of(identity: BatchIdentity) -> BatchSpan:
 def identity_for(
     batch: BatchIdentity, span: BatchSpan, entry: Entry | None, fed: Iterable[Feed], pin: str
 ) -> BatchIdentity:
-    """Returns the batch's identity for one table. The identity has the offsets of only those partitions that have
-    brought the table records. Each start offset is the first record that the table lacks. The table's snapshot stores
-    these offsets.
+    """Returns the batch's identity for one table, which the table's snapshot stores. The identity has offsets only for
+    partitions from which the table has got records. The start offset of a partition is the offset of the first record
+    that the table lacks.
     """
     commits = 0 if entry is None else entry.commits
     if not span.end:
@@ -52,8 +52,8 @@ def at_least(entry: Entry | None) -> int:
     """Returns the number of the newest batch that a table must hold before the current batch is written; below 0 if the
     table need not hold any batch.
 
-    If the ledger does not know a table, a job of only this table may have written it before, and the table's own
-    snapshots are checked.
+    If the ledger does not know a table (`entry` is None), the result is below 0. A job of only this table may have
+    written the table before, so the table's own snapshots are checked instead.
     """
     return -1 if entry is None or entry.last_batch is None else entry.last_batch
 
@@ -68,9 +68,9 @@ def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> 
     if entry.birth and birth != entry.birth:
         state = "is gone" if not birth else "was dropped and created again"
         raise CheckpointMismatchError(
-            f"{name}, which this job has written, {state}: it lacks records that the job has read for it. Restore the "
-            f"table; or run `ingest --forget {name}` once: the job then writes it as a new table, beginning "
-            "with the next batch",
+            f"{name}, which this job has written, {state}: the table lacks records that the job has read for it. "
+            f"Restore the table; or run `ingest --forget {name}` once: the job then treats it as a new table, and "
+            "writes records into it from the next batch on",
             path=name,
         )
     missing = [] if entry.catching_up else left_out(entry, span)
@@ -185,7 +185,7 @@ def unparked(entry: Entry) -> Entry:
 def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[BatchSpan, bool]:
     """Returns the offsets that a table reads to catch up during a batch, and whether it lacks no records afterwards.
 
-    Only the ledger and the batch decide them, so a replay reads the same records.
+    The result depends only on the ledger and the batch, so a batch that is repeated reads the same records.
     """
     start = {feed: min((entry.cutoff or {}).get(feed, 0), end) for feed, end in span.end.items()}
     missing = sum(span.end[feed] - at for feed, at in start.items())

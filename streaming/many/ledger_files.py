@@ -122,15 +122,16 @@ class LedgerFiles:
         """Writes the ledger of a batch. If the batch already has a ledger with the same input, that ledger stays
         unchanged.
 
-        Raises CheckpointMismatchError if there is a ledger with other input, or of another query.
+        Raises CheckpointMismatchError if the batch has a ledger with other input, or a ledger of another query.
         """
         if self.io.publish(self._ledger(ledger.batch), ledger.encode()):
             return
         there = self.read(ledger.batch)
         if there is None or (there.query, there.digest) != (ledger.query, ledger.digest):
             raise CheckpointMismatchError(
-                f"{self._ledger(ledger.batch)} has other input than batch {ledger.batch} of this job: a "
-                f"second job uses the checkpoint, or the checkpoint was rewound. Stop the other job. {_REMEDY}",
+                f"the ledger {self._ledger(ledger.batch)} was written by a batch with other input than batch "
+                f"{ledger.batch} of this job: a second job uses the checkpoint, or the checkpoint was rewound. Stop "
+                f"the second job, if there is one. {_REMEDY}",
                 path=self.root,
                 checkpoint_batch=ledger.batch,
             )
@@ -192,8 +193,8 @@ def ledger_files(
         io.require_publish()
     except (OptionError, UnsupportedTableError) as e:
         raise OptionError(
-            f"a job with 'tables' keeps a ledger in its checkpoint, but cannot write it to {checkpoint}: {e.message} "
-            "Use a checkpoint on a storage that can hold tables",
+            f"a job with 'tables' keeps a ledger in its checkpoint, but cannot write the ledger to {checkpoint}: "
+            f"{e.message} Use a checkpoint on a storage that can hold tables",
             key=CHECKPOINT.key,
         ) from e
     return LedgerFiles(io, f"{root}/{_OURS}", kept, world)

@@ -216,8 +216,8 @@ class Tables:
         variant = case_variant(self._known, name)
         if variant is not None:
             raise OptionError(
-                f"{name!r} and {variant!r} differ in upper and lower case only, and some storages do not distinguish "
-                "them; add a route with another table for one of them",
+                f"the tables {name!r} and {variant!r} differ in upper and lower case only, and some storages do not "
+                "distinguish such names; add a route that gives one of the two tables another name",
                 key="table",
             )
         open_outlets(opened.target.at.plan.sink.metrics)

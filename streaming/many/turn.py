@@ -47,9 +47,9 @@ class Turn:
     """The state of one table in a batch. `note` says what tasks have read for the table, `entry` is the ledger entry
     (stored state) of the table, and `identity` is the identity of the batch for this table.
 
-    `decided` is true once it is known whether the table lacks the batch; then `is_new` is true if it does. `moves` is
-    set if rows have a changed key: it has the old keys whose rows tasks must send, or the values that tasks must put
-    in.
+    `decided` is true once it is known whether the table lacks the batch; `is_new` is then true if the table lacks it.
+    `moves` is set if rows have a changed key: it has the old keys whose rows tasks must send, or the values that tasks
+    must put in.
 
     The attributes belong together because each step of the table reads and changes them.
     """

@@ -75,8 +75,8 @@ def check_given(user_schema: spark.StructType, own: spark.StructType) -> None:
         types = [field.dataType.simpleString(), mine.dataType.simpleString()]
         if types[0] != types[1]:
             raise SchemaMismatchError(
-                f"column {field.name}: the given schema says {types[0]}, the table has {types[1]}; cast it after the "
-                "read",
+                f"column {field.name}: the given schema has the type {types[0]}, but the table has {types[1]}; read "
+                "the column with the table's type, and cast it after the read",
                 column=field.name,
                 expected=types[1],
                 found=types[0],

@@ -63,8 +63,8 @@ class _Budget:
 
 @dataclass(slots=True)
 class StreamPlan:
-    """The changes of a table, in units of files that are read together, with the schema of `table`. `request` has the
-    columns and the filter.
+    """The changes of a table, divided into units: a unit is files that are read together. The changes have the schema
+    of `table`. `request` has the columns and the filter of the stream.
 
     The units of a snapshot are remembered until the stream has passed the snapshot.
     """

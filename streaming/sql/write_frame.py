@@ -87,7 +87,7 @@ def _fitted(frame: Any, target: QueryTarget) -> ShapedFrame:
     unknown = next((name for name in names if name not in schema.names), None)
     if unknown is not None:
         raise SchemaMismatchError(
-            f"INSERT: unknown column {unknown!r}; there are {', '.join(schema.names)}", column=unknown
+            f"INSERT: unknown column {unknown!r}; the table has {', '.join(schema.names)}", column=unknown
         )
     plain = frame.toDF(*(f"c{i}" for i in range(len(names))))
     rule, own = by_spelling if target.names is None else by_position, handle_of(target.table).table_schema

@@ -125,9 +125,8 @@ def _with_kinds(frame: DataFrame, row_kinds: Any) -> tuple[str, ...]:
     if not isinstance(row_kinds, str) or row_kinds not in frame.columns:
         raise SchemaMismatchError(
             (
-                f"there is no column {row_kinds!r} with row kinds: if the rows are a DataFrame, row_kinds is the "
-                "name of "
-                "one of its columns"
+                f"the DataFrame has no column {row_kinds!r} with row kinds; set row_kinds to the name of one of the "
+                "columns"
             ),
             column=row_kinds if isinstance(row_kinds, str) else ROW_KIND_COLUMN,
         )

@@ -54,8 +54,9 @@ class ParquetFiles:
 
 
 def shares_of(parts: Sequence[Sequence[FilePart]]) -> tuple[tuple[FilePart, ...], ...]:
-    """Returns the parts that each of Spark's tasks would read. If they have few bytes in all, they are joined into one
-    share: one task that reads and writes needs no second stage.
+    """Takes the parts that each of Spark's tasks would read, and returns the parts that each task of the batch reads.
+    If all parts together have few bytes, one task reads them all, because one task that reads and writes needs no
+    second stage. Otherwise the result is equal to `parts`.
     """
     if sum(part.end - part.start for part in chain(*parts)) <= FEWEST_BYTES:
         return (tuple(chain(*parts)),)

@@ -110,7 +110,7 @@ class Follower:
 
 
 def _all_for(records: Longs, reason: str) -> dict[int, str]:
-    """Returns the same reason for each of these records, by the number of the record."""
+    """Returns a dict with the number of each record as a key, and `reason` as each value."""
     return dict.fromkeys(map(int, records), reason)
 
 
@@ -128,9 +128,8 @@ class _Found:
 
     @property
     def moved(self) -> Longs:
-        """Returns the moved records that give a new row and a delete of the old row. A table may compute its key from
-        the key of the source, and both rows may get the same key. Then the record has no delete, and is an update like
-        others.
+        """Returns the moved records that give a new row and a delete of the old row. If a table computes its key from
+        the key of the source, both rows may get the same key. Such a record has no delete, and is not returned.
         """
         new = np.intersect1d(self.moves.moved, self.of_rows[np.isin(self.kinds, _NEW)])
         return np.intersect1d(new, self.of_rows[self.kinds == _DELETE])

@@ -53,7 +53,7 @@ class AskTopicIds:
         if new:
             self._warned.update(new)
             _LOG.warning(
-                "topic %s%s: its id in Kafka is not known (%s): the job may not notice if the topic is deleted "
+                "topic %s%s: the id in Kafka is not known (%s), so the job may not notice if the topic is deleted "
                 "and created again",
                 new[0],
                 f" and {len(new) - 1} more" if len(new) > 1 else "",

@@ -93,17 +93,18 @@ def check_source(checkpoint: Checkpoint, options: Mapping[str, str], cluster: st
     others = [topic for topic in checkpoint.topics if not reads_topic(options, topic)]
     if others:
         raise OtherTopicError(
-            f"the checkpoint {checkpoint.path} belongs to topic {others[0]}, which the job does not read: its offsets "
-            "are invalid for another topic. To move the job to another topic, give the job a new checkpoint folder "
-            "and keep this one unchanged; to leave topics out, run the job once with --reset-identity (docs/kafka.md)",
+            f"the checkpoint {checkpoint.path} belongs to topic {others[0]}, which the job does not read: the offsets "
+            "of a topic are invalid for another topic. To move the job to another topic, give the job a new checkpoint "
+            "folder and keep the old checkpoint unchanged; to leave topics out, run the job once with --reset-identity "
+            "(docs/kafka.md)",
             topic=others[0],
             checkpoint=checkpoint.path,
         )
     if checkpoint.topics and cluster is not None and checkpoint.cluster is not None and cluster != checkpoint.cluster:
         raise OtherClusterError(
             f"the checkpoint {checkpoint.path} belongs to Kafka cluster {checkpoint.cluster}, but the brokers "
-            f"belong to {cluster}: offsets of one cluster are invalid in the other. To move the job, give it a new "
-            "checkpoint folder (docs/kafka.md); if the new cluster is a copy with the same offsets, pass "
+            f"belong to {cluster}: offsets of one cluster are invalid in another cluster. To move the job, give the "
+            "job a new checkpoint folder (docs/kafka.md); if the new cluster is a copy with the same offsets, pass "
             "--allow-reprocess once",
             checkpoint=checkpoint.path,
             cluster=cluster,

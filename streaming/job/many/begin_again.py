@@ -43,8 +43,8 @@ def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles, earliest: Cal
     ledger = files.read(numbers[-1]) if numbers else files.read_start()
     if ledger is None:
         raise OptionError(
-            f"--reset-identity: {files.root} has no ledger, so it is not known which records each table of the job "
-            "has. Restore that folder; or write a job for each table, which begins at the table's offsets",
+            f"--reset-identity: the folder {files.root} has no ledger, so nothing says which records each table of the "
+            "job has. Restore the folder; or write one job for each table: such a job begins at the table's offsets",
             key=CHECKPOINT.key,
         )
     reached = {name: _reached(routed, name, entry, ledger.query) for name, entry in ledger.tables.items()}

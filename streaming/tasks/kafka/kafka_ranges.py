@@ -74,9 +74,9 @@ def shared(
 ) -> tuple[tuple[OffsetRange, ...], ...]:
     """Divides the ranges among tasks, with about the same number of records for each task. There is at least one task.
 
-    There are as many tasks as can run at a time (`parallelism`); fewer if there is little to do, and a multiple if the
-    tasks would become large. `record_bytes` is about the number of bytes that the table stores for a record; 0 if not
-    known.
+    There are as many tasks as can run at a time (`parallelism`). There are fewer tasks if there are few records, and a
+    multiple of `parallelism` if the tasks would otherwise become large. `record_bytes` is about the number of bytes
+    that the table stores for a record; 0 if not known.
     """
     ordered = sorted(r for r in ranges if r.size > 0)
     records = sum(r.size for r in ordered)
