@@ -63,8 +63,8 @@ def _check_own_options(schema: TableSchema, options: ReaderOptions) -> None:
         )
     if CONSUMER_ID.key in said and CONSUMER_ID.key not in options.given:
         raise OptionError(
-            f"the table has '{CONSUMER_ID.key}' = '{said[CONSUMER_ID.key]}', which streams ignore: set this "
-            "option of the reader instead",
+            f"the table has '{CONSUMER_ID.key}' = '{said[CONSUMER_ID.key]}', which streams ignore: set the "
+            "reader's option of that name instead",
             key=CONSUMER_ID.key,
         )
 

@@ -107,7 +107,7 @@ def _target_columns(table: Table, statement: Insert) -> list[str]:
     for column, name in zip(statement.columns, spelled(statement.columns, table.schema.names), strict=True):
         if name not in table.schema.names:
             raise refused(
-                f"INSERT: unknown column '{column}'; there are {', '.join(table.schema.names)}", column=column
+                f"INSERT: unknown column '{column}'; the table has {', '.join(table.schema.names)}", column=column
             )
         if name in names or name in statement.partition:
             raise refused(f"INSERT: column '{name}' is given twice", column=name)

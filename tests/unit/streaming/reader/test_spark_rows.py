@@ -70,7 +70,9 @@ def test_a_column_without_a_type_is_refused_by_name_with_the_remedy() -> None:
 def test_a_given_schema_needs_the_types_of_the_table() -> None:
     own = StructType([StructField("id", LongType(), False), StructField("n", DecimalType(9, 2))])
     check_given(StructType([StructField("id", LongType())]), own)
-    with pytest.raises(SchemaMismatchError, match="column n: the given schema says string, the table has decimal"):
+    with pytest.raises(
+        SchemaMismatchError, match="column n: the given schema has the type string, but the table has decimal"
+    ):
         check_given(StructType([StructField("n", StringType())]), own)
     with pytest.raises(SchemaMismatchError, match="column n: the given schema says NOT NULL"):
         check_given(StructType([StructField("n", DecimalType(9, 2), False)]), own)

@@ -51,7 +51,7 @@ def test_it_warns_once_of_each_topic_without_an_id(caplog: pytest.LogCaptureFixt
     for _ in range(3):
         assert ask(["a", "b", "c"]) == {"c": "1"}
     [said] = caplog.messages
-    assert said.startswith("topic a and 1 more: its id in Kafka is not known (Broker: Topic authorization")
+    assert said.startswith("topic a and 1 more: the id in Kafka is not known (Broker: Topic authorization")
     client.described = Described({}, {"d": "why", "a": "why"})
     ask(["a", "d"])
     assert caplog.messages[1].startswith("topic d: ") and len(caplog.messages) == 2
