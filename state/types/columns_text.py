@@ -182,7 +182,7 @@ class _Parser:
         while self._next.kind == "word":
             clause = self._next.text.upper()
             if clause not in ("COMMENT", "DEFAULT") or clause in given or (clause == "DEFAULT" and self.depth):
-                raise _refused(f"{place}: {clause} is not supported here")
+                raise _refused(f"{place}: {clause} is not supported here; a column takes a COMMENT and a DEFAULT")
             self.at += 1
             given[clause] = self._default(place) if clause == "DEFAULT" else self._comment(place)
             if clause == "DEFAULT" and self._take_words("NOT", "NULL"):
@@ -260,7 +260,7 @@ class _Parser:
         elif name == "BINARY":
             text = "BYTES"  # as in Spark
         elif name in _NEEDS_LENGTH:
-            raise _refused(f"{place}: {name} needs a length, as in {name}(20); {_NEEDS_LENGTH[name]} has none")
+            raise _refused(f"{place}: {name} needs a length, as in {name}(20); or use {_NEEDS_LENGTH[name]}")
         if self._take_words("WITH", "LOCAL", "TIME", "ZONE") and name == "TIMESTAMP":
             text += " WITH LOCAL TIME ZONE"
         elif self._take_words("WITH", "TIME", "ZONE"):

@@ -215,7 +215,7 @@ def check_pool(pool: str | None, context: Any) -> None:
     mode = "" if pool is None else str(context.getConf().get(_SCHEDULER_MODE, "FIFO"))
     if pool is not None and mode.upper() != "FAIR":
         raise OptionError(
-            f"option '{ASYNC_POOL.key}' = {pool!r} needs {_SCHEDULER_MODE}=FAIR, and the session has {mode}",
+            f"option '{ASYNC_POOL.key}' = {pool!r} needs {_SCHEDULER_MODE}=FAIR, but the session has {mode}",
             key=ASYNC_POOL.key,
         )
 

@@ -45,7 +45,9 @@ def check_columns(names: Sequence[str], schema: TableSchema) -> None:
     known = [f.name for f in schema.fields]
     twice = sorted({n for n in names if list(names).count(n) > 1})
     if twice:
-        raise SchemaMismatchError(f"the input has column {twice[0]!r} twice; rename or drop one", column=twice[0])
+        raise SchemaMismatchError(
+            f"the input has column {twice[0]!r} twice; rename or drop one of the two", column=twice[0]
+        )
     unknown = [n for n in names if n not in known and n != ROW_KIND_COLUMN]
     if unknown:
         raise SchemaMismatchError(
@@ -56,13 +58,15 @@ def check_columns(names: Sequence[str], schema: TableSchema) -> None:
     missing = [n for n in known if n not in names]
     if missing:
         raise SchemaMismatchError(
-            f"column {missing[0]!r} of the table is not in the input ({', '.join(names)}); add it, or select a null of "
-            "its type if it may be null",
+            f"column {missing[0]!r} of the table is not in the input ({', '.join(names)}); add the column "
+            "to the input, or, if the column may be null, select a null of the column's type",
             column=missing[0],
         )
     kind_field = schema.settings.merge.row_kind_field
     if kind_field is not None and kind_field not in known:
-        raise SchemaMismatchError(f"rowkind.field {kind_field!r} is not a column of the table", column=kind_field)
+        raise SchemaMismatchError(
+            f"the option rowkind.field names {kind_field!r}, which is not a column of the table", column=kind_field
+        )
 
 
 def check_session(spark: Any) -> None:

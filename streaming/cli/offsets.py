@@ -39,7 +39,7 @@ def offsets(path: str, option: tuple[str, ...], user: str | None) -> None:
                 path=table.path,
             )
         raise UnsupportedTableError(
-            f"no snapshot or tag of {table.path} holds Kafka offsets: either no job of bucketline wrote it from "
+            f"no snapshot or tag of {table.path} holds Kafka offsets: either no job of bucketline wrote the table from "
             "Kafka, or those snapshots have expired",
             path=table.path,
         )

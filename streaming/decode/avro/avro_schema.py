@@ -243,7 +243,7 @@ class _Building:
     def _of_items(self, kind: AvroKind, items: object, properties: Mapping[str, object]) -> Node:
         child = self.node(items)
         if kind is AvroKind.ARRAY and child.fewest_bytes == 0:
-            raise ValueError("the items of an array take no bytes, so that a few bytes could mean any number of them")
+            raise ValueError("the items of an array take no bytes, so that a few bytes could mean any number of items")
         return Node(kind, children=(child,), properties=properties, is_text=False)
 
     def _union(self, branches: list[Node]) -> Node:

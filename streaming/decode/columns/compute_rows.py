@@ -92,7 +92,10 @@ def condition_of(expression: SqlExpression, columns: Columns, row_count: int, co
     if pa.types.is_null(truth.type):
         return truth.cast(pa.bool_())
     if not pa.types.is_boolean(truth.type):
-        raise OptionError(f"{expression.text!r} is {truth.type}, not a condition", key="where")
+        raise OptionError(
+            f"{expression.text!r} has the type {truth.type}, so it is not a condition",
+            key="where",
+        )
     return truth
 
 

@@ -215,7 +215,7 @@ def _inputs(
             found[field.name] = replace(field, type=field.type.as_nullable())
         elif name == _HEADERS:
             raise OptionError(
-                f"{SELECT.key} and {WHERE.key} cannot use {name}; add a column of that name to the table",
+                f"{SELECT.key} and {WHERE.key} cannot use {name} unless the table has a column {name}; add this column",
                 key=SELECT.key,
                 column=name,
             )

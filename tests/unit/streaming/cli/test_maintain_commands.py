@@ -225,4 +225,4 @@ def test_offsets_of_an_empty_table_are_an_error_that_says_why(tmp_path: Path) ->
     assert said.stdout == "" and "has no snapshot yet: no batch has been written" in said.stderr
     empty.write(pa.table({"id": pa.array([1], pa.int32())}))
     said = bucketline("offsets", empty.path, code=1)
-    assert said.stdout == "" and "holds Kafka offsets: either no job of bucketline wrote it from Kafka" in said.stderr
+    assert said.stdout == "" and "either no job of bucketline wrote the table from Kafka" in said.stderr
