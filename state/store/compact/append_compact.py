@@ -37,7 +37,8 @@ def compact_append(
     vector_files: VectorFiles = (),
     watch: Watch = unwatched,
 ) -> CompactResult:
-    """Joins the files that `pick_append` picks, and returns the result. One record batch is in memory at a time.
+    """Joins the files that `pick_append` picks among `files` (with `full`, for a full compaction), and returns the
+    result. One record batch is in memory at a time.
 
     After an error all new files are removed. Rows that `vector_files` mark as deleted are dropped. If an index file
     also has vectors of other data files, these vectors are written to a new index file. `watch` is called before each

@@ -244,8 +244,9 @@ class _Examination:
 
 
 def _committed_twice(snapshot: Snapshot, seen: dict[tuple[str, int], int]) -> Iterator[Problem]:
-    """Yields a problem for each identifier that a commit user has committed twice. An identifier names one commit: its
-    rows are in one snapshot, and the files compacted with them in another.
+    """Yields a problem if an earlier snapshot was committed by the same commit user with the same identifier, although
+    an identifier must name one commit. COMPACT snapshots are not checked, because the second snapshot of a commit has
+    the same identifier. `seen` maps users and identifiers to ids of earlier snapshots; this snapshot is added.
     """
     s = snapshot
     if s.commit_identifier == BATCH_COMMIT_IDENTIFIER or s.commit_kind is CommitKind.COMPACT:

@@ -69,7 +69,8 @@ def share_runs(
     side: bytes, tables: Iterable[pa.Table], share_of: ShareOf, *, origin: int, budget_bytes: int
 ) -> Iterator[SealedRun]:
     """Yields the rows as sealed runs; each run has rows of one share. Rows are divided into shares whenever
-    `budget_bytes` of rows were collected.
+    `budget_bytes` of rows were collected. A run records `side` as its partition and the share as its bucket; `origin`
+    is its origin (see `SealedRun`).
     """
     pending: list[tuple[pa.Table, np.ndarray]] = []
     size, flush = 0, 0
@@ -102,7 +103,7 @@ def join_shares(
     joined: Joined, buffer: RunBuffer, sealer: SealPlan, *, origin: int
 ) -> Iterator[SealedRun | PartReport]:
     """Joins the shares whose runs are in the buffer, and yields the rows to write as sealed runs. The buffer is empty
-    afterwards.
+    afterwards. `origin` is the origin of the yielded runs (see `SealedRun`).
     """
     out, acceptance = RunSealer(sealer, origin=origin), RowAcceptance(sealer.schema)
     for share in sorted({share for _, share in buffer.buckets()}):

@@ -175,7 +175,8 @@ def _delta_parts(
 
 def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expires: bool) -> IndexChange:
     """Returns the changes of the index for the rows of a commit. A delete in a bucket removes the key only if the index
-    has the key in this bucket.
+    has the key in this bucket. With `expires`, keys that stay in their bucket are also written again, with the new
+    time.
     """
     if delta is None:
         empty = np.empty(0, np.int32)

@@ -95,7 +95,8 @@ def live_keys(
     alive_since: int = 0,
     readers: int = 1,
 ) -> Generator[KeyBlock, None, None]:
-    """Yields the keys that exist in a snapshot with these live entries and index files, in any order.
+    """Yields the keys of the share `wanted` that exist in a snapshot with these live entries and index files, in any
+    order.
 
     A key may be returned several times. Files that were written before `alive_since` (in seconds of local time) are
     left out. First the buckets that need merging are read, one after the other, with the memory of one merge; then all

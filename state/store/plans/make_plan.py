@@ -75,7 +75,8 @@ def make_plan(
     fully: BucketTest = lambda place: False,
     dry_run: bool = False,
 ) -> MadePlan:
-    """Plans the compactions that the strategy chooses, on the newest snapshot, and returns the plan.
+    """Plans the compactions that the strategy chooses in the partitions `chosen`, on the newest snapshot, and returns
+    the plan.
 
     No plan is published for a dry run, or if no item is due. Buckets with an open item are left out. Buckets for which
     `fully` returns True are compacted fully. Closed plans are removed, except for the newest ones. Raises OptionError,

@@ -63,8 +63,8 @@ def few(open_items: int) -> int:
 
 
 def compactor_in(at: TableAt, engine: Engine, *, lease_ms: int, take: Callable[[int], int] = few) -> Compactor:
-    """Returns a compactor for the table. Raises OptionError, and UnsupportedTableError if the table cannot
-    have plans.
+    """Returns a compactor for the table. `take` is explained at `Compactor`. Raises OptionError, and
+    UnsupportedTableError if the table cannot have plans.
     """
     check_plannable(at)
     folder = PlanFolder(at.table.io, at.table.metadata_path)
@@ -81,8 +81,9 @@ def serve_plans(
     tell: Tell,
     looked: Callable[[str], None] = lambda path: None,
 ) -> int:
-    """Works in turns on the plans of several tables, given by their paths, and returns how many items were closed.
-    `looked` is called after each look at a table.
+    """Works in turns on the plans of several tables until a stop is requested, and returns how many items were closed.
+    The keys of `compactors` are the paths of the tables. `tell` is called with the path and each finished item, and
+    `looked` with the path after each look at a table.
 
     With `once` the function returns when no item is left to claim, and errors of a table are raised. Without `once`,
     errors are logged as warnings, and the table is looked at again later.

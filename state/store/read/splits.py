@@ -63,7 +63,9 @@ class SplitSizes:
         return min(self.target_bytes, max(self.open_cost_bytes, sum(weights) // LEAST_SPLITS))
 
     def shares(self, file: DataFileMeta, limit: int) -> int:
-        """Returns the number of splits that read parts of a file; 1 if the file is not divided."""
+        """Returns the number of splits that read parts of a file; 1 if the file is not divided. `limit` is the largest
+        size of a split.
+        """
         return max(
             1, min(-(-file.file_size // max(1, limit)), file.file_size // self.least_share_bytes, file.row_count)
         )

@@ -203,8 +203,8 @@ class RowsPlan:
 
 
 def plan_views(asked: Sequence[BranchView], *, read_optimized: bool) -> list[PlannedRead]:
-    """Returns the plan for reading each branch. From the second branch only partitions are read for which the first
-    branch has no visible files.
+    """Returns the plan for reading each branch in `asked`. From the second branch only partitions are read for which
+    the first branch has no visible files.
     """
     plans: list[PlannedRead] = []
     shown: set[bytes] = set()
