@@ -175,7 +175,7 @@ def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[st
     """Returns the checked settings of a catalog. `given` is the path or URI of a warehouse, or a map of options.
 
     Raises OptionError for an unknown option (the message names the nearest), for a value that cannot be read, and for a
-    storage option that is given in both arguments with two values.
+    storage option that has different values in the two arguments.
     """
     options: dict[str, str] = {}
     storage = dict(storage_options or {})

@@ -78,8 +78,8 @@ def _name_of(key: str) -> str:
     name, _, part = key.removeprefix(EXPECT).rpartition(".")
     if not name or part not in (_CHECK, _OTHERWISE):
         raise OptionError(
-            f"{key}: an expectation has a name, a check, and `otherwise`, which says what happens to rows that do not "
-            "meet the check, as in expect: {valid_amount: {check: 'amount >= 0', otherwise: drop}}",
+            f"{key}: an expectation needs a name and a check, and may have `otherwise`, which says what happens to "
+            "rows that do not meet the check, as in expect: {valid_amount: {check: 'amount >= 0', otherwise: drop}}",
             key=key,
         )
     return name

@@ -296,8 +296,8 @@ def check_batch(options: ReaderOptions) -> None:
 
 
 def check_stream(options: ReaderOptions) -> None:
-    """Raises OptionError if a stream has an option of batch reads, or an option for its start that does not fit
-    `scan.mode`.
+    """Raises OptionError if a stream has an option of batch reads, or an option for the start of the stream that
+    does not fit `scan.mode`.
     """
     _refuse(options, _ONLY_BATCH, "is an option of batch reads: spark.read")
     mode = options.scan_mode

@@ -71,8 +71,8 @@ def load_job(path: str, assignments: Sequence[str] = ()) -> JobConfig:
 
 
 def look_up(*layers: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Combines several layers of settings into one, and replaces references in them. A later layer overrides an earlier
-    one.
+    """Combines several layers of settings into one, and replaces references in the settings. A later layer overrides an
+    earlier one.
 
     Secret values that replace a reference are masked in everything that this process shows. Raises OptionError for a
     reference that cannot be replaced, and for an unknown key.

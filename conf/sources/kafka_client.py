@@ -106,8 +106,8 @@ def kafka_client(options: Mapping[str, str], token_provider: str | None = None) 
     """Returns the settings with which librdkafka reads the same records as Spark's Kafka source does with these
     options.
 
-    `token_provider` is the name of the Python function that returns login tokens. It is for sources whose Spark client
-    gets tokens from a Java class.
+    `token_provider` is the name of the Python function that returns login tokens. A source needs it if Spark's
+    client gets the tokens from a Java class.
     """
     kafka_options = {
         key[len(OF_KAFKA) :]: text.strip() for key, text in options.items() if key.lower().startswith(OF_KAFKA)

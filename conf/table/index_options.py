@@ -126,7 +126,7 @@ def indexed_columns(options: Mapping[str, str]) -> Iterator[IndexedColumn]:
 
 
 def parameter_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """Yields an error for each option that sets a parameter of an index which the column does not have."""
+    """Yields an error for each option that sets a parameter of a column's index, if no option asks for this index."""
     known = {(c.index, name) for c in indexed_columns(options) for name in (c.column, f"{c.column}[{c.map_key}]")}
     for key in options:
         parts = key[len(PREFIX) :].split(".")
@@ -135,8 +135,8 @@ def parameter_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
         index, column, _ = parts
         if (index, column) not in known:
             yield OptionError(
-                f"'{key}' sets up an index of column {column!r}, which '{PREFIX}{index}{_COLUMNS}' does not name: "
-                "Paimon cannot write such a table; add the column there, or remove this option",
+                f"'{key}' is for an index of column {column!r}, but '{PREFIX}{index}{_COLUMNS}' does not name the "
+                "column: Paimon cannot write such a table; add the column to that option, or remove this option",
                 key=key,
                 column=column,
             )

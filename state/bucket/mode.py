@@ -101,7 +101,8 @@ def total_buckets(schema: TableSchema) -> int:
         return total
     kind = "with" if schema.primary_keys else "without"
     raise OptionError(
-        f"bucket is {total}; a table {kind} a primary key takes a count above 0 or {' or '.join(map(str, allowed))}",
+        f"bucket is {total}, but a table {kind} a primary key needs a number above 0, or "
+        f"{' or '.join(map(str, allowed))}",
         key=BUCKET.key,
         value=total,
     )

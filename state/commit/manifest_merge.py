@@ -43,8 +43,8 @@ class ManifestMergeOptions:
 
 @dataclass(frozen=True, slots=True)
 class FullMerge:
-    """A full merge of manifests: those in `keep` stay as they are, and those in `merge` are read. Both are in the order
-    of the input.
+    """A full merge of manifests: the manifests in `keep` stay as they are, and the manifests in `merge` are read. Both
+    are in the order of the input.
 
     `must_rewrite` has the names of the manifests that are always rewritten. Another manifest that is read is rewritten
     only if it has an entry of a deleted file.

@@ -40,7 +40,7 @@ class CommitMessage:
     A file that moves to a higher level is in `compact_before`, and with its new level in `compact_after`.
     `deleted_files` are live files that the new files replace (copy-on-write). If there are any, the snapshot is an
     OVERWRITE.
-    The kind (ADD or DELETE) of an index entry is ignored, because the attribute that contains the entry determines it.
+    The kind (ADD or DELETE) of an index entry is ignored, because the attribute with the entry determines the kind.
 
     The members are those of Paimon's commit message.
     """

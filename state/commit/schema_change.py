@@ -350,8 +350,9 @@ def _check_folders(options: Mapping[str, str], key: str, value: str | None) -> N
     for option in _NAMING_FOLDERS:
         if key == option.key and option.get(given) != option.get(options):
             raise OptionError(
-                f"Change '{key}' is not supported yet. The names of partition folders depend on it, so existing "
-                "partitions would not be found any more; create a new table with it, and write the rows there.",
+                f"Change '{key}' is not supported yet. The names of partition folders depend on this option, so "
+                "existing partitions would not be found any more; create a new table with the new value, and write the "
+                "rows there.",
                 key=key,
                 value=value,
             )

@@ -97,8 +97,8 @@ def _index_problem(indexed: IndexedColumn, columns: Mapping[str, DataField]) -> 
 
 
 def column_options_name_columns(schema: TableSchema) -> Iterator[OptionError]:
-    """Rule: in an option that begins with `fields.`, column names follow, even if the option is unknown. Paimon reads
-    the names up to the next dot.
+    """Rule: in the key of each option that begins with `fields.`, the next part has names of existing columns, even if
+    the option is unknown. Paimon reads the names up to the next dot.
     """
     columns = [field.name for field in schema.fields]
     for key in schema.options:
@@ -172,13 +172,13 @@ def postponed_files_have_a_codec(schema: TableSchema) -> Iterator[OptionError]:
 
 
 def branches_read(schema: TableSchema) -> dict[str, str]:
-    """Returns the other branches that reads of the table use too. The keys are the options that name the branches."""
+    """Returns the other branches from which reads of the table also take rows, by the option that names the branch."""
     named = {o.key: schema.options.get(o.key, "") for o in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH)}
     return {key: name for key, name in named.items() if name.strip()}
 
 
 def branches_exist(schema: TableSchema, branches: Collection[str]) -> Iterator[OptionError]:
-    """Rule: the other branches that reads of a table use too exist. `branches` are the existing branches."""
+    """Rule: every branch that an option names for reads exists. `branches` are the existing branches."""
     for key, name in branches_read(schema).items():
         if name not in branches:
             yield OptionError(

@@ -43,7 +43,7 @@ BROKEN: tuple[tuple[Mapping[str, str], str, str], ...] = (
     (
         {"file-index.bitmap.a.version": "1"},
         "file-index.bitmap.a.version",
-        "add the column there, or remove this option",
+        "add the column to that option, or remove this option",
     ),
     ({"fields.gone.anything": "1"}, "fields.gone.anything", "Field gone can not be found"),
     ({"sequence.field": "s", "fields.s.aggregate-function": "max"}, "fields.s.aggregate-function", "Should not define"),
