@@ -59,8 +59,7 @@ class ColumnBounds:
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
     """Statistics of a data file, or of some of its rows. `columns` has the bounds of each field in `fields`, in the
-    same
-    order.
+    same order.
     """
 
     fields: tuple[DataField, ...]

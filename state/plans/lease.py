@@ -82,8 +82,8 @@ class ItemView:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The epoch and heartbeat of an item that a worker saw, and since when it has seen them unchanged, by the worker's
-    monotonic clock.
+    """The epoch and the heartbeat of an item that a worker saw, and the time since which the worker has seen both
+    unchanged, by the worker's monotonic clock.
     """
 
     epoch: int

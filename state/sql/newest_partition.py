@@ -15,8 +15,8 @@ _SIGNS = frozenset(("=", "==", "<>", "!=", "<", "<=", ">", ">="))
 
 @dataclass(frozen=True, slots=True)
 class NewestPartitionCall:
-    """A call of the function, from `start` to `end` of a text: the table that it names, and whether its result is
-    compared with another value.
+    """A call of `max_pt`, from `start` to `end` of a text: the table that it names, and whether its result is compared
+    with another value.
     """
 
     start: int

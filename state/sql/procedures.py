@@ -1,4 +1,4 @@
-"""The parameters of procedures, and which values a call gives them.
+"""The parameters of procedures, and how the arguments of a call are assigned to them.
 
 Spark and Flink have the parameters in different orders. For positional arguments, the order is used in which the values
 of the arguments are valid. As in Flink, '' stands for an argument that is left out. `plan_compaction` and

@@ -278,8 +278,8 @@ class Delete:
 class MergeAction:
     """What a clause of MERGE does with a row for which the condition is true. `verb` is update, delete or insert.
 
-    `values` maps columns (in an update also fields inside columns) to expressions. It is None for `UPDATE SET *` and
-    `INSERT *`. For an `INSERT VALUES` without columns, the values are in the order of the table's columns.
+    `values` maps columns (in an update also fields inside columns) to expressions. `values` is None for `UPDATE SET *`
+    and `INSERT *`. For an `INSERT VALUES` without columns, the values are in the order of the table's columns.
     """
 
     verb: str

@@ -88,7 +88,7 @@ class Words:
 
     def peek(self, ahead: int = 0) -> str:
         """Returns the next keyword or symbol in upper case, without moving on; an empty string if a string literal or
-        the end comes next. With `ahead`, it looks that many tokens further.
+        the end comes next. `ahead` is the number of tokens to skip first.
         """
         at = self.at + ahead
         if at >= len(self.tokens):

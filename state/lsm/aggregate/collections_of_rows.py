@@ -92,8 +92,8 @@ class MergeMap(AggregateFunction):
 
 @dataclass(frozen=True, slots=True)
 class MergeMapWithTime(AggregateFunction):
-    """Merges the entries of all maps; each map key gets the value with the latest time. `time` is the position of the
-    field in the value that holds the time.
+    """Merges the entries of all maps; each map key gets the value with the latest time. `time` is the position, in the
+    value, of the field that holds the time.
 
     A value without a time is ignored. A null value removes the map key. If two times are equal, the older value stays.
     """

@@ -28,8 +28,8 @@ class ColumnAggregate:
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         """Returns one value for each key. If the function cannot take back the value of a -U or -D row, the row leaves
-        the column unchanged. If a NOT NULL column would become null, it gets the newest value that was added. A strict
-        aggregate raises SchemaMismatchError in both cases.
+        the column unchanged. If a NOT NULL column would become null, the column gets the newest value that was added. A
+        strict aggregate raises SchemaMismatchError in both cases.
         """
         if self.ignores_retracts:
             events = events.ignoring_retracts()
@@ -70,7 +70,7 @@ class ColumnAggregate:
 
 
 def _newest(events: Events) -> Indices:
-    """Returns for each key the newest row that sets or adds a value; the last row if there is none."""
+    """Returns for each key the index of the newest row that sets or adds a value, or of the last row if no row does."""
     rows = events.last(events.is_any(Op.ADD, Op.SEED))
     return np.where(rows >= 0, rows, events.starts + events.lengths - 1)
 

@@ -67,7 +67,7 @@ class Events:
 
     @cached_property
     def seeds(self) -> Indices:
-        """Returns for each key the last row that sets the accumulator; -1 if there is none."""
+        """Returns for each key the index of the last row that sets the accumulator; -1 if no row does."""
         return self.last(self.ops == Op.SEED)
 
     @cached_property
@@ -85,19 +85,19 @@ class Events:
         return mask
 
     def after(self, border: Indices) -> Mask:
-        """Returns a mask of the rows that come after a given row of their key. `border` has this row for each key; -1
-        means that all rows of the key are in the mask.
+        """Returns a mask of the rows that come after the border row of their key. `border` has the index of this row
+        for each key; -1 means that all rows of the key are in the mask.
         """
         is_after: Mask = self.rows > border[self.key_of_row]
         return is_after
 
     def last(self, mask: Mask) -> Indices:
-        """Returns for each key the last row that is in the mask; -1 if there is none."""
+        """Returns for each key the index of the last row that is in the mask; -1 if no row is."""
         last_rows: Indices = np.maximum.reduceat(np.where(mask, self.rows, -1), self.starts)
         return last_rows
 
     def first(self, mask: Mask) -> Indices:
-        """Returns for each key the first row that is in the mask; -1 if there is none."""
+        """Returns for each key the index of the first row that is in the mask; -1 if no row is."""
         first_rows = np.minimum.reduceat(np.where(mask, self.rows, self.row_count), self.starts)
         return np.where(first_rows == self.row_count, -1, first_rows)
 

@@ -206,7 +206,7 @@ class NestedPartialUpdate(AggregateFunction):
 
 def _sub_fields(field: DataField, function: str, suffix: str, names: tuple[str, ...]) -> tuple[int, ...]:
     """Returns the positions of the named fields in the nested rows of an array column. Raises OptionError, which names
-    the option with this `suffix`, if the column or a field does not fit.
+    the column's option that ends with `suffix`, if the column or a field does not fit.
     """
     element = field.type.element
     if element is None or element.root is not TypeRoot.ROW:

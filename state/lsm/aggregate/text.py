@@ -26,9 +26,9 @@ _WHITE_SPACE = (
 
 @dataclass(frozen=True, slots=True)
 class ListAgg(AggregateFunction):
-    """Joins all strings that are not blank with the delimiter. Strings of late rows come first. The result is null if
-    there is no string to join. If `distinct` is true, each string is split at the delimiter and repeated parts are left
-    out.
+    """Joins, with the delimiter between them, all strings that are not blank. Strings of late rows come first. The
+    result is null if there is no string to join. If `distinct` is true, each string is split at the delimiter and
+    repeated parts are left out.
     """
 
     delimiter: str

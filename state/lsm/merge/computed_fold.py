@@ -66,7 +66,7 @@ class ComputedFold(ABC):
 
     @abstractmethod
     def merge(self, table: pa.Table, starts: Indices) -> pa.Table:
-        """Takes sorted rows and the first row of each key, and returns one row for each key, with the schema of
-        `table`. There is at least one key.
+        """Takes sorted rows, and returns one row for each key, with the schema of `table`. `starts` has the index of
+        the first row of each key. There is at least one key.
         """
         ...

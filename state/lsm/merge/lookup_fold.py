@@ -1,5 +1,5 @@
 """Merges rows of level 0 with older rows of their keys. Of several older rows only the newest counts, because earlier
-compactions have merged all older rows into it.
+compactions have merged all older rows into the newest.
 
 Source: Paimon 2.0 LookupMergeFunction, LookupChangelogMergeFunctionWrapper, FirstRowMergeFunctionWrapper.
 """
@@ -29,8 +29,8 @@ _NO_LEVEL = np.iinfo(np.int32).max
 @dataclass(frozen=True, slots=True)
 class OlderMatches:
     """The keys that were found on higher levels. `keys` has their positions in the request, in ascending order. `rows`
-    has a row for each found key, with the columns of the rows to merge and the column LEVEL. It is None if only the
-    existence of the key matters.
+    has a row for each found key, with the columns of the rows to merge and the column LEVEL. `rows` is None if only the
+    existence of the keys matters.
     """
 
     keys: Indices
@@ -41,8 +41,8 @@ class OlderRows(Protocol):
     """Looks up rows on the levels above the output level of a compaction."""
 
     def find(self, keys: pa.Table) -> OlderMatches:
-        """Returns the newest row of each key in `keys` that has a row on these levels. `keys` must ascend, and must be
-        larger than the keys of earlier calls.
+        """Returns the newest row of each key in `keys` that has a row on the levels above the output level. `keys` must
+        ascend, and must be larger than the keys of earlier calls.
         """
         ...
 
@@ -95,8 +95,8 @@ class LookupFold(Unmoved):
 
     def fold_in_order(self, table: pa.Table, order: Indices | None, starts: Mask) -> pa.Table:
         """Merges rows as `Unmoved.fold_in_order` says. Without a changelog, the result has no column PART. If only the
-        newest row of a key counts, no other row is moved in memory. Then older rows are looked up only so that they are
-        marked as deleted.
+        newest row of a key counts, no other row is moved in memory. In this case older rows are looked up only to mark
+        them as deleted.
         """
         if self.rule is not None or self.sequence_fields or self.inner != Deduplicate():
             return self.fold(table if order is None else table.take(pa.array(order)), starts)

@@ -1,9 +1,9 @@
 """Merges sorted runs into one sorted stream with one row for each key, in bounded memory.
 
 One record batch of each sorted run is in memory at a time. The smallest of the last keys of these batches is called the
-frontier: all rows up to this key are in memory. So they can be sorted and merged, and no key is split. Only keys and
-sequences are sorted. The other columns are moved once; if the fold (the function that merges the rows of a key) only
-selects rows, only the selected rows are moved.
+frontier: all rows up to this key are in memory. So these rows can be sorted and merged, and no key is split. Only keys
+and sequences are sorted. The other columns are moved once; if the fold (the function that merges the rows of a key)
+only selects rows, only the selected rows are moved.
 Source: Paimon 2.0 SortMergeReader (order of the rows of one key), MergeTreeReaders.
 """
 

@@ -61,7 +61,8 @@ class Merging(ABC):
     def order_matters(self) -> bool:
         """Returns True if the result for a key depends on the order in which its rows arrive.
 
-        If the table has sequence fields, they order the rows; rows with equal values in them count as ordered, too.
+        If the table has sequence fields, these fields order the rows; rows with equal values in these fields count as
+        ordered, too.
         """
         return not self.schema.settings.merge.sequence_fields
 

@@ -216,8 +216,8 @@ def _ops(retracts: Mask, seeds: Mask) -> np.ndarray:
 
 
 def _doubled(table: pa.Table, starts: Indices, leading: Mask) -> tuple[pa.Table, Indices, Mask]:
-    """Repeats each -U or -D row that is the first row of its key (`leading`). Returns the rows, the first row of each
-    key, and a mask of the first of two equal rows, which sets all values.
+    """Repeats each -U or -D row that is the first row of its key (`leading`). Returns the rows, the index of the first
+    row of each key, and a mask of the first row of each pair of equal rows. The first row of a pair sets all values.
     """
     copies = np.where(leading, 2, 1)
     order = np.repeat(np.arange(len(copies)), copies)

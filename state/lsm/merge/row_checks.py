@@ -1,8 +1,8 @@
 """Finds rows that can never be merged with other rows of their key, so that they are refused.
 
-Paimon stores such a row, and then fails at every later merge of its key, which includes reads and compactions. Source:
-Paimon 2.0 FieldAggregator.retract, FieldSumAgg, FieldProductAgg, FirstRowMergeFunction, PartialUpdateMergeFunction: the
-errors that these classes throw while they merge.
+Paimon stores these rows, and then fails at every later merge of their keys, which includes reads and compactions.
+Source: Paimon 2.0 FieldAggregator.retract, FieldSumAgg, FieldProductAgg, FirstRowMergeFunction,
+PartialUpdateMergeFunction: the errors that these classes throw while they merge.
 """
 
 from collections.abc import Iterator, Mapping

@@ -13,8 +13,8 @@ from bucketline.state.format.data_file import DataFileMeta
 
 @dataclass(frozen=True, slots=True)
 class AppendCompactOptions:
-    """The limits for joining files. A file smaller than `small_bytes` is joined with its neighbours until they have
-    `target_bytes` together.
+    """The limits for joining files. A file smaller than `small_bytes` is joined with its neighbours until the joined
+    files have `target_bytes`.
 
     A group that has fewer than `min_files` files and does not reach the target size is not joined, unless everything is
     to be compacted.

@@ -56,8 +56,8 @@ class _Bucket:
 
 
 def last_full_ms(levels: Levels) -> int | None:
-    """Returns the time of the last full compaction of a bucket, in milliseconds. It is the newest creation time of the
-    files on the last level; None if there are none.
+    """Returns the time of the last full compaction of a bucket, in milliseconds. This is the newest creation time of
+    the files on the last level; None if no file is there.
     """
     if levels.max_level == 0:
         return None
@@ -71,9 +71,10 @@ def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> C
 
     `local_ms` is local time, like the creation times of files.
 
-    After the compaction there are at most `stop_trigger` sorted runs, including its output. The compaction takes all
-    files of level 0 and of the levels up to its output level. Or it takes only the newest files of level 0, if no
-    sorted run is between these files and the output. In both cases, the sorted runs that are not taken are older.
+    After the compaction there are at most `stop_trigger` sorted runs, including the output of the compaction. The
+    compaction takes all files of level 0 and of the levels up to its output level. Or it takes only the newest files of
+    level 0, if no sorted run is between these files and the output. In both cases, the sorted runs that are not taken
+    are older.
     """
     bucket = _bucket_at(levels, options, local_ms)
     candidate = _early_full(bucket, options, local_ms, last_full_ms(levels)) or _universal(bucket, options)

@@ -90,7 +90,7 @@ def sequence_columns(
 
 def _comparable(keys: SortKeys, limit_bytes: int) -> NDArray[Any] | None:
     """Returns the keys as integers or as byte strings of a fixed width, which have the same order as the keys. Returns
-    None if that would take more than `limit_bytes`.
+    None if the result would take more than `limit_bytes`.
     """
     if not pa.types.is_large_binary(keys.type):
         values: NDArray[Any] = keys.to_numpy()
@@ -118,7 +118,7 @@ def _comparable(keys: SortKeys, limit_bytes: int) -> NDArray[Any] | None:
 
 
 def _matrix(keys: SortKeys, width: int) -> NDArray[np.uint8]:
-    """Returns a read-only matrix with a line for each key, which is padded with zero bytes to `width` bytes."""
+    """Returns a read-only matrix with a line for each key. Each key is padded with zero bytes to `width` bytes."""
     text = pa.LargeStringArray.from_buffers(len(keys), *keys.buffers()[1:], offset=keys.offset)
     padded = pc.ascii_rpad(text, width=width, padding="\0")
     start = int(_offsets(padded)[0])

@@ -325,7 +325,8 @@ def refuse_beyond(texts: pa.Array, is_read: Bools, pattern: str) -> None:
     """Raises ArrowInvalid, which names the string, if a string that could not be parsed matches the regular expression
     `pattern`. Spark can parse such strings, so they must not become null.
 
-    An example is a time without a date. It would mean today, which may be another day when a batch is repeated.
+    An example is a time without a date. A time without a date would mean a time of today, which may be another day when
+    a batch is repeated.
     """
     unread = texts.filter(pa.array(~is_read & np.asarray(texts.is_valid())))
     beyond = unread.filter(pc.match_substring_regex(unread, pattern)) if len(unread) else unread

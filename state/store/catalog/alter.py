@@ -145,8 +145,8 @@ def column_type(declared: str | pa.DataType | DataType) -> DataType:
 
 
 def position_of(text: str | None) -> Position | None:
-    """Returns the position that `first` or `after <column>` stands for; None for None. Raises OptionError for any other
-    string.
+    """Returns the position that `first` or `after <column>` stands for; None if `text` is None. Raises OptionError for
+    any other string.
     """
     if text is None:
         return None

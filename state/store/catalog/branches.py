@@ -68,9 +68,9 @@ class Branches:
     ) -> None:
         """Creates a branch: empty with the newest schema, or at a tag.
 
-        `check` raises an error if the tag's files may be removed by now. It is called before the branch is created and
-        again afterwards; if it fails afterwards, the branch is removed again. Raises OptionError for an existing or
-        invalid name, RemovalUnderWayError while a branch of that name is being removed.
+        `check` raises an error if the tag's files may be removed by now. `check` is called before the branch is created
+        and again afterwards; if the second call fails, the branch is removed again. Raises OptionError for an existing
+        or invalid name, RemovalUnderWayError while a branch of that name is being removed.
         """
         check_branch_name(name)
         if self._owner is not None:

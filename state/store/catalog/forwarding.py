@@ -1,7 +1,7 @@
 """Makes a branch the newest history of its table: `main` gets the branch's schemas, snapshots and tags.
 
-The snapshots of `main` after the last snapshot that it shares with the branch are replaced. A fast-forward first rolls
-`main` back to this shared snapshot, and then adds the branch's snapshots one after the other. So an interrupted
+The snapshots of `main` after the last snapshot that `main` shares with the branch are replaced. A fast-forward first
+rolls `main` back to this shared snapshot, and then adds the branch's snapshots one after the other. So an interrupted
 fast-forward leaves `main` at a state of the branch, and can be repeated. If `main` and the branch share no snapshot,
 because the beginning of the branch has expired, the history of the branch replaces the history of `main`. No writer of
 `main` should commit at the same time. The branch stays unchanged.

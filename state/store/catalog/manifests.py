@@ -208,7 +208,7 @@ class Manifests:
         return totals
 
     def prune(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter) -> Iterator[ManifestFileMeta]:
-        """Yields the manifests that may hold an entry that meets the filter `wanted`, in their order."""
+        """Yields, in their order, the manifests that may hold an entry that meets the filter `wanted`."""
         partitions, numbers = wanted.wanted_partitions, wanted.bucket_numbers
         rows = None
         if partitions is not None:

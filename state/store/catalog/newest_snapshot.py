@@ -96,8 +96,8 @@ def find_newest(io: FileIO, root: str) -> Newest:
 
 
 def _check_not_going(io: FileIO, root: str) -> None:
-    """Raises BranchNotFoundError if `root` is the folder of a branch that is being deleted. It is called for a history
-    whose snapshots are missing. It costs one listing for a branch, and no request for the table itself.
+    """Raises BranchNotFoundError if `root` is the folder of a branch that is being deleted. This function is called for
+    a history whose snapshots are missing. The call costs one listing for a branch, and no request for the table itself.
     """
     table, history = history_of(root)
     if table != root and history in Notebook(io, table).deleted():

@@ -126,8 +126,8 @@ class Snapshots:
             yield snapshot
 
     def publish(self, snapshot: Snapshot) -> bool:
-        """Publishes the snapshot as the table's next snapshot; returns False if its id is taken. Raises the errors of
-        FileIO.publish.
+        """Publishes the snapshot as the table's next snapshot; returns False if another snapshot has its id. Raises the
+        errors of FileIO.publish.
         """
         assert self.owner is None, "a catalog publishes the snapshots of its tables"
         return self.io.publish(self.path(snapshot.id), encode_snapshot(snapshot))

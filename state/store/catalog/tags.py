@@ -64,7 +64,7 @@ class Tags:
         return self._io.publish(self.path(tag.name), encode_tag(tag))
 
     def replace(self, tag: Tag) -> None:
-        """Creates a tag, or replaces the tag with that name, in one step. It writes the tag's file even if a catalog
+        """Creates a tag, or replaces the tag with that name, in one step. The tag's file is written even if a catalog
         stores the tags, because a catalog cannot replace a tag in one step.
         """
         check_tag_name(tag.name)
@@ -96,9 +96,9 @@ def tag_snapshot(
     """Creates a tag of a snapshot, by default of the newest snapshot, and returns it. The tag stays until it is
     deleted, or for `retained_ms` milliseconds if this is not None.
 
-    `check` raises an error if files of the snapshot are missing. It is called when the tag exists; if it fails, the tag
-    is deleted again. Raises OptionError for an existing or invalid name, VersionNotFoundError for a snapshot that does
-    not exist, RemovalUnderWayError for a snapshot that is being expired.
+    `check` raises an error if files of the snapshot are missing. `check` is called when the tag exists; if `check`
+    fails, the tag is deleted again. Raises OptionError for an existing or invalid name, VersionNotFoundError for a
+    snapshot that does not exist, RemovalUnderWayError for a snapshot that is being expired.
     """
     check_tag_name(name)
     snapshots, tags = Snapshots(io, path), Tags(io, path)
@@ -127,9 +127,9 @@ def move_tag(
     """Moves an existing tag to a snapshot, by default to the newest snapshot, in one step. Files that only the tag
     needed become orphan files.
 
-    `check` raises an error if files of the snapshot are missing. It is called when the tag has been moved; if it fails,
-    the tag is moved back. Raises VersionNotFoundError for a tag or a snapshot that does not exist, OptionError for tags
-    that a catalog stores, RemovalUnderWayError for a snapshot that is being expired.
+    `check` raises an error if files of the snapshot are missing. `check` is called when the tag has been moved; if
+    `check` fails, the tag is moved back. Raises VersionNotFoundError for a tag or a snapshot that does not exist,
+    OptionError for tags that a catalog stores, RemovalUnderWayError for a snapshot that is being expired.
 
     Source: Paimon 2.0 TagManager.replaceTag.
     """

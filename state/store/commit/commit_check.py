@@ -48,7 +48,8 @@ from bucketline.state.types.order import key_order
 class PlannedOn:
     """The state of a table when a compaction was planned: its live files, and its deletion-vector files by bucket.
 
-    The snapshot can expire while the compaction runs. The conflict rules then use this copy.
+    The snapshot on which the compaction was planned can expire while the compaction runs. The conflict rules then use
+    this object.
     """
 
     live: LiveFiles

@@ -41,8 +41,8 @@ _FOREVER_MS = 2**62
 class BroughtFile:
     """A new file of a commit.
 
-    It has the size and the creation time of the file, if the file's entry records them. `is_live` says whether it is a
-    data file that the commit makes live.
+    The object has the size and the creation time of the file, if the file's entry records them. `is_live` says whether
+    it is a data file that the commit makes live.
     """
 
     path: str

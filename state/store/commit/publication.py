@@ -1,7 +1,8 @@
 """Publishes one snapshot, and finds out whether that succeeded.
 
-After an unclear answer, the same bytes are published again. Then they exist already, or another snapshot has the id, or
-this attempt succeeds. A first attempt that is still running does no harm, because publishing never replaces a file.
+After an unclear answer, the same bytes are published again. Then the snapshot's file exists already, or another
+snapshot has the id, or this attempt succeeds. A first attempt that is still running does no harm, because publishing
+never replaces a file.
 
 A writer may sleep for a long time before it publishes its snapshot. Meanwhile others may use the id of the snapshot,
 and the snapshot of the others may expire; or the files of the writer's snapshot may be removed. Then the writer takes
@@ -205,8 +206,8 @@ class _Publishing:
         return PublishOutcome.WON
 
     def _has_trace(self) -> bool:
-        """Returns True if the newest snapshot still holds files of the published snapshot. Otherwise these files may
-        have been compacted, or the table was rolled back.
+        """Returns True if the newest snapshot still holds files of the published snapshot. If it returns False, these
+        files may have been compacted, or the table was rolled back.
         """
         newest = self.snapshots.latest()
         if newest is None:
