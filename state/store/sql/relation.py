@@ -162,7 +162,9 @@ def bind_columns(
         if len(path) > 1 and len(spellings(path[0], names)) == 1:
             return _inner_field(exp.column(exp.to_identifier(spellings(path[0], names)[0])), path[1:])
         if part.table and part.table.lower() != alias.lower():
-            raise refused(f"{part.sql(DIALECT)!r}: there is no table {part.table!r} here", column=part.name)
+            raise refused(
+                f"{part.sql(DIALECT)!r}: this part of the statement has no table {part.table!r}", column=part.name
+            )
         meant = spellings(part.name, names)
         if len(meant) != 1:
             near = did_you_mean(part.name, names) or f"; there are {', '.join(n for n in names if n not in PLACES)}"

@@ -152,7 +152,7 @@ def _united(session: SqlSession, query: Query, tree: exp.Union, reads: bool) -> 
 
 
 def _named_in(node: exp.Expression, query: Query) -> tuple[Relation, ...]:
-    """Returns the tables of the query that are named in a part of it."""
+    """Returns the tables that a part of the query names."""
     starts = {start_of(t) for t in node.find_all(exp.Table) if isinstance(t.this, exp.Identifier)}
     return tuple(r for r in query.relations if r.start in starts)
 
@@ -187,7 +187,7 @@ def _refuse_others(node: exp.Expression, *allowed: str) -> None:
 
 
 def _bound(tree: exp.Select, source: Source) -> exp.Expression:
-    """Returns the query with the table's own spelling of its columns. ORDER BY may also name columns of the result."""
+    """Returns the query with its columns spelled as in the table. ORDER BY may also name columns of the result."""
     copied = tree.copy()
     copied.set("from_", None)
     order = copied.args.get("order")

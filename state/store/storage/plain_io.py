@@ -26,7 +26,8 @@ def plain_io(uri: str, options: Mapping[str, str], world: World) -> tuple[Inner,
 
 
 def check_uri(uri: str) -> tuple[str, str]:
-    """Returns the scheme of a path or URI in lower case (`file` for a path), and the rest of it. Sends no request.
+    """Returns the scheme of a path or URI in lower case (`file` for a path), and what follows the scheme. Sends no
+    request.
 
     Raises OptionError if there is no storage for the scheme, and for a file URI without an absolute path.
     """

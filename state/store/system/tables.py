@@ -47,8 +47,8 @@ def shows_snapshot(name: str) -> bool:
 
 
 def keeps_rows(name: str) -> bool:
-    """Returns True if a system table describes the table and is small. Returns False if it holds the table's
-    own rows.
+    """Returns True if the rows of a system table can be kept in memory, because they only describe the table. Returns
+    False if the system table holds the table's own rows.
     """
     return name.lower() in _TABLES
 

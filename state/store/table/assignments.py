@@ -85,8 +85,8 @@ class Assignments:
 def plan_assignments(
     schema: TableSchema, assignments: Mapping[str, object], fixed: Mapping[str, str], source: pa.Schema | None = None
 ) -> Assignments:
-    """Checks the assignments, and returns the new value of each column. `fixed` maps each column that cannot be set to
-    the reason; `source` holds the columns of the source of a MERGE.
+    """Checks the assignments, and returns the new value of each column. `fixed` holds the columns that cannot be set,
+    each with the reason; `source` holds the columns of the source of a MERGE.
 
     Raises SchemaMismatchError for a column that does not exist or cannot be set, and for a value that does not fit.
     Raises OptionError for an SQL expression that cannot be parsed.

@@ -38,7 +38,7 @@ def check_changeable(table: TableHandle, verb: str) -> None:
                 option=branch.key,
             )
     for key in settings.named_versions:
-        raise OptionError(f"cannot {verb} an older state of {table.path}: open it without '{key}'", key=key)
+        raise OptionError(f"cannot {verb} an older state of {table.path}: open the table without '{key}'", key=key)
 
 
 def check_delete(table: TableHandle) -> None:
@@ -58,7 +58,8 @@ def check_delete(table: TableHandle) -> None:
         )
     if settings.ignore_delete:
         raise UnsupportedTableError(
-            f"{table.path} has '{IGNORE_DELETE.key}' = 'true': a delete would be ignored", key=IGNORE_DELETE.key
+            f"{table.path} has '{IGNORE_DELETE.key}' = 'true', so a delete would be ignored; unset the option",
+            key=IGNORE_DELETE.key,
         )
 
 
@@ -104,5 +105,5 @@ def fixed_columns(schema: TableSchema) -> dict[str, str]:
 
 
 def sequence_description(schema: TableSchema) -> str:
-    """Returns the option that orders the rows with the same key, and its columns, for a message."""
+    """Returns the option that orders the rows of a key, and the columns that the option names, for a message."""
     return f"'{SEQUENCE_FIELD.key}' ({', '.join(schema.settings.merge.sequence_fields)})"

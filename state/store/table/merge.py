@@ -79,8 +79,8 @@ def merge_by_clauses(
         isinstance(c, UpdateClause) for c in (*clauses.matched, *clauses.not_matched_by_source)
     ):
         raise UnsupportedTableError(
-            f"a merge that updates rows of {table.path} is not supported: the rows would lose their row ids, by "
-            f"'{ROW_TRACKING_ENABLED.key}'; use UPDATE",
+            f"a merge cannot update rows of {table.path}, which has '{ROW_TRACKING_ENABLED.key}' = 'true': "
+            "the rows would lose their row ids; use UPDATE",
             option=ROW_TRACKING_ENABLED.key,
         )
     key = check_key(schema, on)
@@ -114,7 +114,9 @@ def _check_actions(when_matched: Mapping[str, object] | str | None, when_not_mat
     if when_not_matched not in (INSERT, None):
         raise OptionError(f"when_not_matched is {when_not_matched!r}; pass '{INSERT}' or None", key="when_not_matched")
     if when_matched is None and when_not_matched is None:
-        raise OptionError("a merge without when_matched and when_not_matched changes nothing", key="when_matched")
+        raise OptionError(
+            "a merge without when_matched and when_not_matched changes nothing; pass one of them", key="when_matched"
+        )
 
 
 def _merge_once(table: TableHandle, source: MergeSource, clauses: MergeClauses, engine: Engine) -> WriteResult:

@@ -297,7 +297,8 @@ def _new_rows(schema: TableSchema, clause: InsertClause, source: pa.Table, seen:
         missing = next((n for n in names if n not in source.column_names), None)
         if missing is not None:
             raise SchemaMismatchError(
-                f"the source has no column {missing!r} to insert; add it, or set when_not_matched=None", column=missing
+                f"the source has no column {missing!r} to insert; add the column, or set when_not_matched=None",
+                column=missing,
             )
         return pa.RecordBatch.from_arrays([source[n].combine_chunks() for n in names], names=names)
     unknown = next((n for n in clause.values if n not in names), None)

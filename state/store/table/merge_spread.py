@@ -188,8 +188,8 @@ def joined_source(
     stored: Sequence[RowsPart],
     engine: Engine,
 ) -> Joined:
-    """Returns the source of a run that merges the rows. `rows` is the merge's source, `keys` is what its first reading
-    has found, and `stored` are the parts of the table that the merge reads.
+    """Returns the source for an engine run that joins and merges the rows. `rows` is the source of the merge, `keys` is
+    what the first reading of `rows` has found, and `stored` are the parts of the table that the merge reads.
     """
     sink, schema = at.plan.sink, at.plan.schema
     count = max(2 * engine.workers.parallelism, 1 + keys.size_bytes // max(1, sink.merge_memory_bytes))

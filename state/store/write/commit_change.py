@@ -154,8 +154,9 @@ def refuse_overflow(
     """Checks that the new files can be merged with the older files of the bucket. `older` are all files of the bucket
     except the new files.
 
-    Raises SchemaMismatchError with the name of the column if a merged value does not exist or does not fit its type.
-    Rows in the postpone bucket are not checked; if a compaction cannot merge them later, the merged value becomes null.
+    Raises SchemaMismatchError with the name of the column if a merged value cannot be computed or does not fit its
+    type. Rows in the postpone bucket are not checked; if a compaction cannot merge them later, the merged value becomes
+    null.
     """
     schema = access.schema
     if bucket_id[1] < 0 or not new:

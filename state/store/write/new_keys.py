@@ -43,8 +43,8 @@ class NewKeys(Placing):
     cache_bytes: int
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Yields the rows of a share as runs of buckets, then the new hashes of each bucket. It is called for keys that
-        have no bucket yet; see `assigned`.
+        """Yields the rows of a share as runs of buckets, then the new hashes of each bucket. Call this method only for
+        keys that have no bucket yet; see `assigned`.
         """
         return self.assigned(NOTHING_KNOWN, share, runs)
 

@@ -63,6 +63,9 @@ def _open_whole(clients: StoreClients, path: str, key: str) -> tuple[int, memory
         size = int(answer.meta["size"])
         if size > TAIL_BYTES:
             raise StorageError(
-                f"{path}: the store does not send parts of files", path=path, retryable=False, missing=False
+                f"{path}: the store does not answer requests for a part of a file, which reading needs",
+                path=path,
+                retryable=False,
+                missing=False,
             )
         return size, memoryview(answer.bytes())

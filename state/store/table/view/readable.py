@@ -158,7 +158,8 @@ class ReadableTable:
         if system is not None:
             if read_optimized:
                 raise OptionError(
-                    "a system table cannot be read with read_optimized; leave out one of the two", key="read_optimized"
+                    "a system table cannot be read with read_optimized; leave out system or read_optimized",
+                    key="read_optimized",
                 )
             return TableDataset(system_rows(self._handle, system, snapshot))
         return TableDataset(rows_of(self._handle, snapshot, read_optimized=read_optimized))

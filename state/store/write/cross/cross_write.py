@@ -268,8 +268,8 @@ class _Placer:
         return AcceptedRows(_with_buckets(placed, placement.buckets), kinds)
 
     def _look(self, rows: pa.Table, keys: pa.Array, numbers: np.ndarray, feeds: Feeds) -> None:
-        """Records a key whose rows came from several feeds (topic partitions), in this chunk or in this chunk and an
-        earlier one.
+        """Records a key whose rows came from several feeds (topic partitions). The rows may be in this chunk, or in
+        this chunk and earlier chunks.
         """
         primary_keys = self._write.schema.primary_keys
         self.mixed = mixed_key_of(rows, numbers, feeds, primary_keys)
@@ -289,8 +289,8 @@ class _Placer:
         self._seen = pa.concat_arrays([seen, fresh]), np.concatenate([seen_feeds, of_keys[~known]])
 
     def _overlaid(self, keys: pa.Array, indexed: KeyPlaces) -> KeyPlaces:
-        """Returns the partitions and buckets of the keys: those that this batch has changed, and for all other keys
-        those of the index (`indexed`).
+        """Returns the partition and bucket of each key: as this batch has changed them, or else as the index has them
+        (`indexed`).
         """
         if self._moved_keys is None or not len(self._moved_keys):
             return indexed
