@@ -29,7 +29,8 @@ _COLLECTIONS = (TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET)
 
 
 def declared(column: pa.Array, stored: DataType) -> pa.Array:
-    """Converts a column as a file stores it (not nested) to the Arrow type of `stored`, the type in the file's schema.
+    """Converts a column (not nested), as a file stores it, to the Arrow type of `stored`, its type in the file's
+    schema.
 
     The stored values are read as Parquet and most other formats define them.
     """

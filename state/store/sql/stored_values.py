@@ -21,8 +21,8 @@ _TEXTS = (TypeRoot.CHAR, TypeRoot.VARCHAR)
 
 
 def stored_literal(node: exp.Expression, field: DataField) -> pa.Scalar:
-    """Returns the value of a literal for a column. If the literal has another type than the column, it is cast: 5
-    becomes a string, '5' becomes a number. Raises OptionError if the column cannot store the value.
+    """Returns the value of a literal for a column. If the literal has another type than the column, the value is cast:
+    5 becomes a string, '5' becomes a number. Raises OptionError if the column cannot store the value.
     """
     try:
         return literal_of(node, field)

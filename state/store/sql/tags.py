@@ -34,8 +34,8 @@ def rename(session: SqlSession, statement: RenameTag) -> pa.Table:
 
 
 def delete_tags(session: SqlSession, statement: DeleteTags) -> pa.Table:
-    """Deletes all of these tags, or none of them. Raises VersionNotFoundError for a tag that does not exist, unless the
-    statement has IF EXISTS.
+    """Deletes all tags that the statement names, or no tag. Raises VersionNotFoundError for a tag that does not exist,
+    unless the statement has IF EXISTS.
     """
     table = session.table(statement.name, writes=True)
     known = _names(table)

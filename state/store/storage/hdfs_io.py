@@ -139,8 +139,8 @@ class HdfsIO:
             self._client(directory).mkdirs(directory)
 
     def move(self, path: str, target: str) -> bool:
-        """Renames a file in one step; returns False if there is no such file. If there is a file with the new name, it
-        is replaced.
+        """Renames a file in one step; returns False if there is no such file. A file that already
+        has the new name is replaced.
         """
         return self._renamed(path, target, overwrite=True)
 
@@ -202,7 +202,7 @@ class HdfsIO:
         return []
 
     def _walk(self, directory: str) -> Iterator[FileInfo]:
-        """Yields the files below a folder. Files that other processes remove meanwhile are left out."""
+        """Yields the files below a folder. Files that other processes remove during the walk are left out."""
         for status in self._list(directory):
             if status.isdir:
                 yield from self._walk(status.path)

@@ -277,7 +277,7 @@ def _sync_folder(folder: str) -> None:
 
 
 def _walk(directory: str) -> Iterator[FileInfo]:
-    """Yields the files below a folder. Files that other processes remove meanwhile are left out."""
+    """Yields the files below a folder. Files that other processes remove during the walk are left out."""
     try:
         entries = list(os.scandir(directory))
     except (FileNotFoundError, NotADirectoryError):

@@ -34,8 +34,8 @@ def answers_late(io: object) -> bool:
 
 
 def all_at_once(io: object, works: Sequence[Callable[[], T]]) -> list[T]:
-    """Calls all functions in `works`, and returns their results in order. If the storage `io` is far away, they run at
-    the same time; otherwise one after another.
+    """Calls all functions in `works`, and returns their results in order. If the storage `io` is far away, the calls
+    run at the same time; otherwise one after another.
 
     When this function returns or raises, no call is running. Raises the first error, in the order of `works`. After an
     interrupt, calls that have not begun are not made.
@@ -72,8 +72,8 @@ def read_at_once(sources: Sequence[Callable[[], Iterator[T]]], readers: int) -> 
 
 
 def all_items(sources: Sequence[Callable[[], Iterator[T]]], readers: int, over: Event | None = None) -> list[T]:
-    """Returns the items of all sources, in order. They are read by up to `readers` threads, each of which reads one
-    source at a time. With one reader, they are read in this thread.
+    """Returns the items of all sources, in order. Up to `readers` threads read one source each at a time.
+    With one reader, the sources are read in this thread.
 
     An error of a source ends the reading and is raised; if several sources fail, the error of the first of them is
     raised. `over` is set when the reading ends early, so that sources that look at it can stop.

@@ -43,7 +43,7 @@ class Remembered:
             return data
 
     def put(self, key: Hashable, data: bytes) -> None:
-        """Adds a file to the cache, unless it is so large that it would push out many others."""
+        """Adds a file to the cache, unless it is so large that many other files would be dropped for it."""
         if len(data) > self._largest_bytes:
             return
         with self._lock:

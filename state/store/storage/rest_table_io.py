@@ -1,7 +1,7 @@
 """The storage of a table that a REST catalog owns: the catalog decides which state of the table is the newest, and
 lends keys for its files.
 
-Lent keys expire. Each process requests new keys in time by itself, so a task needs only the table's link.
+Lent keys expire. Each process requests new keys before the old keys expire, so a task needs only the table's link.
 
 Source: Paimon 2.0 RESTTokenFileIO.
 """

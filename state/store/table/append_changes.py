@@ -314,8 +314,8 @@ def write_append_changes(
     commit.
 
     Nothing is compacted, because a compaction would bring back the rows that are taken out. Raises CommitConflictError
-    when another process has changed one of the files meanwhile. `keeps_ids` is for tables with row tracking: the rows
-    of the source then carry the row ids of the rows that they replace.
+    if another process has changed one of the files since they were read. `keeps_ids` is for tables with row tracking:
+    the rows of the source then carry the row ids of the rows that they replace.
     """
     plan = replace(at.plan, schema=changed_schema(at.plan.schema)) if keeps_ids else at.plan
     scope = WriteScope(CompactTrigger.NONE, at.table.world.ids.new_uuid(), engine.workers)

@@ -71,8 +71,8 @@ def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger =
 
     If the work fails, its files are removed before its error is raised. Raises the errors of `commit_change`. Raises
     CommitConflictError for a compaction that was lost to another commit, and if the snapshot that the work reads has
-    expired meanwhile. Raises CommittedNotVisibleError if the rows are in the table but readers do not see them within
-    `visibility-timeout`.
+    expired during the work. Raises CommittedNotVisibleError if the rows are in the table but readers do not see them
+    within `visibility-timeout`.
     """
     made: list[CommitMessage] = []
     try:

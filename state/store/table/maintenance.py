@@ -229,8 +229,8 @@ def roll_back_table(table: TableHandle, target: int | str) -> int:
 
 
 def _refuse_half_expired(table: TableHandle, snapshot_id: int, use: str) -> None:
-    """Raises OptionError for a snapshot that an interrupted expiry has left without some of its files. `use` says in
-    the message what the snapshot was wanted for.
+    """Raises OptionError for a snapshot that an interrupted expiry has left without some of its files. `use` is what
+    the snapshot cannot do, as the message says it ("be tagged").
 
     An interrupted expiry leaves the file of the snapshot itself, and has already removed data files that the next
     snapshot does not need. Two expiries at the same time, ours and Paimon's, can leave such a snapshot too.

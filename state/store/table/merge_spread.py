@@ -151,8 +151,8 @@ class TargetShare:
 
 @dataclass(frozen=True, slots=True)
 class MergedShare:
-    """A function for tasks: yields the rows that a merge writes for one share. For a table without a primary key, it
-    also reports which rows are taken out of the table.
+    """A function for tasks: yields the rows that a merge writes for one share. For a table without a primary key, the
+    function also reports which rows are taken out of the table.
     """
 
     planned: PlannedMerge

@@ -1,7 +1,7 @@
 """Overwrites partitions: new rows replace all rows of the partitions, in one snapshot.
 
 The replaced rows are not read: buckets start empty, and so does the index of dynamic buckets. Rows that other writers
-commit to the partitions meanwhile are replaced as well: the last overwrite wins.
+commit to the partitions during the overwrite are replaced as well: the last overwrite wins.
 
 Source: Paimon 2.0 FileStoreCommitImpl.overwritePartition, AbstractFileStoreWrite.withIgnorePreviousFiles.
 """

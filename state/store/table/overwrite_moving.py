@@ -37,8 +37,8 @@ PartitionCheck = Callable[[bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The partitions that are replaced: the partitions that pass the test `target`. If `target` is None, they are the
-    partitions that get rows, which are collected in `seen`. The value can be sent to tasks.
+    """The partitions that are replaced: the partitions that pass the test `target`. If `target` is None, the
+    partitions that get rows are replaced, and are collected in `seen`. The value can be sent to tasks.
     """
 
     target: PartitionTest | None
@@ -89,8 +89,8 @@ class _States(Mapping[BucketId, BucketState]):
 
 @dataclass(frozen=True, slots=True)
 class SeenRows:
-    """A source of rows that are read in this process. While it is read, it adds the partitions of its rows to
-    `replaced`; `check` may raise an error for a partition.
+    """A source of rows that are read in this process. While the source is read, the partitions of its rows are
+    added to `replaced`; `check` may raise an error for a partition.
     """
 
     tables: Iterator[pa.Table]
@@ -128,8 +128,8 @@ def overwrite_moving(
     at: TableAt, replaced: Replaced, stages: Stages[Any], made: list[CommitMessage], *, engine: Engine, user: str
 ) -> Commit | None:
     """Runs the stages, and returns the commit that replaces partitions of the table; None if nothing changes. The
-    commit conflicts if another writer has committed meanwhile. Raises OptionError if the rows were read twice and the
-    second reading returned rows of other partitions.
+    commit conflicts if another writer has committed since the snapshot of `at`. Raises OptionError if the rows were
+    read twice and the second reading returned rows of other partitions.
     """
     view = at.view
     write = stages.write.write

@@ -2,7 +2,7 @@
 old buckets.
 
 Postponed rows are neither read nor removed, and other partitions stay unchanged. A rescale is one OVERWRITE snapshot,
-planned on the snapshot that was read. It conflicts with any change of one of the partitions meanwhile.
+planned on the snapshot that was read. It conflicts with any later commit that has changed one of the partitions.
 
 Source: Paimon 2.0 RescaleProcedure.
 """

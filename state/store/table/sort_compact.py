@@ -2,7 +2,7 @@
 space-filling curve.
 
 Paimon's procedure overwrites partitions. Here the result is a COMPACT commit, so rows that other writers append
-meanwhile stay, and readers of changes see no changes. Source: Paimon 2.0
+during the compaction stay, and readers of changes see no changes. Source: Paimon 2.0
 CompactProcedure.sortCompactUnAwareBucketTable, TableSorter.
 """
 

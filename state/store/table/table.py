@@ -175,7 +175,8 @@ class Table(KeptTable):
         again, as in Paimon. Without `partitions`, all partitions that have another number of buckets are written again,
         and the option `bucket` of a fixed table is changed. Postponed rows stay in the postpone bucket.
 
-        Raises OptionError, UnsupportedTableError, and CommitConflictError if a partition was changed meanwhile.
+        Raises OptionError, UnsupportedTableError, and CommitConflictError if another writer has changed a partition
+        before the commit.
         """
         return rescale_table(self._handle, bucket_num, partitions, engine=engine)
 
@@ -264,7 +265,7 @@ def open_table(
     `options` are read options (`branch`, `scan.snapshot-id`, `scan.tag-name`, `scan.timestamp-millis`,
     `postpone.merge-on-read` and others), and options of the sink, for writing and compacting through the returned table
     (`visibility-timeout`, `merge-memory`, `local-directory`). `storage_options` (`s3.endpoint`, ...) say how the
-    storage is reached; they are never stored. `world` is for tests: it supplies time and randomness.
+    storage is reached; these options are never stored. `world` is for tests: it supplies time and randomness.
 
     Raises OptionError for other options, TableNotFoundError if there is no table, BranchNotFoundError if there is no
     such branch, UnsupportedTableError for a table of a newer format, CorruptFileError, StorageError.
@@ -291,7 +292,8 @@ def create_table(
 
     `schema` is an Arrow schema, or SQL column text, which also has types that Arrow does not have, such as VARCHAR(20).
     If the table exists, `exist_ok` opens it, whatever its columns and options. `storage_options` (`s3.endpoint`, ...)
-    say how the storage is reached. They are refused among `options`, because `options` are stored with the table.
+    say how the storage is reached. Storage options are refused among `options`, because `options` are stored with the
+    table.
 
     Before anything is written, raises OptionError for options and keys that do not fit and for a table that exists,
     SchemaMismatchError for columns that Paimon has no type for, UnsupportedTableError on storage that cannot publish.

@@ -159,9 +159,9 @@ class Catalog:
         """Empties a table, gives it another schema with the same partition columns, and returns the table. Older
         snapshots stay.
 
-        This takes two steps. If it is interrupted between them, the table is empty and has its old schema. No writer
-        may be active. Arguments are those of `create_table`. Before anything is written, raises the errors of
-        `create_table`, and TableNotFoundError.
+        The replacement takes two steps. If it is interrupted between the steps, the table is empty and has its old
+        schema. No writer may be active. Arguments are those of `create_table`. Before anything is written, raises the
+        errors of `create_table`, and TableNotFoundError.
         """
         planned = self._planned(schema, primary_key, partition_by, options, comment)
         self._name(name, "replace_table")
@@ -190,7 +190,7 @@ class Catalog:
         )
 
     def table(self, name: str, *, options: Mapping[str, str] | None = None) -> Table:
-        """Opens the table of that name, with its newest schema, and returns the table. `shop.orders$branch_test` is the
+        """Opens the table `name`, with its newest schema, and returns the table. `shop.orders$branch_test` is the
         branch `test` of the table `shop.orders`.
 
         `options` and errors are those of `open_table`. Also raises DatabaseNotFoundError, TableNotFoundError.
@@ -289,8 +289,8 @@ def catalog(warehouse: str | Mapping[str, str], storage_options: Mapping[str, st
     """Returns the catalog of a warehouse. The warehouse is given by its path or URI, or by the options of the catalog,
     such as `{"warehouse": "s3://lake/wh"}`.
 
-    `storage_options` say how its storage is reached; they may be among the catalog's options instead. Sends no request.
-    Raises OptionError for unknown options.
+    `storage_options` say how the storage of the warehouse is reached; they may also be among the catalog's options.
+    Sends no request. Raises OptionError for unknown options.
     """
     return catalog_of(catalog_settings(warehouse, storage_options))
 

@@ -86,7 +86,7 @@ BucketWork = Sequence[tuple[BucketId, BucketState]]
 
 @dataclass(frozen=True, slots=True)
 class BucketCounts:
-    """The bucket counts of partitions: `others` maps partitions to their counts, and `count` holds for all other
+    """The bucket counts of partitions: `others` maps partitions to their counts, and `count` is the count of all other
     partitions. A negative number says that the partition has no bucket count.
     """
 

@@ -39,7 +39,7 @@ from bucketline.state.types.binary_row import encode_rows
 
 @dataclass(frozen=True, slots=True)
 class PlannedAt:
-    """The snapshot on which a change was planned, and the time of planning in milliseconds. It is passed to
+    """The snapshot on which a change was planned, and the time of planning in milliseconds. A PlannedAt is passed to
     `commit_change` if the table was read again, at a newer snapshot, after the change was planned.
     """
 
@@ -53,9 +53,9 @@ def commit_change(at: TableAt, change: Change, author: Author, planned: PlannedA
     was lost to another commit is in `Committed.dropped`, even if nothing else was committed.
 
     Raises CommitConflictError if the rows are not in the table and will not get into it; this is a FilesGoneError if
-    another process has removed some of their files, so that the work must be done again. Raises SchemaMismatchError if
-    the rows can never be merged with the rows of the table. Raises CommitOutcomeUnknownError if it is unknown whether
-    the rows are in the table. Files that are certainly not in the table are removed.
+    another process has removed some files of the rows, so that the work must be done again. Raises SchemaMismatchError
+    if the rows can never be merged with the rows of the table. Raises CommitOutcomeUnknownError if it is unknown
+    whether the rows are in the table. Files that are certainly not in the table are removed.
     """
     base = _base(at, planned or PlannedAt(at.snapshot_id, at.planned_ms))
     if isinstance(change, Compact):

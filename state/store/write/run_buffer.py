@@ -256,8 +256,8 @@ class RunBuffer:
         """Removes the sealed runs of a bucket from the buffer, and returns them with their blobs in order of arrival:
         ordered by origin and flush.
 
-        Each blob can be read once, while the buffer is open. Only one thread at a time may call this method. It is
-        cheapest if buckets are taken in order.
+        Each blob can be read once, while the buffer is open. Only one thread at a time may call this method. Taking
+        the buckets in order is cheapest.
         """
         runs = self._runs.pop(bucket_id, [])
         pairs: list[tuple[SealedRun, Blob]] = []

@@ -27,8 +27,8 @@ class ObjectWriter(io.RawIOBase):
     """A file that becomes an object when it is closed; before that, the object does not exist. Errors are those of
     FileIO.
 
-    In memory are up to `PART_BYTES` that are being collected, one part of that size that waits, and a few parts that
-    are being sent.
+    The memory holds up to `PART_BYTES` bytes that are being collected, one waiting part of `PART_BYTES` bytes, and a
+    few parts that are being sent.
     """
 
     def __init__(self, path: str, put_whole: PutWhole, put_parts: PutParts) -> None:

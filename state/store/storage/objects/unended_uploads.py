@@ -1,5 +1,5 @@
 """Finds uploads in parts that were begun but not completed. The uploads of killed processes cost money, and no listing
-of objects shows them. They are listed and cancelled through boto3, because obstore can do neither. Only S3 and
+of objects shows them. The uploads are listed and cancelled through boto3, because obstore can do neither. Only S3 and
 compatible stores keep such uploads for ever.
 """
 
@@ -59,8 +59,8 @@ def unended_uploads(io: object, directory: str) -> list[FileInfo]:
 
 
 def end_upload(io: object, upload: FileInfo) -> None:
-    """Cancels one of the uploads that `unended_uploads` has returned, and removes its parts. An upload that has ended
-    meanwhile is no error. Raises StorageError.
+    """Cancels one of the uploads that `unended_uploads` has returned, and removes its parts. It is no error if the
+    upload has already ended. Raises StorageError.
     """
     store = bare(io)
     assert isinstance(store, ObjectIO)

@@ -173,7 +173,7 @@ class KeptTable(ReadableTable):
 
     def purge_files(self, *, no_writers: bool) -> None:
         """Removes all rows, branches, tags, consumers and older snapshots, with all their files. The empty table stays,
-        with its columns and options. `no_writers=True` states that nobody writes to the table meanwhile.
+        with its columns and options. `no_writers=True` states that nobody writes to the table during the call.
         """
         if not no_writers:
             raise OptionError(

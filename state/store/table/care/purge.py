@@ -23,7 +23,8 @@ _KEPT = {
 
 
 def purge_table(table: TableHandle) -> None:
-    """Removes all rows, branches, tags, consumers, older snapshots and orphan files. No writer may be active meanwhile.
+    """Removes all rows, branches, tags, consumers, older snapshots and orphan files. No writer may be active during the
+    call.
 
     After an error, some of these may be left; another call removes them. Raises UnsupportedTableError for a branch.
     """

@@ -142,8 +142,8 @@ class CrossWrite(Placing):
                 forget_expired(index, alive_since=alive_since, grown_by=grown)
 
     def check_owned(self, share: int, buckets: Int32s) -> None:
-        """Raises SharedBucket if one of the buckets also has keys of other shares. This can happen after the number of
-        shares has changed, because a key stays in the bucket of its first write.
+        """Raises SharedBucket if one of the buckets also has keys of other shares. A bucket can have keys of several
+        shares after the number of shares has changed, because a key stays in the bucket of its first write.
         """
         if self.writes_alone and (buckets % self.shares != share).any():
             raise SharedBucket(f"share {share} of {self.shares} has keys in buckets of other shares")

@@ -93,8 +93,9 @@ def place_batch(
 def _row_and_old_codes(
     index: KeyIndex, rows: pa.Table, old: KeyPlaces, schema: TableSchema
 ) -> tuple[Int32s, KeyPlaces, Int32s]:
-    """Returns the partition of each row, the old partition and bucket of each key, and the codes of these partitions in
-    the key index, in ascending order. The first two results name a partition by its position among the codes.
+    """Returns the partition of each row, the old partition and bucket of each key, and the codes of all these
+    partitions in the key index, in ascending order. The first two results give a partition as its position in this list
+    of codes.
     """
     named, codes_here = partition_codes(rows, schema)
     own_codes = index.codes(named)

@@ -23,9 +23,10 @@ class CountedBuckets(Placing):
     """Decides how many buckets a partition gets, and sends its rows to these buckets. All rows of a partition come as
     one group.
 
-    A partition in `counts` keeps its number of buckets. For a new partition the number follows from
-    `postpone.target-row-num-per-bucket`, where the rows in `waiting` (rows in the postpone bucket) count too; if this
-    option is not set, from `postpone.target-size-per-bucket`. `seal` says how rows are sorted in their buckets.
+    A partition in `counts` keeps its number of buckets. For a new partition the number is computed from
+    `postpone.target-row-num-per-bucket` and the number of rows, including the rows that wait in the postpone bucket
+    (`waiting`). If this option is not set, it is computed from `postpone.target-size-per-bucket`. `seal` says how rows
+    are sorted in their buckets.
     """
 
     seal: SealPlan
