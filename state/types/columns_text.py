@@ -75,7 +75,7 @@ def quoted_text(text: str) -> str:
 
 
 def type_text(data_type: DataType, quote: Callable[[str], str] = quoted_name) -> str:
-    """Returns the type as SQL text that `parse_columns` reads, with NOT NULL if it has it.
+    """Returns the type as SQL text that `parse_columns` reads, with NOT NULL if the type is not nullable.
 
     `quote` is the function that writes the names of sub-fields.
     """

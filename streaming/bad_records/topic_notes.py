@@ -31,10 +31,10 @@ class TopicNotes:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def begin(self, batches: Sequence[BatchName], attempts: Mapping[str, str], *, is_begun: bool) -> None:
-        """Notes the ids of the attempts that are sent next (`attempts`, by table), and withdraws earlier attempts at
-        these batches.
+        """Notes the ids of the attempts whose bad records are sent next (`attempts`, by table), and withdraws earlier
+        attempts at the batch.
 
-        All `batches` are one batch, once for each of its tables. `is_begun` is True if there may have been an earlier
+        `batches` has one name for each table of the batch. `is_begun` is True if there may have been an earlier
         attempt.
         """
         if not attempts and not is_begun:

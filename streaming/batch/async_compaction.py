@@ -191,7 +191,7 @@ def stop_async(path: str, user: str) -> None:
 
 
 def async_tables(user: str) -> list[str]:
-    """Returns the folders of the tables for which a stream has a thread."""
+    """Returns the folders of the tables for which the stream with this commit user has a thread."""
     with _lock:
         return sorted(path for path, of in _running if of == user)
 

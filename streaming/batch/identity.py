@@ -144,7 +144,9 @@ def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[
 
 
 def kafka_offsets(offsets: str | None) -> dict[tuple[str, str], int]:
-    """Returns the offset of each topic and partition from a batch's offsets; empty for sources other than Kafka."""
+    """Takes the offsets of a batch as JSON, and returns the offset of each topic and partition; empty for sources other
+    than Kafka.
+    """
     return {
         (topic, partition): offset
         for source in json.loads(offsets or "[]")
@@ -155,8 +157,8 @@ def kafka_offsets(offsets: str | None) -> dict[tuple[str, str], int]:
 
 
 def numbered_offsets(offsets: str | None) -> dict[tuple[str, int], int]:
-    """Returns the offset of each topic and partition from a batch's offsets, with the partition as a number; empty for
-    sources other than Kafka.
+    """Takes the offsets of a batch as JSON, and returns the offset of each topic and partition, with the partition as a
+    number; empty for sources other than Kafka.
     """
     return {(topic, int(partition)): offset for (topic, partition), offset in kafka_offsets(offsets).items()}
 

@@ -284,8 +284,8 @@ def begun_with_known(
     """Returns the new partitions, in ascending order, whose first records a batch takes together with records of known
     partitions.
 
-    The new partition and the known partition must belong to the same topic. A full batch takes records from each
-    partition that holds records.
+    The new partition and the known partition must belong to the same topic. Known partitions from which the batch takes
+    nothing do not count: a full batch takes records from each partition that holds records.
     """
     taken, before = _taken(starts, ends), set(known)
     topics = {topic for topic, partition in taken if (topic, partition) in before}

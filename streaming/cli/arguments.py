@@ -176,7 +176,9 @@ def partition_option(command: Command) -> Command:
 
 
 def _settings_options(command: Command, kind: str, name: str, text: str) -> Command:
-    """Adds an option that takes KEY=VALUE, and an option that takes a file of such settings."""
+    """Adds the option `name`, which takes KEY=VALUE, and an option for a file of such settings. `kind` is the name
+    under which the command finds the settings, and `text` is the help of the option.
+    """
     command = click.option(
         f"{name}-file",
         metavar="F.yaml",

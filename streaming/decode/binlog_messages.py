@@ -352,8 +352,8 @@ def _converted(
     """Returns the rows, with Canal's strings converted to the types of the columns, and the reasons why rows of a
     message failed, by the number of the message.
 
-    A wrong value in `old` counts only if the same row changes a `followed` column; otherwise the row before the update
-    is not needed.
+    A wrong value in `old` counts only if the same row changes a column in `followed`; otherwise the row before the
+    update is not needed.
     """
     of_rows = None if types is None else ColumnTypes(types.types, types.codes[rows.messages])
     before_counts = np.zeros(len(rows.messages), dtype=bool)

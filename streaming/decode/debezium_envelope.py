@@ -299,7 +299,7 @@ def _are_null(payloads: pa.Array) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The bytes before a payload: the schema of its rows, and the shape of rows with this schema."""
+    """What the bytes before a payload say: the schema of the rows, and the shape of rows with this schema."""
 
     source: SourceSchema
     shape: Shape

@@ -69,7 +69,7 @@ def ids_text(ids: TopicIds) -> str | None:
 
 
 def created_again(known: TopicIds, now: TopicIds) -> list[str]:
-    """Returns the topics, in order, whose id is known and differs now."""
+    """Returns the topics, in order, whose id in `now` differs from their id in `known`."""
     return sorted(topic for topic, found in now.items() if known.get(topic, found) != found)
 
 

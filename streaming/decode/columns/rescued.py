@@ -188,7 +188,7 @@ def _of_images(
 
 
 def _places(records: pa.Table, at: npt.NDArray[np.int64]) -> pa.Array:
-    """Returns the topic, partition and offset of each record as fields of JSON; nothing for sources other than
+    """Returns the topic, partition and offset of each record as fields of JSON; empty strings for sources other than
     Kafka.
     """
     nothing = pa.repeat("", len(at))

@@ -336,7 +336,8 @@ def _read_lines(texts: pa.Array, fields: pa.DataType, unexpected: str) -> pa.Arr
 def _raw(shape: Shape, need: pa.DataType, *, with_late: bool = False) -> pa.DataType:
     """Returns the type that the reader gets: the fields of the shape, then the unknown fields of the need.
 
-    Late fields are left out, or have the null type if they were cut out of the texts.
+    Late fields (see `Shape`) are left out. If `with_late` is true, they have the null type, because the texts have
+    nulls in place of their values.
     """
     if shape.is_late:
         return pa.null()

@@ -178,7 +178,7 @@ def _known(decode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Ar
 
 
 def _unsigned(numbers: pa.Array, target: pa.DataType) -> pa.Array:
-    """Returns the unsigned numbers for which signed 64-bit numbers stand."""
+    """Takes unsigned 64-bit numbers that were written as signed numbers, and returns the unsigned numbers."""
     if pa.types.is_integer(target):
         _demand(pc.greater_equal(numbers, 0), f"stands for a BIGINT UNSIGNED that is too large for {target}")
     return _of_unsigned(numbers.view(pa.uint64()), target)

@@ -3,8 +3,8 @@ arrays or numbers.
 
 The values of these columns are cut out of the JSON strings and read separately. A STRING column gets the value as it
 was written. The object of a map may be inside a JSON string. The reader has read the JSON already without these
-columns, so it is valid. Every function here raises ValueError if a value does not fit its column; `json_exact` then
-finds the reason.
+columns, so the JSON is valid. Every function here raises ValueError if a value does not fit its column; `json_exact`
+then finds the reason.
 """
 
 from collections.abc import Callable, Mapping
