@@ -107,7 +107,7 @@ def test_a_missing_short_or_doubled_file_stops_with_the_remedy(tmp_path: Path) -
     entry = written(found, 0, 1, 2)
     with pytest.raises(CorruptFileError, match="two HASH index files"):
         found.known([entry, written(found, 0, 3)])
-    with pytest.raises(CorruptFileError, match="holds 2 hashes, 3 recorded"):
+    with pytest.raises(CorruptFileError, match="holds 2 hashes, but 3 are recorded"):
         found.known([replace(entry, row_count=3)])
     (tmp_path / "index" / entry.file_name).write_bytes(b"12345")
     with pytest.raises(CorruptFileError, match="ends inside a hash"):
