@@ -430,7 +430,9 @@ def rows_of_keys(
     messages: MessageOptions,
     reader: EventReader | None = None,
 ) -> pa.Array:
-    """Returns rows that hold only the primary key, from the records' keys; null if a key lacks a column."""
+    """Returns for each of the `records` a row of type `row_type` in which only the columns of the primary key are set,
+    from the key of the record. The row is null if the key lacks a column. `reader` reads keys that are not JSON.
+    """
     key_fields = tuple(f for f in fields if f.name in primary_key)
     if keys is None or not key_fields:
         return pa.nulls(len(records), row_type)

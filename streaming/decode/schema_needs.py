@@ -108,7 +108,9 @@ def part_of(need: pa.DataType, name: str) -> pa.DataType:
 
 
 def inferred(value: object, depth: int = 0) -> pa.DataType:
-    """Returns the type for a parsed JSON value of an unknown field; see the top of this module."""
+    """Returns the type for a parsed JSON value of an unknown field; see the top of this module. `depth` is the number
+    of objects and lists around the value.
+    """
     if isinstance(value, dict | list) and depth > _DEEPEST:
         return pa.string()
     if isinstance(value, dict):

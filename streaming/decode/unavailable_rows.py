@@ -29,7 +29,7 @@ def left_out_of_rows(
     values: pa.Array, fields: Sequence[DataField], placeholder: str, read: RowTexts
 ) -> dict[str, npt.NDArray[np.int64]]:
     """Takes records as binary values without nulls. Returns for each column of type ROW the positions of the records in
-    which the placeholder has taken the place of an object.
+    which the placeholder has taken the place of an object. `read` reads columns from records.
     """
     with_rows = tuple(replace(f, type=_TEXT) for f in fields if _has_rows(f.type))
     if not with_rows or not pc.any(pc.match_substring(values, f'"{placeholder}"')).as_py():

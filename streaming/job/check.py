@@ -161,7 +161,9 @@ def job_schema(config: JobConfig, *, world: World = SYSTEM_WORLD) -> TableSchema
 
 
 def new_schema(config: JobConfig, create: Create, defaults: Mapping[str, str], world: World) -> TableSchema:
-    """Returns the first schema of the table that `create` describes. Raises the errors of `plan_schema`."""
+    """Returns the first schema of the table that `create` describes. `defaults` are the options that a new table of the
+    catalog gets unless `create` sets them. Raises the errors of `plan_schema`.
+    """
     if config.catalog is None:
         check_table_path(config.table)
     assert create.schema is not None, "the records do not declare the columns"

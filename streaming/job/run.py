@@ -222,8 +222,8 @@ def _check_checkpoint(
 
 
 def watch_topics(ask: AskTopicIds, options: Mapping[str, str], cluster: ClusterNow) -> TopicWatch | None:
-    """Returns the object that checks that the topics of a job are still the same. Returns None if the cluster is not
-    known, because the ids of topics are compared only within one cluster.
+    """Returns the object that checks that the topics of a job are still the same, with ids that `ask` returns. Returns
+    None if the cluster is not known, because the ids of topics are compared only within one cluster.
     """
     if cluster.id is None:
         _LOG.warning(

@@ -57,7 +57,7 @@ def run_query(
     sink: QuerySink,
 ) -> None:
     """Runs the query until its trigger is done, or the job is asked to end. `options` are the options of the source,
-    `read` returns its DataFrame, and `partitions` returns the partitions of a Kafka source.
+    `read` returns the DataFrame of the source, and `partitions` returns the partitions of a Kafka source.
     """
     kafka = config.source.format == KAFKA
     gate = BatchGate(sink.write)

@@ -294,8 +294,8 @@ class Attempt:
         blobs: Sequence[bytes],
         name: str,
     ) -> int:
-        """Adds the bad records of a table to `aside`, and returns their number. Raises RejectedRecordsError if there
-        are too many.
+        """Adds the bad records of the table `name` to `aside`, and returns their number. `blobs` are the bad records
+        that tasks have found. Raises RejectedRecordsError if there are too many.
         """
         batch, user = self._identity, self._state.tables.user
         place = self._job.places(bad_records)

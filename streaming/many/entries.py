@@ -28,7 +28,7 @@ def identity_for(
 ) -> BatchIdentity:
     """Returns the batch's identity for one table, which the table's snapshot stores. The identity has offsets only for
     partitions from which the table has got records. The start offset of a partition is the offset of the first record
-    that the table lacks.
+    that the table lacks. `fed` are the partitions from which the table gets records in this batch.
     """
     commits = 0 if entry is None else entry.commits
     if not span.end:
@@ -59,7 +59,8 @@ def at_least(entry: Entry | None) -> int:
 
 
 def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> None:
-    """Checks that the table is the table that the ledger knows, and lacks no records before the batch.
+    """Checks that the table is the table that the ledger knows, and lacks no records before the batch. `entry` is what
+    the ledger knows, and `birth` identifies the table that exists now (`birth_of`).
 
     Raises CheckpointMismatchError if it is another table, or lacks records.
     """
@@ -160,8 +161,9 @@ def parked_entry(
     now_ms: int,
     note: TableNote | None = None,
 ) -> Entry:
-    """Returns the ledger entry (stored state) of a table that is parked because it has failed in a batch: it has all
-    records before that batch. `note` is the note on its records in the batch, if they were read.
+    """Returns the ledger entry (stored state) of a table that is parked because it has failed in a batch. The table has
+    all records before that batch. `note` is the note on the table's records in the batch, if they were read. `user` is
+    the commit user of the job, and `why` is the text of the error.
     """
     entry = Entry("") if entry is None else entry
     note = TableNote() if note is None else note

@@ -185,8 +185,8 @@ class LedgerFiles:
 def ledger_files(
     checkpoint: str, storage: Mapping[str, str], kept: int = 100, world: World = SYSTEM_WORLD
 ) -> LedgerFiles:
-    """Returns the access to the files of a checkpoint. Raises OptionError if bucketline cannot reach the storage of the
-    checkpoint.
+    """Returns the object that reads and writes the files of a checkpoint. `kept` is the number of ledgers to keep.
+    Raises OptionError if bucketline cannot reach the storage of the checkpoint.
     """
     try:
         io, root = file_io_for(checkpoint, storage, world)

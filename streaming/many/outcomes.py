@@ -18,7 +18,7 @@ from bucketline.streaming.tasks.wire import ERROR, MESSAGES, TaskResult
 
 def outcome_of(results: Sequence[TaskResult], note: TableNote, access: BucketAccess) -> Outcome:
     """Returns the outcome of a table. If a task could not write the table, the files of the other tasks are removed and
-    the task's error is raised.
+    the task's error is raised. `access` says where the files of the table are.
     """
     errors = [pickle.loads(r.payload) for r in results if r.kind == ERROR]
     if errors:

@@ -169,8 +169,8 @@ class Tables:
         return self._by_number[number]
 
     def opened(self, to: Resolved, sample: Sequence[pa.Table], *, is_known: bool) -> Opened:
-        """Opens a table. A missing table is created if the job's settings say so, unless the job has written the table
-        before (`is_known`). Several threads may call this.
+        """Opens the table of the route `to`. A missing table is created if the job's settings say so, unless the job
+        has written the table before (`is_known`); `sample` are its first records. Several threads may call this.
 
         Raises TableNotFoundError if a table that the job has written is missing, and the errors for a table that cannot
         be created or written.
@@ -263,8 +263,8 @@ class Tables:
         return [self._known[name] for name in sorted(self._known)]
 
     def finish(self, engine: SparkEngine, threads: int = 1, is_ending: Callable[[], bool] = lambda: False) -> int:
-        """Does the compactions that are still due after the last batch. Returns the number of rows that readers still
-        do not see.
+        """Does the compactions that are still due after the last batch, of several tables at a time (`threads`).
+        Returns the number of rows that readers still do not see.
 
         The call waits for asynchronous compactions until `is_ending` returns true. Raises CompactionFailedError if one
         of them has failed.

@@ -101,7 +101,8 @@ class ChangeShape:
 
     def fit(self, rows: pa.RecordBatch, kinds: pa.Array, snapshot_id: int, time_ms: int) -> Iterator[pa.RecordBatch]:
         """Yields the rows with the requested columns. `rows` has the table's columns, and `kinds` has a row kind for
-        each row. No record batch is empty.
+        each row. The rows are changes of snapshot `snapshot_id`, which was committed at `time_ms`. No record batch is
+        empty.
         """
         if not self.keeps_removed:
             kept = pc.invert(is_retract(kinds))

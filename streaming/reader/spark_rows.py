@@ -67,8 +67,8 @@ def fit(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def check_given(user_schema: spark.StructType, own: spark.StructType) -> None:
-    """Checks that a schema that the user gave has the types of the columns. Raises SchemaMismatchError with the column
-    whose type differs.
+    """Checks that a schema that the user gave has the types of the table's columns (`own`). Raises SchemaMismatchError
+    with the column whose type differs.
     """
     for field in user_schema.fields:
         mine = own[field.name]

@@ -173,7 +173,9 @@ class SparkQueries:
         return self.shown(pa.Table.from_batches(rows, schema=schema))
 
     def _changes(self, handle: TableHandle, between: Between, *, as_log: bool) -> Any:
-        """Returns the changes between two snapshots as a DataFrame."""
+        """Returns the changes between two snapshots as a DataFrame. If `as_log` is true, the first column has the kind
+        of each row.
+        """
         if between.since == between.until:
             schema, rows = changes_between(handle, between.since, between.until, as_log=as_log)
             return self.shown(pa.Table.from_batches(rows, schema=schema))

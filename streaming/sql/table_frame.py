@@ -50,6 +50,7 @@ def read(
     """Returns a table as a Spark DataFrame.
 
     `path` is the path or URI of the table, `filter` a condition in Spark's SQL, `snapshot` an id or the name of a tag.
+    With `read_optimized` only files of the last level are read, without merging, so the newest rows may be missing.
     `options` are further options of `spark.read.format("bucketline")`; `storage_options` say how to reach the storage.
     On Spark 3.5 the files are chosen when the DataFrame is made, on later releases with each action.
 

@@ -167,7 +167,8 @@ def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
 
 
 def python_rdd_of(job: ExitStack, context: Any, parent: Any, step: _Step, simple_tracebacks: bool) -> Any:
-    """Returns, as an RDD in the JVM, the results of `step` for the items of `parent`. Bytes are passed on unchanged.
+    """Returns, as an RDD in the JVM, the results of `step` for the items of `parent`. Bytes are passed on unchanged. If
+    `simple_tracebacks` is true, errors have short tracebacks.
 
     Data that is broadcast for the job is destroyed when the block `job` ends; otherwise its file would stay on the
     driver as long as the application runs.

@@ -74,8 +74,8 @@ class JoinTask:
 
 
 def join_stage(tasks: Any, joined: Joined, seal: SealPlan, to: Destination, parallelism: int) -> tuple[Any, JoinTask]:
-    """Returns the DataFrame with the rows of both sides, sent to the tasks of their shares, and the task that joins
-    them.
+    """Returns the DataFrame with the rows of both sides, sent to the tasks of their shares, and the task that joins the
+    rows and sends the results to the tasks in `to`.
 
     `tasks` is a function that makes a DataFrame for a number of tasks without input.
     """

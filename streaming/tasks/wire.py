@@ -93,8 +93,9 @@ Next = Callable[[Iterator[Sent]], Iterator[Any]]
 
 
 def routed_note(kind: str, *, origin: int, row_count: int, blob: bytes) -> Routed:
-    """Returns a message that holds no rows and belongs to no bucket. Any task passes it on to the driver. `origin` is
-    the number of the task that sends it.
+    """Returns a message that holds no rows and belongs to no bucket. Any task passes the message on to the driver.
+    `kind` says how the bytes of `blob` are read, `origin` is the number of the task that sends the message, and
+    `row_count` is the number of bad records in `blob`.
     """
     return Routed(ANY_TASK, kind, _no_run(b"", 0, origin, row_count, blob))
 

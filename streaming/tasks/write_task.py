@@ -121,7 +121,9 @@ class WriteTask:
 
 
 def owning(stages: Stages[Any], among: Destination, *, packs_spills: bool = False) -> WriteTask:
-    """Returns the task that writes the buckets which `among` sends to it."""
+    """Returns the task that writes the buckets which `among` sends to it. `packs_spills` means the same as in
+    `WriteTask`.
+    """
     if not isinstance(stages.write.states, dict):
         # If the states of buckets depend on the rows, `states` is an object with which the task looks them up itself.
         assert not stages.idle, "buckets that wait for a compaction are known"

@@ -247,7 +247,12 @@ class _Search:
         return np.where(same, earlier, before)
 
     def _ends(self, before: Longs, lacking: Mask, sources: Longs, undecided: Mask) -> Longs:
-        """Returns for each number (see the class) the number at which a search that begins there ends."""
+        """Returns for each number (see the class) the number at which a search that begins there ends.
+
+        A search goes on from a row without a value (`lacking`) to the row `before` it, and from a row that has got a
+        value already to the row in `sources`. A search ends at a row with a value, at an undecided row, and at a
+        delete, unless the table ignores deletes.
+        """
         count = self._count
         after = np.arange(count + 1 + len(self.at_stored), dtype=np.int64)
         after[:count] = np.where(lacking, before, after[:count])

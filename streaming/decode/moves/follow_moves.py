@@ -244,5 +244,5 @@ def joined(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def encoded(rows: pa.Table, fields: Sequence[DataField]) -> pa.Array:
-    """Returns the keys as bytes, so that equal keys have equal bytes."""
+    """Returns for each row its key, the values of the columns `fields`, as bytes. Equal keys have equal bytes."""
     return encode_rows([one_array(rows[f.name]) for f in fields], [f.type for f in fields], with_arity=True)

@@ -114,7 +114,9 @@ class ScannedJson:
         return Ranges(texts, starts, ends), Ranges(texts, values, self._ends(values))
 
     def _fields(self, objects: Ranges, name: str, level: int) -> Ranges:
-        """Returns the values of a field in objects at that depth."""
+        """Returns the values of the field `name` of the objects. `level` is the number of brackets that are open where
+        the fields of the objects are.
+        """
         wanted = np.frombuffer(name.encode(), np.uint8)
         at = self.opening[self.closing - self.opening - 1 == len(wanted)]
         at = at[np.all(self.data[at[:, None] + 1 + np.arange(len(wanted))] == wanted, axis=1)]

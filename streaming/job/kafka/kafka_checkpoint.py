@@ -166,9 +166,7 @@ def topics_as_now(
     written: WriterOffsets, cluster: str | None, now: TopicIds, partitions: Mapping[str, Sequence[str]]
 ) -> Topics:
     """Returns the offsets of a writer, corrected for topics that were deleted and created again: such a topic begins at
-    its first record.
-
-    A topic that was created again has its current partitions in the result, if they are known.
+    its first record, in each of its current partitions if these are known. `now` has the current ids of the topics.
     """
     topics = written.topics
     anew = topics.keys() & created_again(ids_in(written.snapshot, cluster), now)

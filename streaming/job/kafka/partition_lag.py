@@ -93,6 +93,9 @@ def start_of(
     """Returns the offsets at which a job begins to read. With a checkpoint, these are the offsets of the checkpoint,
     and the first record of each partition that the checkpoint lacks. Without a checkpoint, they are the offsets in the
     job's options. The result is empty if the options give a time instead of offsets.
+
+    `read` are the offsets in the checkpoint, empty without a checkpoint. `ends` are the ends of the partitions, and
+    `first` returns the offsets of their first records.
     """
     if read:
         new = {t: [p for p in partitions if p not in read.get(t, {})] for t, partitions in ends.items()}

@@ -30,7 +30,8 @@ class UnreadRecords:
 @dataclass(frozen=True, slots=True)
 class KafkaNow:
     """Kafka's answers about partitions. `why` is the reason why some partitions have no answer. `retention_ms` says how
-    long each topic keeps records, below 0 for ever; it lacks topics without an answer.
+    long each topic keeps records, below 0 for ever; it lacks topics without an answer. The methods take as `reached`
+    the offsets up to which a job or table has read.
     """
 
     partitions: Mapping[Feed, UnreadRecords]
@@ -71,8 +72,8 @@ class KafkaNow:
 
 
 def ask_kafka(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
-    """Asks Kafka once, with clients that are closed afterwards, and returns the answers; see `KafkaLag`. Raises no
-    error.
+    """Asks Kafka once about the records after the offsets `reached`, with clients that are closed afterwards, and
+    returns the answers; see `KafkaLag`. Raises no error.
     """
     lag = KafkaLag()
     try:

@@ -106,8 +106,8 @@ def replay_of(
     write: Callable[[pa.Table, int], None],
     places: Sequence[StoredRecords],
 ) -> Replay:
-    """Returns the replay of a job whose settings `as_replayed` has changed. `write` writes a batch of the replay.
-    `places` are the places (folders, tables, topics) in which the job stores bad records.
+    """Returns the replay of a job whose settings `as_replayed` has changed. `write` writes rows as the batch of the
+    replay with that number. `places` are the places (folders, tables, topics) in which the job stores bad records.
     """
     user = files.user()
     own = OwnRecords(opener, newest_ledger(job), files, user)

@@ -27,7 +27,7 @@ _VARIABLES_WITH_JARS = ("SPARK_DIST_CLASSPATH", "SPARK_CLASSPATH", "HADOOP_CLASS
 
 def require_packages(config: JobConfig, options: Mapping[str, str], has: Callable[[str], bool] | None = None) -> None:
     """Checks that the Python packages that the job needs are installed. Raises OptionError with the name of the missing
-    package.
+    package. `has` returns True if a package is installed; by default this Python is searched.
     """
     installed = has or (lambda name: find_spec(name) is not None)
     if not installed("pandas"):
