@@ -38,7 +38,7 @@ class ColumnBounds:
     """The minimum and the maximum of a column, which are not shortened, and how many values are null.
 
     Both bounds are None if every value is null, or if `is_bounded` is False. In the latter case the bounds are unknown,
-    and merging other bounds does not change that.
+    and stay unknown when they are merged with other bounds.
     """
 
     minimum: Bound | None
@@ -269,7 +269,7 @@ def _pick(one: Bound | None, other: Bound | None, *, sign: int) -> Bound | None:
 
 def _is_beyond(value: Bound | None, bound: Bound | None, *, sign: int) -> bool:
     """Returns True if `bound` is at most `value` (for `sign` -1) or at least `value` (for `sign` 1). Also returns True
-    if either of them is None, or if `bound` is NaN.
+    if `value` or `bound` is None, or if `bound` is NaN.
     """
     if value is None or bound is None or bound != bound:
         return True

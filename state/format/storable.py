@@ -62,8 +62,9 @@ def _formats(schema: TableSchema) -> list[FileFormat]:
 def _refuse_mixed_timestamps(columns: Iterable[DataField]) -> None:
     """Raises UnsupportedTableError for a table that has both timestamps finer than microseconds and other timestamps.
 
-    Paimon's Java code reads TIMESTAMP(7..9) only if Parquet stores it as INT96. It also reads other timestamps from
-    INT96, but fails to filter by them. pyarrow can write either all timestamps of a file as INT96, or none.
+    Paimon's Java code reads TIMESTAMP(7..9) only if Parquet stores it as INT96. The Java code also reads other
+    timestamps from INT96, but fails to filter by them. pyarrow can write either all timestamps of a file as INT96, or
+    none.
     """
     types = [(f.name, arrow_type(f.type)) for f in columns]
     fine = [name for name, data_type in types if holds_nanoseconds(data_type)]

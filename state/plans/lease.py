@@ -72,8 +72,8 @@ class ItemView:
 
     @property
     def state(self) -> ItemState:
-        """Returns the state that the files show. It does not say whether a lease has expired, because each worker
-        decides that by its own clock.
+        """Returns the state that the files show. The state does not say whether a lease has expired, because each
+        worker decides this by its own clock.
         """
         if self.result is not None:
             return self.result.state

@@ -1,9 +1,9 @@
 """Finds which columns and which rows of its tables a query needs.
 
-Spark does not tell a data source in Python what a query needs, so it is derived from the text of the query. The results
-are on the safe side. A column is left out only if its name does not occur in the query and nothing in the query uses
-columns without naming them. A part of WHERE is passed on only if Spark and the reader always agree about it. Spark
-computes the whole query in any case.
+Spark does not tell a data source in Python what a query needs, so this module derives it from the text of the query.
+The results are on the safe side. A column is left out only if its name does not occur in the query and nothing in the
+query uses columns without naming them. A part of WHERE is passed on only if Spark and the reader always agree about it.
+Spark computes the whole query in any case.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -163,8 +163,8 @@ class MergeMapWithTime(AggregateFunction):
 
 def newest_by_code(entries: Entries, codes: Indices, events: Events) -> Mask:
     """Returns a mask of the entries whose value is in the result: at most one of the entries of a key that have the
-    same code. It is the last entry that was added after the last -U or -D row with this code. An entry of a late row is
-    used only if there is no other entry.
+    same code. This entry is the last that was added after the last -U or -D row with this code. An entry of a late row
+    is used only if there is no other entry.
     """
     chosen = np.zeros(len(codes), bool)
     if not len(codes):
@@ -209,8 +209,8 @@ def _set_members(groups: Events) -> Mask:
 
 
 def _either(condition: Mask, left: pa.Array, right: pa.Array) -> pa.Array:
-    """Returns `left` where the condition is true and `right` elsewhere. It also works for nested types, which Arrow's
-    `if_else` does not support.
+    """Returns `left` where the condition is true and `right` elsewhere. This function also works for nested types,
+    which Arrow's `if_else` does not support.
     """
     both = pa.concat_arrays([left, right])
     rows = np.arange(len(left))

@@ -1,4 +1,4 @@
-"""Events say what each row does to a column: for example, add its value or take it back. They are the input of every
+"""Events say what each row does to a column: for example, add its value or take it back. Events are the input of every
 aggregate function.
 
 Rows are sorted by key, and within a key the oldest row comes first. The merge engine decides what a row does to a

@@ -125,8 +125,8 @@ class NestedUpdate(AggregateFunction):
         )
 
     def _usable(self, values: pa.Array, entries: Entries) -> Entries:
-        """Returns the entries that count. Null rows are left out, and if `null_keys` says so, also rows with null in
-        their key. Raises SchemaMismatchError if null in a key is an error.
+        """Returns the entries that count. Null rows are left out, and if `null_keys` says so, also nested rows with
+        null in their key. Raises SchemaMismatchError if null in a key is an error.
         """
         items = values.values.take(pa.array(entries.places))
         usable = validity(items)

@@ -92,8 +92,8 @@ def step(
     """Returns the accumulators of the given keys after all of their rows that count, and a mask of the accumulators
     that are not null. The rows of a key are processed one by one, for all keys at once.
 
-    `add` and `retract` compute the new accumulators for rows that add a value or take one back. If a row takes a value
-    back while the accumulator is null, the result is null; if `negate` is true, it is the negated value.
+    `add` and `retract` compute the new accumulators for rows that add a value or take a value back. If a row takes a
+    value back while the accumulator is null, the result is null; if `negate` is true, the result is the negated value.
     """
     keys = np.arange(events.key_count) if keys is None else keys
     order, steps = events.steps(keys)

@@ -33,8 +33,8 @@ _CERTAIN = np.float32(1).tobytes()
 
 
 def unite_theta_sketches(values: Sequence[bytes], late: Sequence[bool]) -> bytes:
-    """Returns the union of compact theta sketches as a compact theta sketch. It has at most 4096 entries, in ascending
-    order.
+    """Returns the union of compact theta sketches as a compact theta sketch. The union has at most 4096 entries, in
+    ascending order.
 
     The order of the sketches does not matter, so `late` is ignored. Raises CorruptFileError for bytes that are not a
     compact theta sketch.

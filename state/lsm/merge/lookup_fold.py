@@ -81,8 +81,8 @@ class LookupFold(Unmoved):
     """Merges rows of level 0 with the newest row of each key on higher levels, and writes the changes to the changelog.
 
     Input rows have the column LEVEL, and the result has the column PART. `older` looks up rows above the output level
-    of the compaction; it is None if there are none. `rule` is None if there is no changelog. If `stores` is false, the
-    result has only changelog rows, because the file itself moves to a higher level unchanged.
+    of the compaction; `older` is None if no such rows exist. `rule` is None if there is no changelog. If `stores` is
+    false, the result has only changelog rows, because the file itself moves to a higher level unchanged.
     """
 
     inner: Fold

@@ -49,7 +49,7 @@ def merge_runs(
 
     Every run is sorted by the `keys` columns, and all runs have the same schema, which includes `_SEQUENCE_NUMBER` and
     `_VALUE_KIND`. The yielded batches have this schema, and have from one to `batch_rows` rows. If `columns` is given,
-    they have only these columns; this is allowed only for folds that select rows.
+    the yielded batches have only these columns; this is allowed only for folds that select rows.
     The rows of a key are merged from the oldest to the newest. Their order is by `sequence_fields` (null is oldest;
     `descending` reverses the order of values), then by sequence number, then by the order of the runs. If
     `oldest_first` is true, each run has unique keys and larger sequence numbers than the runs before it, and the column

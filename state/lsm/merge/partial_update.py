@@ -2,7 +2,7 @@
 sequence group.
 
 The columns of a sequence group change together, and have their own order: a row changes them only if its sequence is
-not older than the current one. If the first row of a key is a -U or -D row, it sets all values.
+not older than the current sequence. If the first row of a key is a -U or -D row, this row sets all values.
 Source: Paimon 2.0 PartialUpdateMergeFunction.
 """
 
@@ -33,7 +33,7 @@ RETRACTS_OF_PARTIAL_UPDATE = (
 class SequenceGroup:
     """Columns that change together. The `sequence` columns order the changes, and belong to the group, too.
 
-    If `removes` is true, a -D row whose sequence is not older than the current one removes the whole row.
+    If `removes` is true, a -D row whose sequence is not older than the current sequence removes the whole row.
     """
 
     sequence: tuple[str, ...]

@@ -66,8 +66,8 @@ class RowChecks:
             raise SchemaMismatchError(unmergeable.reason, column=unmergeable.column)
 
     def reasons(self, rows: pa.Table, kinds: pa.Array) -> pa.Array | None:
-        """Returns a string for each row: the reason why it can never be merged, or null. Returns None if all rows can
-        be merged.
+        """Returns a string for each row: the reason why the row can never be merged, or null. Returns None if all rows
+        can be merged.
         """
         reasons: pa.Array | None = None
         for unmergeable in self.find(rows, kinds):

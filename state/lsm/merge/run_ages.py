@@ -1,7 +1,8 @@
 """Decides whether a merge can skip the sequence numbers in files, because the manifests already say which sorted run is
 newer.
 
-Row kinds must always be read, because pypaimon 2.1 and pypaimon-rust record for every file that it has no deletes.
+Row kinds must always be read, because pypaimon 2.1 and pypaimon-rust record for every file that the file has no
+deletes, even if it has some.
 """
 
 from collections.abc import Sequence

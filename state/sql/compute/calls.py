@@ -33,7 +33,7 @@ LOCAL_CONTEXT = Context()
 
 
 class Evaluate(Protocol):
-    """An interface for computing the value of a node of the expression's tree."""
+    """An interface for computing the value of a node in the tree of an expression."""
 
     @property
     def context(self) -> Context: ...

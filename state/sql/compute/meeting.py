@@ -54,8 +54,8 @@ def compared(sign: str, left: Value, right: Value, context: Context = LOCAL_CONT
 
 
 def _needed(right: Value, left: Value) -> Value:
-    """Returns the strings on the right side of a comparison, with null for the rows whose left side is null. As in
-    Spark, the string of such a row is not converted, so it may be invalid.
+    """Returns the strings on the right side of a comparison, with null for the rows whose left side is null. In these
+    rows, as in Spark, the string is not converted, so it may be invalid.
     """
     if not (isinstance(right, pa.Array) and isinstance(left, pa.Array) and pa.types.is_string(right.type)):
         return right

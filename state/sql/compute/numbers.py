@@ -134,8 +134,8 @@ def cast_value(value: pa.Array, wanted: DataType) -> pa.Array:
 
 
 def fitted(value: pa.Array, wanted: DataType) -> pa.Array:
-    """Converts a value to the type `wanted` of a column. Decimals are rounded, and nothing else is lost. A value of
-    another kind of type is returned unchanged, and the caller refuses it.
+    """Converts a value to the type `wanted` of a column. Decimals are rounded, and nothing else is lost. A value whose
+    type is of another kind is returned unchanged, and the caller refuses the value.
     """
     target = arrow_type(wanted)
     if pa.types.is_null(value.type):
@@ -191,8 +191,8 @@ def _of_decimals(sign: str, left: Value, right: Value) -> Value:
 
 
 def _quotient(left: Value, right: Value) -> Value:
-    """Returns the result of `left / right` for decimals of 256 bits. It has as many digits as Arrow returns; further
-    digits are cut off.
+    """Returns the result of `left / right` for decimals of 256 bits. The quotient has as many digits as Arrow returns;
+    further digits are cut off.
 
     Arrow's result is wrong for some numbers of more than 64 bits, for example 9223372036854775807 /
     99999999999999999999. A quotient is wrong if the remainder is not less than the divisor. The few wrong quotients are

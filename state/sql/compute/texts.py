@@ -48,7 +48,7 @@ def _lower(text: Value) -> Value:
 
 @cache
 def _long_capitals() -> Mapping[str, str]:
-    """Returns the letters whose upper case has several letters. They are computed when they are first needed."""
+    """Returns the letters whose upper case has several letters. The letters are computed when they are first needed."""
     return {sign: sign.upper() for sign in map(chr, range(0x80, 0x10000)) if len(sign.upper()) > 1}
 
 

@@ -56,7 +56,7 @@ def local_column(column: pa.Array) -> pa.Array:
 
 
 def instants_in(local: pa.Array, zone: str) -> pa.Array:
-    """Converts local times of a zone to instants. It is the reverse of `shown_in`.
+    """Converts local times of a zone to instants. This function is the reverse of `shown_in`.
 
     If a local time occurs twice in the zone, the earlier instant is returned. A local time that the zone skips is moved
     later by the length of the gap.

@@ -111,8 +111,8 @@ def _check_not_going(io: FileIO, root: str) -> None:
 
 
 def read_history(io: FileIO, root: str, *, all_references: bool = False) -> History:
-    """Reads what the folder `root` says about its snapshots, and returns it. Tags and changelogs are read only if
-    LATEST does not name the newest file, or if `all_references` is True. Unreadable tags are skipped.
+    """Returns what the files in the folder `root` say about its snapshots. Tags and changelogs are read only if LATEST
+    does not name the newest file, or if `all_references` is True. Unreadable tags are skipped.
     """
     directory = f"{root}/{SNAPSHOT_DIR}"
     latest, earliest = read_hint(io, directory, LATEST), read_hint(io, directory, EARLIEST)

@@ -143,15 +143,15 @@ class Snapshots:
         return self.get(snapshot_id)
 
     def write_latest_hint(self, snapshot_id: int) -> None:
-        """Writes the hint that names the newest snapshot. It is called after the snapshot was published. Does nothing
-        for a table of a catalog, because the catalog writes the hint.
+        """Writes the hint that names the newest snapshot. This method is called after the snapshot was published. Does
+        nothing for a table of a catalog, because the catalog writes the hint.
         """
         if self.owner is not None:
             return
         self.io.overwrite(f"{self._directory}/{LATEST}", str(snapshot_id).encode())
 
     def write_earliest_hint(self, snapshot_id: int) -> None:
-        """Writes the hint that names the oldest snapshot. It is called after older snapshots were removed."""
+        """Writes the hint that names the oldest snapshot. This method is called after older snapshots were removed."""
         self.io.overwrite(f"{self._directory}/{EARLIEST}", str(snapshot_id).encode())
 
     def exists(self, snapshot_id: int) -> bool:

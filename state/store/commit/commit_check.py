@@ -351,8 +351,8 @@ class CommitChecks:
         """Returns a Conflict if changes between two snapshots break the rule `rows-changed`; otherwise None. `spans`
         has the pairs of snapshot ids to look at.
 
-        A compaction moves rows and changes none, except a compaction of the postpone bucket: it makes the waiting rows
-        visible.
+        A compaction moves rows and changes none, except a compaction of the postpone bucket: that compaction makes the
+        waiting rows visible.
         """
         if self._key_order is None:
             return None

@@ -61,16 +61,16 @@ def discard_outputs(
     messages: Iterable[CommitMessage],
     taken_names: set[str],
 ) -> None:
-    """Removes the files of compactions that were lost, except files in `taken_names`. A file that cannot be removed
-    stays.
+    """Removes the files that lost compactions have written, except files in `taken_names`. A file that cannot be
+    removed stays.
     """
     outputs = compaction_outputs(schema, messages)
     _remove(io, schema, [located(table_path, path) for name, path in outputs if name not in taken_names])
 
 
 def discard_made(io: FileIO, table_path: str, schema: TableSchema, messages: Iterable[CommitMessage]) -> None:
-    """Removes every file that the writers of the messages have created. A file that cannot be removed stays. It is only
-    for messages that are certainly in no snapshot and never will be.
+    """Removes every file that the writers of the messages have created. A file that cannot be removed stays. This
+    function is only for messages that are certainly in no snapshot and never will be.
     """
     paths: list[str] = []
     for m in messages:

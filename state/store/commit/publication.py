@@ -137,9 +137,9 @@ class _Publishing:
     def _take_back(self, gone: str) -> PublishOutcome:
         """Removes a snapshot that was published too late, because its files were removed while this process was paused.
 
-        Returns LOST, or UNKNOWN if the snapshot no longer exists: if it was in the table, its files have expired with
-        it. Raises CorruptFileError, and leaves the snapshot in the table, if another snapshot already builds on it, or
-        if no snapshot would be left.
+        Returns LOST, or UNKNOWN if the snapshot no longer exists: if the snapshot was in the table, its files have
+        expired with the snapshot. Raises CorruptFileError, and leaves the snapshot in the table, if another snapshot
+        already builds on it, or if no snapshot would be left.
         """
         snapshots, snapshot = self.snapshots, self.snapshot
         has_before = snapshots.exists(snapshot.id - 1)
