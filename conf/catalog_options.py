@@ -167,15 +167,15 @@ class CatalogSettings:
 
     @property
     def table_defaults(self) -> dict[str, str]:
-        """Returns the options that a new table gets unless it sets them itself."""
+        """Returns the options that a new table gets if its own options do not set them."""
         return {k.removeprefix(TABLE_DEFAULT): v for k, v in self.options.items() if k.startswith(TABLE_DEFAULT)}
 
 
 def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[str, str] | None) -> CatalogSettings:
     """Returns the checked settings of a catalog. `given` is the path or URI of a warehouse, or a map of options.
 
-    Raises OptionError for an unknown option (the message names the nearest), for a value that cannot be read, and for a
-    storage option that has different values in the two arguments.
+    Raises OptionError for an unknown option (the message names the most similar one), for a value that cannot be read,
+    and for a storage option that has different values in the two arguments.
     """
     options: dict[str, str] = {}
     storage = dict(storage_options or {})

@@ -128,8 +128,8 @@ CHANGELOG_OPTIONS: Mapping[str, Option[Any]] = {
 
 
 def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options with which a table's changelog files are written. They have the same keys as the options of
-    data files. Changelog files have no file indexes.
+    """Returns the options with which a table's changelog files are written. These options have the same keys as the
+    options of data files. Changelog files have no file indexes.
     """
     of_changelog = {key: value for key, value in options.items() if not key.startswith(PREFIX)}
     of_changelog[DATA_FILE_PREFIX.key] = CHANGELOG_FILE_PREFIX.get(options)

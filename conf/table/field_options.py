@@ -47,8 +47,8 @@ _STATS_MODE_KEY = re.compile(rf"{re.escape(PREFIX)}.+\.{STATS_MODE}")
 
 @dataclass(frozen=True, slots=True)
 class FieldOptions:
-    """The parameters of the aggregate function of one column. The names of fields are names in the
-    column's ROW type.
+    """The parameters of the aggregate function of one column. `nested_key`, `nested_sequence` and
+    `time_field` name fields of the ROW type inside the column.
     """
 
     ignores_retracts: bool = False

@@ -52,7 +52,7 @@ class IndexedColumn:
 
 @dataclass(frozen=True, slots=True)
 class BloomColumn:
-    """A column with bloom filters. For a map column, they may be for the values of a single map key.
+    """A column with bloom filters. For a map column, the filters may be for the values of a single map key.
 
     A filter is made for at most `items` different values. `wrong_share` is the rate of false positives,
     from 0 to 1.

@@ -1,4 +1,4 @@
-"""The parsed options of a table, grouped by topic. A schema has them as its attribute `settings`.
+"""The parsed options of a table, grouped by topic. The attribute `settings` of a schema has these options.
 Source: Paimon 2.0 CoreOptions, LookupStrategy.
 """
 

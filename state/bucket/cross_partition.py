@@ -140,8 +140,8 @@ class KeyEffect:
 def key_effect(
     rows: KeyedRows, old: KeyPlaces, placement: Placement, rule: OldPlaceRule, *, expires: bool
 ) -> KeyEffect:
-    """Returns the changes that a placement makes to the key index. They are the same as if the index were built again
-    from the files to which the rows are written.
+    """Returns the changes that a placement makes to the key index. The changes are the same as if the index were
+    built again from the files to which the rows are written.
 
     If `expires` is true (entries of the index have a lifetime), every key that is written gets a new entry, even if its
     partition and bucket stay.

@@ -89,7 +89,7 @@ def bucket_mode(schema: TableSchema) -> BucketMode:
 
 def total_buckets(schema: TableSchema) -> int:
     """Returns the value of the option `bucket`: the number of buckets of a fixed table, or -1 or -2. Manifest entries
-    of new files store it as their number of buckets.
+    of new files store this value as their number of buckets.
 
     A partition that has files keeps the number of buckets of these files until a rescale.
 

@@ -32,8 +32,8 @@ _HEAD = struct.Struct(">4sBI")
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
-    """The changes that one writer made to one bucket. `partition` is a BinaryRow, after its number of fields in 4
-    bytes.
+    """The changes that one writer made to one bucket. `partition` is a BinaryRow, with its number of fields in
+    4 bytes before it.
 
     `total_buckets` is the number of buckets that the manifest entries record: -1 for dynamic and unaware tables, and -2
     for postpone tables.

@@ -98,11 +98,11 @@ def newest_of(history: History) -> NewestId | CutShort | Vanished:
 
     If the hint LATEST names an existing snapshot, it counts more than references to later snapshots. The hint can name
     a snapshot that is not the newest for two reasons: a writer was stopped before it updated the hint, or a rollback
-    lowered the hint before it removed snapshots.
-    It was a rollback if a tag or changelog refers to a snapshot whose file is missing, and this snapshot was committed
-    at the time of the newest existing snapshot or later. (A snapshot that was committed after the rollback would be
-    younger than what the rollback left behind.) If the rollback created a tag to mark itself, the target is taken from
-    this tag, because the hint may come from a writer that was stopped.
+    lowered the hint before it removed snapshots. The reason was a rollback if a tag or changelog refers to a snapshot
+    whose file is missing, and this snapshot was committed at the time of the newest existing snapshot or later. (If
+    there had been a commit after the rollback, its snapshot would be younger than this snapshot.) If the rollback
+    created a tag to mark itself, the target is taken from this tag, because the hint may come from a writer that was
+    stopped.
     """
     hinted = None if history.latest is None else history.latest.snapshot_id
     if hinted is not None and hinted in history.ids:

@@ -24,8 +24,8 @@ _PREFIXED = re.compile(r"(?:.*_)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:
 
 
 def is_marker(state: str) -> bool:
-    """Returns True if a state with the description "tag <name>" is the tag with which a streaming writer protects its
-    newest snapshot.
+    """Takes the description of a state, for example "tag <name>". Returns True if the state is the tag with which a
+    streaming writer protects its newest snapshot.
     """
     return state.startswith(f"tag {MARKER_TAG}")
 
@@ -38,8 +38,8 @@ def commit_user(prefix: str | None, writer: str) -> str:
 
 
 def writer_of(user: str) -> str:
-    """Returns the name of the writer that commits as `user`: the part after the prefix. A name without an id has no
-    prefix.
+    """Returns the name of the writer that commits as `user`: the part after the prefix. A user name without an id
+    has no prefix.
     """
     match = _PREFIXED.fullmatch(user)
     return user if match is None else match[1]

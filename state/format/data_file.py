@@ -17,8 +17,8 @@ class FileSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SimpleStats:
-    """Statistics of some columns. The minima and the maxima are BinaryRows, after their number of fields in 4 bytes.
-    Each field has a null count, which is None if it is unknown.
+    """Statistics of some columns. The minima and the maxima are one BinaryRow each, with its number of fields in 4
+    bytes before it. Each field has a null count, which is None if it is unknown.
     """
 
     min_values: bytes = EMPTY_ROW

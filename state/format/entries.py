@@ -99,8 +99,8 @@ EntryIdentity = tuple[bytes, int, int, str, tuple[str, ...], bytes | None, str |
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A data file that was added to a bucket or deleted from it. `partition` is a BinaryRow, after its number of fields
-    in 4 bytes.
+    """A data file that was added to a bucket or deleted from it. `partition` is a BinaryRow, with its number of
+    fields in 4 bytes before it.
     """
 
     kind: FileKind

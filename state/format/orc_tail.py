@@ -73,7 +73,7 @@ def writer_zone(read_at: Callable[[int, int], bytes], tail: OrcTail, stripe: Str
     try:
         return zone.decode() if isinstance(zone, bytes) else "UTC"
     except UnicodeDecodeError as e:
-        raise CorruptFileError("the ORC stripe names no time zone", offset=at) from e
+        raise CorruptFileError("the name of the time zone in the ORC stripe is no valid UTF-8", offset=at) from e
 
 
 def _stripe(data: bytes, at: int) -> Stripe:

@@ -143,8 +143,8 @@ def data_file_name(prefix: str, uuid: str, counter: int, extension: str) -> str:
 
 
 def postpone_prefix(prefix: str, commit_user: str, write_id: int) -> str:
-    """Returns the prefix of the names of the files that a writer adds to the postpone bucket. It replaces the table's
-    prefix for data files.
+    """Returns the prefix of the names of the files that a writer adds to the postpone bucket. This prefix replaces
+    the table's prefix for data files.
 
     The commit user must not contain `-s-`, because readers find the write id after these characters.
     """

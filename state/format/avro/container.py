@@ -83,8 +83,8 @@ class BlockReader:
             length, at = self._shifted(_read_varint, at)
             if count < 0 or not 0 <= length <= self._size - start - at - SYNC_BYTES:
                 raise CorruptFileError(
-                    f"the block at offset {start} cannot hold {counted(count, 'record')} in "
-                    f"{counted(length, 'byte')}, as it says",
+                    f"the block at offset {start} says that it has {counted(count, 'record')} in "
+                    f"{counted(length, 'byte')}, which is impossible",
                     offset=start,
                 )
             self._fill(at + length + SYNC_BYTES)
