@@ -52,7 +52,7 @@ def _is_sign_only(
     little: "np.ndarray[tuple[int, int], np.dtype[np.uint8]]",
 ) -> bool:
     """Returns True if in every value the bytes before the last 16 only repeat the sign of the number. Value i is
-    `data[starts[i] : ends[i]]`, and `little` has its last 16 bytes, lowest byte first.
+    `data[starts[i] : ends[i]]`, and row i of `little` has its last bytes, lowest byte first.
     """
     sign = np.where(little[:, _WIDTH - 1] & 0x80, 0xFF, 0)
     return all(bool((data[a : b - _WIDTH] == s).all()) for a, b, s in zip(starts, ends, sign, strict=True))

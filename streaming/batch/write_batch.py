@@ -1,7 +1,7 @@
 """The steps of a batch: identify → decide → conform → plan → run → commit → settle → report.
 
 Each step is a function of values. A batch has one identity. A target is a table that the batch is written to: each step
-takes the target and returns the changed target, and the next batch gets the last one.
+takes the target and returns the changed target. The next batch gets the target of the last step.
 """
 
 import logging
@@ -83,11 +83,12 @@ _LOG = logging.getLogger(__name__)
 class Job:
     """The settings of a job that hold for all its batches. Fields that `TableSink` also has mean the same there.
 
-    If `kafka` is set, tasks read Kafka themselves; if `parquet` is set, they read Parquet files. If `joins_partitions`
-    is true, one task reads a batch of few records, however Spark splits it; only a job that made the DataFrame itself
-    sets this, because it knows that the DataFrame holds Kafka's records and nothing else. `topics` checks that Kafka's
-    topics are still the same. `most_records` is the largest number of Kafka records in a batch; None if it is not
-    known. `bad_records` is the place that stores bad records; if it is None, the options of the sink set the place.
+    If `kafka` is set, tasks read Kafka themselves; if `parquet` is set, tasks read Parquet files themselves. If
+    `joins_partitions` is true, one task reads a batch of few records, however Spark splits it; only a job that made the
+    DataFrame itself sets this, because it knows that the DataFrame holds Kafka's records and nothing else. `topics`
+    checks that Kafka's topics are still the same. `most_records` is the largest number of Kafka records in a batch;
+    None if it is not known. `bad_records` is the place that stores bad records; if it is None, the options of the sink
+    set the place.
 
     There is one attribute for each setting that all batches share.
     """

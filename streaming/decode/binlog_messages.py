@@ -4,7 +4,7 @@ In both formats `data` is the row after a change. `old` has the old values of th
 Canal's messages have lists of rows, and all their values are strings. An insert gives +I. An update gives +U of the row
 after the update; if the primary key has changed, -D of the old row comes before it. A delete gives -D. An update also
 gives -U if the merge engine needs it. Changes of the schema are skipped: new columns are found in the messages of rows.
-A truncate is bad.
+A message of a TRUNCATE is a bad record, unless the format skips it (`taking_truncates`).
 
 If a record is bad, it gives no row at all. A wrong value in `old` that no row takes does not make its record bad. Only
 the key of a delete counts, because a log with `binlog_row_image=minimal` has nothing else: the other NOT NULL columns

@@ -61,7 +61,9 @@ def has_labels(messages: pa.Array, fields: Sequence[DataField]) -> bool:
 
 
 def column_types(messages: pa.Array) -> ColumnTypes:
-    """Returns the types in messages. A message may have no types. Each distinct string of types is parsed once."""
+    """Returns MySQL's types of the columns in messages. A message may have no types. Each distinct string of types
+    is parsed once.
+    """
     texts = pc.struct_field(pc.extract_regex(messages.cast(pa.string()), _TYPES_TEXT), "types")
     encoded = pc.dictionary_encode(texts, null_encoding="encode")
     types = [_types_in(text) for text in encoded.dictionary.to_pylist()]
@@ -82,8 +84,8 @@ def column_of(
 ) -> Values:
     """Takes the strings of a column, and returns them converted to the type of the column.
 
-    `types` are the types in the messages of these strings. With the mapping LONGTEXT, a column BYTES holds the strings
-    themselves.
+    `types` are MySQL's types from the messages of these strings. With the mapping LONGTEXT, a column BYTES holds the
+    strings themselves.
     """
     if field.type.root in _BYTES:
         if types is None or TypeMapping.LONGTEXT_TO_BYTES not in mapping:

@@ -106,8 +106,7 @@ def files_of(fitting: Frame, frame: Any, identity: BatchIdentity, reader: Parque
     """Returns the source of a batch's rows for its tasks: parts of files if a `reader` can use them, or else `fitting`.
 
     `frame` is the DataFrame of the source. `fitting` has exactly the table's columns, with nulls for columns that
-    `frame` lacks. Raises UnfitFileError if it is not certain that tasks read as Spark does, and Spark must not read
-    instead.
+    `frame` lacks. Raises UnfitFileError if Spark must not read, but it is not certain that tasks read as Spark does.
     """
     if reader is None or reader.given_up.reason is not None:
         return fitting

@@ -59,7 +59,7 @@ class Asked:
 class KafkaReader:
     """How the tasks of a job read Kafka themselves, in one run of its query.
 
-    `settings` are the settings of librdkafka, without a group id. `is_required` is true if Spark must not read instead.
+    `settings` are the settings of librdkafka, without a group id. `is_required` is true if Spark must not read.
     `keeps_split` is true if an option says how Spark splits partitions, so that each planned range becomes a task.
     `asked` is the only field that changes.
     """
@@ -76,7 +76,7 @@ def records_of(
     """Returns the records of a batch: offset ranges if there is a `reader`, or else the DataFrame itself.
 
     `parallelism` is the number of tasks that can run at once, and `record_bytes` the average size of a record; see
-    `shared`. Raises KafkaReaderError if the ranges are not certain and Spark must not read instead.
+    `shared`. Raises KafkaReaderError if Spark must not read, but the ranges are not certain.
     """
     if reader is None or not isinstance(frame.decode, DecodeStep):
         return frame

@@ -124,7 +124,7 @@ class AvroReader:
 
     def lacks_key(self, keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Takes record keys as binary values, and returns a mask that is true for keys that are Avro records and lack
-        one of the columns.
+        a column of `primary_key`.
         """
         lacks = np.zeros(len(keys), dtype=bool)
         live = np.flatnonzero(has_text(keys))

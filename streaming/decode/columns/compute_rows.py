@@ -57,8 +57,8 @@ def value_of(output: Output, columns: Columns, row_count: int, context: Context)
 
 
 def _is_stored(given: pa.DataType, field: DataField) -> bool:
-    """Returns True if values of a type are stored in the column without a CAST: numbers in numbers, times in times,
-    anything in a string. These are the rules of Spark's store assignment.
+    """Returns True if values of the type `given` are stored in the column without a CAST: numbers in numbers, times in
+    times, anything in a string. These are the rules of Spark's store assignment.
     """
     root = field.type.root
     if root in _TEXTS:

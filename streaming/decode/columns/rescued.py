@@ -1,4 +1,4 @@
-"""`rescued-data-column`: stores the parts of a record that no column takes as one JSON string, so that the record need
+"""`rescued-data-column`: stores as one JSON string the parts of a record that no column takes, so that the record need
 not be bad.
 
 These parts are fields that nothing reads, and values that do not fit their column. A column whose value does not fit is
