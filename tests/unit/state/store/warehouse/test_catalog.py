@@ -169,7 +169,7 @@ def test_a_catalog_can_be_pickled_and_shows_no_secret(s3_server: S3Server) -> No
         ({"warehouse": "/w", "metastore": "hive"}, "metastore"),
         ({"warehouse": "/w", "case-sensitive": "maybe"}, "case-sensitive"),
         ({"warehouse": "/w", "s3.regin": "x"}, "did you mean 's3.region'"),
-        ({"warehouse": "/w", "s3.region": "a"}, "given twice"),
+        ({"warehouse": "/w", "s3.region": "a"}, "has two different values"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_by_name(options: dict[str, str], message: str) -> None:
