@@ -1,5 +1,5 @@
-"""Options of a catalog: where its warehouse is, and which service stores the names of its tables. They may include
-storage options.
+"""Options of a catalog: where its warehouse is, and which service stores the names of its tables. The options may
+include storage options.
 
 Source: Paimon 2.0 CatalogOptions, Catalog.TABLE_DEFAULT_OPTION_PREFIX.
 """

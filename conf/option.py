@@ -59,7 +59,8 @@ class Option(Generic[T]):
         return self.default
 
     def get(self, options: Mapping[str, str]) -> T:
-        """Returns the value that is set in `options`, or the default. It is for options that must have a value.
+        """Returns the value that is set in `options`, or the default. This method is for options that must have a
+        value.
 
         Raises OptionError if the option is not set and has no default, or if its text cannot be parsed.
         """

@@ -149,7 +149,7 @@ def _merged(layers: Iterable[Mapping[str, Setting]]) -> dict[str, Setting]:
 def read_settings(text: str, *, name: str) -> dict[str, Setting]:
     """Parses the text of a job file, and returns its settings by key; nested keys are joined with dots.
 
-    `name` is the name of the file. Its ending determines the syntax, and errors show it.
+    `name` is the name of the file. The ending of the name determines the syntax, and errors show the name.
     """
     pairs = parse_properties(text) if name.endswith(".properties") else _yaml_pairs(text, name)
     settings: dict[str, Setting] = {}
@@ -227,7 +227,8 @@ def _nearest_of_job(key: str) -> str:
 
 
 def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | None) -> dict[str, Setting]:
-    """Returns every option of sink and table that has a value, sorted by key. Each value comes with its origin.
+    """Returns every option of sink and table that has a value, sorted by key. The result has the origin of each value,
+    too.
 
     If an option has no effect, its origin also says why. `job` are the settings of a JobConfig. `table` are the table's
     options, or None if they are not known. Raises OptionError if the job changes an option that only the table may set;

@@ -56,8 +56,9 @@ def is_secret_key(key: str) -> bool:
 
 
 def mask(key: str, value: str) -> str:
-    """Returns the value of a setting for display: `***` if its key is secret, and otherwise the value with secrets in
-    it masked.
+    """Returns the value of a setting for display: `***` if its key is secret, and otherwise the value with masked
+    secrets.
+
     """
     return MASK if is_secret_key(key) and value else mask_text(value)
 

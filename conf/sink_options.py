@@ -1,7 +1,7 @@
 """The options of a sink (the part of a job that writes): who compacts, how much memory and which local folder are used.
 
-They are set next to Paimon's table options (`options:` of a job file, `TableSink(options=...)`) and never stored in a
-table. Only `compaction` may be stored in a table as well.
+These options are set next to Paimon's table options (`options:` of a job file, `TableSink(options=...)`) and never
+stored in a table. Only `compaction` may be stored in a table as well.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Storage options: endpoints, keys and regions, under the names that Paimon's file systems use.
 
-They are set when a table is opened, and never stored in the table, so that readers do not learn the keys of writers.
-Options of several storages may be set together; each applies to the URIs of its own scheme.
+Storage options are set when a table is opened, and never stored in the table, so that readers do not learn the keys of
+writers. Options of several storages may be set together; each applies to the URIs of its own scheme.
 Source: Paimon 2.0 S3Loader (`s3.`, `s3a.` and `fs.s3a.` are the same), OSSFileIO, AzureFileIO, GSFileIO, HadoopUtils
 (`hadoop.`), SecurityConfiguration (`security.kerberos.`);
 pypaimon's S3Options (`fs.s3.`).

@@ -37,7 +37,7 @@ class IdSource(Protocol):
 
 
 class Random(Protocol):
-    """A source of random numbers. It is needed for waiting times that must differ between processes."""
+    """A source of random numbers. Random numbers are needed for waiting times that must differ between processes."""
 
     def fraction(self) -> float:
         """Returns a random number from 0 (included) to 1 (not included)."""

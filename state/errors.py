@@ -36,7 +36,7 @@ class BranchNotFoundError(UnsupportedTableError):
 
 
 class VersionNotFoundError(OptionError):
-    """The table has no snapshot, tag or branch of this name; the caller uses one of those that the message lists."""
+    """The table has no snapshot, tag or branch of this name; the caller uses a name that the message lists."""
 
     code = "VERSION_NOT_FOUND"
 

@@ -68,8 +68,8 @@ class Names:
 class Route:
     """A rule that says to which table the records of some source tables or of a topic go.
 
-    `number` is the number of the route in its job, from 0. `target` is the path or name of a table. It may contain
-    `{database}`, `{schema}`, `{table}`, and groups of the pattern such as `{1}`.
+    `number` is the number of the route in its job, from 0. `target` is the path or name of a table. This text may
+    contain `{database}`, `{schema}`, `{table}`, and groups of the pattern such as `{1}`.
     """
 
     number: int

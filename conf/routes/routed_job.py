@@ -85,8 +85,8 @@ class RoutedJob:
     """A job of several tables.
 
     `common` has the settings that all tables share, as a job without a table. The first route in `routes` that takes a
-    record decides its table. `exclude` has the names of source tables whose records are left out. `settings` says where
-    each setting comes from.
+    record decides the table of the record. `exclude` has the names of source tables whose records are left out.
+    `settings` says where each setting comes from.
     """
 
     common: JobConfig

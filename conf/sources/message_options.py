@@ -27,8 +27,8 @@ class BytesForm(Enum):
 
 
 class SourceKind(Enum):
-    """The type of a column in the source, or the form in which the source writes its values. It is needed for messages
-    that do not contain the type.
+    """The type of a column in the source, or the form in which the source writes its values. The job must set this
+    type for messages that do not contain it.
     """
 
     DECIMAL = "DECIMAL(p, s)"
@@ -116,8 +116,8 @@ def parse_source_table(text: str) -> str:
 
 
 def parse_placeholder(text: str) -> str:
-    """Returns the text of Debezium's placeholder for values that an update did not change. It may be given in
-    hexadecimal digits after `hex:`, as in Debezium's own option.
+    """Returns the text of Debezium's placeholder for values that an update did not change. The placeholder may be given
+    in hexadecimal digits after `hex:`, as in Debezium's own option.
     """
     given = parse_given_text(text)
     if not given.startswith(_HEX):

@@ -53,7 +53,7 @@ _MAY_BE_MALFORMED = ("json", "csv", "xml")
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options that Spark's source gets, and advice about some of them, in one sentence for each."""
+    """The options that Spark's source gets, and a sentence of advice about each option that needs advice."""
 
     options: Mapping[str, str]
     advice: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ def most_records(options: Mapping[str, str]) -> int | None:
 
 
 def source_identity(source: SourceConfig) -> str | None:
-    """Returns the name by which the job's snapshots identify the source; None for sources without such a name. The name
+    """Returns the name by which the job's snapshots identify the source; None for sources that have no name. The name
     contains no secrets.
     """
     servers = find_option(source.options, SERVERS) if source.format == KAFKA else None

@@ -143,8 +143,8 @@ def parameter_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
 
 
 def rename_indexed(key: str, value: str, old: str, new: str) -> tuple[str, str]:
-    """Returns the key and value of an option with a column renamed from `old` to `new`. They are unchanged if the
-    option does not name the column.
+    """Returns the key and value of an option with a column renamed from `old` to `new`. Key and value are unchanged
+    if the option does not name the column.
     """
     if not key.startswith(PREFIX):
         return key, value

@@ -1,7 +1,7 @@
 """Paimon's options that decide what a read returns: which snapshot, which branch, which changes.
 
-They may be set in the table, or when the table is opened. Options that would change the rows in a way that bucketline
-does not support are refused.
+These options may be set in the table, or when the table is opened. Options that would change the rows in a way that
+bucketline does not support are refused.
 Source: Paimon 2.0 CoreOptions, TimeTravelUtil.
 """
 

@@ -255,7 +255,7 @@ def check_write_options(
 def write_checks(
     options: Mapping[str, str], primary_key: Sequence[str], partition_keys: Sequence[str]
 ) -> Iterator[Callable[[], object]]:
-    """Yields the checks of `check_write_options` as functions. Each raises OptionError if its check fails."""
+    """Yields the checks of `check_write_options` as functions. Each function raises OptionError if the check fails."""
     for key, text in options.items():
         yield partial(_check_known, key)
         yield partial(_check_restricted, key, text)

@@ -116,8 +116,8 @@ class ChangelogSettings(Settings):
 
     @cached_property
     def file_options(self) -> Mapping[str, str]:
-        """Returns the table's options for writing changelog files. Each option for data files has the value of its
-        counterpart for changelog files, if that is set.
+        """Returns the table's options for writing changelog files. If an option for changelog files is set, the result
+        has its value under the key of the option for data files.
         """
         return changelog.changelog_file_options(self.options)
 

@@ -96,7 +96,7 @@ class Allocation:
 
     def _open(self, wanted: int) -> list[tuple[int, int]]:
         """Returns the assigner's buckets for new rows, in order, each with the number of rows that it can still take.
-        It adds as many new buckets as `wanted` rows need, up to the limit on buckets.
+        The list includes as many new buckets as `wanted` rows need, up to the limit on buckets.
         """
         target = self.rule.target_rows
         rooms = [(b, target - self.rows[b]) for b in sorted(self.rows) if self.own.owns(b) and self.rows[b] < target]

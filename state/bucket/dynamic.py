@@ -72,7 +72,7 @@ class KnownHashes:
 
     def joined(self, hashes: Int32s, buckets: NDArray[Any]) -> "KnownHashes":
         """Returns this index together with more hashes and their buckets. A hash that is in several buckets counts for
-        the lowest of them.
+        the lowest of these buckets.
 
         The hashes may have any order, and the buckets are in [0, 32767).
         """
@@ -149,7 +149,7 @@ class DynamicAssigner:
         known: KnownHashes, own: Ownership, rule: AllocationRule, *, rows: Mapping[int, int] | None = None
     ) -> "DynamicAssigner":
         """Returns an assigner for a partition with existing keys. `rows` is the number of hashes in each bucket of the
-        partition, from the index manifest. It is required if `known` has only a part of the partition's hashes.
+        partition, from the index manifest. `rows` is required if `known` has only a part of the partition's hashes.
         """
         return DynamicAssigner(known, Allocation(known.rows() if rows is None else dict(rows), own, rule))
 

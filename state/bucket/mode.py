@@ -114,8 +114,8 @@ def bucket_keys(schema: TableSchema) -> tuple[str, ...]:
     empty.
 
     The index of a CROSS_PARTITION table uses `schema.primary_keys` instead.
-    Raises OptionError if `bucket-key` is missing, not allowed, or names a column that cannot be part of it, and
-    UnsupportedTableError if the primary key has only partition columns.
+    Raises OptionError if `bucket-key` is missing, not allowed, or names a column that cannot be part of the bucket key,
+    and UnsupportedTableError if the primary key has only partition columns.
     """
     mode = bucket_mode(schema)
     if schema.primary_keys and not schema.trimmed_primary_key:

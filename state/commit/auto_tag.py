@@ -102,8 +102,8 @@ class TagPlan:
         return self.named_time(name) is not None
 
     def too_many(self, tags: Iterable[Tag]) -> list[str]:
-        """Returns the names of the tags to remove: the oldest ones that writers created, so that `tag.num-retained-max`
-        of them stay.
+        """Returns the names of the tags to remove: the oldest tags that writers created, so that `tag.num-retained-max`
+        of such tags stay.
         """
         most = self.settings.most
         if most is None:

@@ -55,7 +55,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """A commit that has only compactions. Its commit identifier may have been used by an earlier commit."""
+    """A commit that has only compactions. An earlier commit may have used the same commit identifier."""
 
     messages: tuple[CommitMessage, ...]
 

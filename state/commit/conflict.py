@@ -1,5 +1,5 @@
 """The rules that decide whether a commit conflicts with what other writers have committed. Each rule is a function that
-returns a Conflict or None; it does not raise.
+returns a Conflict or None; it raises no exception.
 
 The live files to compare with may be limited to the changed buckets, because every rule looks at a single bucket. Only
 the number of buckets belongs to a whole partition.
@@ -136,7 +136,7 @@ def check_new_totals(
     A rescale may have changed this number since the files were planned.
 
     `kept_totals` has the partitions whose files stay; they are not checked. Paimon 2.0 does not have this rule, and
-    cannot write to such a partition afterwards.
+    cannot write to a partition that breaks the rule.
     """
     for entry in delta_entries:
         is_new = entry.kind is FileKind.ADD and entry.total_buckets > 0 and entry.partition not in kept_totals
@@ -353,8 +353,8 @@ def check_rows_unchanged(
     common_keys: CommonKeyTest,
 ) -> Conflict | None:
     """Checks the rule `rows-changed`, and returns the conflict if the commit breaks it. The rule: no other writer has
-    written a key of the new files since the rows in them were read. Otherwise a row that was computed from an older row
-    would overwrite a newer row.
+    written a key of the new files since the old rows of these keys were read. Otherwise a row that was computed from an
+    older row would overwrite a newer row.
 
     `newer_entries` are the changes of other writers, without compactions. `common_keys` is called for two files whose
     key ranges overlap; a file that was deleted meanwhile counts with its whole key range. Files of the postpone bucket

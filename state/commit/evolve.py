@@ -1,8 +1,8 @@
 """Schema evolution: computes the next schema of a table if the input has other columns than the table.
 
-It follows Paimon's schema merging, but without casts that lose digits. New columns and fields are added at the end and
-are nullable. A column gets a type that can hold both the old and the incoming values. Columns that the input lacks
-stay.
+The next schema is the same as in Paimon's schema merging, but without casts that lose digits. New columns and fields
+are added at the end and are nullable. A column gets a type that can hold both the old and the incoming values. Columns
+that the input lacks stay.
 Source: Paimon 2.0 SchemaMergingUtils.
 """
 

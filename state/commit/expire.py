@@ -27,8 +27,8 @@ FileKey = tuple[bytes, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Which snapshots expiry keeps: at least `min_count`, at most `max_count`, and those younger than `time_ms`
-    milliseconds. One expiry removes at most `limit` snapshots.
+    """Which snapshots expiry keeps: at least `min_count`, at most `max_count`, and all snapshots younger than
+    `time_ms` milliseconds. One expiry removes at most `limit` snapshots.
     """
 
     min_count: int
@@ -103,9 +103,9 @@ def expiry_end(
 
     A snapshot is removed once its successor is older than the retention time, so that every state within that time
     stays readable. If there are more snapshots than the largest number to keep, the oldest ones are removed at any age.
-    `time_of` returns the time of a snapshot, or None if the snapshot does not exist any more. It is called for at most
-    as many ids as one expiry may remove. `next_of_consumers` are the snapshots that consumers will read next, which
-    stay.
+    `time_of` returns the time of a snapshot, or None if the snapshot does not exist any more. `time_of` is called for
+    at most as many ids as one expiry may remove. `next_of_consumers` are the snapshots that consumers will read next,
+    which stay.
     """
     stop = min([latest - retention.min_count + 1, earliest + retention.limit, *next_of_consumers])
     end = max(earliest, min(latest - retention.max_count + 1, stop))

@@ -1,7 +1,7 @@
 """CommitMessage: the changes that one writer made to one bucket and wants to commit, and the bytes in which tasks send
 it to the driver.
 
-The bytes are not part of Paimon's format. They exist only during one batch, in an Arrow binary column:
+The bytes are not part of Paimon's format. The bytes exist only during one batch, in an Arrow binary column:
 
     "BLCM"   magic
     u8       version of the layout
@@ -42,7 +42,7 @@ class CommitMessage:
     OVERWRITE.
     The kind (ADD or DELETE) of an index entry is ignored, because the attribute with the entry determines the kind.
 
-    The members are those of Paimon's commit message.
+    The members are the same as in Paimon's commit message.
     """
 
     partition: bytes
@@ -62,7 +62,7 @@ class CommitMessage:
     @property
     def made_files(self) -> tuple[DataFileMeta, ...]:
         """Returns the files that this writer created. Before the commit, no other message or snapshot refers to
-        them.
+        these files.
         """
         old = {f.file_name for f in self.compact_before}
         later = (f for f in (*self.compact_after, *self.compact_changelog) if f.file_name not in old)

@@ -1,10 +1,10 @@
 """Decides which snapshot is the newest if the hint file LATEST does not tell, because files are missing or a rollback
 was interrupted.
 
-If the file of a published snapshot is missing, a hint, tag or changelog that names the snapshot proves that it existed.
-Then a new commit must not use the snapshot's id again, and a reader must not take an older state for the newest.
-Manifests and data files prove nothing, because a first commit that has crashed or is still running leaves the same
-files.
+If the file of a published snapshot is missing, a hint, tag or changelog that names the snapshot proves that the
+snapshot existed. Then a new commit must not use the snapshot's id again, and a reader must not take an older state for
+the newest. Manifests and data files prove nothing, because a first commit that has crashed or is still running leaves
+the same files.
 Source: Paimon 2.0 HintFileUtils, RollbackHelper, AbstractFileStoreTable.rollbackTo.
 """
 
@@ -121,7 +121,7 @@ def newest_of(history: History) -> NewestId | CutShort | Vanished:
 
 def _proofs_of_rollback(history: History) -> tuple[Reference, ...]:
     """Returns the references to snapshots above the newest id that were committed at the time of the newest snapshot or
-    later. They prove that a rollback was started.
+    later. These references prove that a rollback was started.
     """
     newest_ms = history.newest_time_ms
     if newest_ms is None:

@@ -1,4 +1,4 @@
-"""The errors for a tag, a branch or a snapshot that a table does not have. Each says what the table has instead."""
+"""The errors for a tag, a branch or a snapshot that a table does not have. The message lists what the table has."""
 
 from collections.abc import Iterable, Sequence
 

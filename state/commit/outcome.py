@@ -1,4 +1,4 @@
-"""The possible outcomes of a commit. They are values and not exceptions, so that the caller decides what to do.
+"""The possible outcomes of a commit. Outcomes are values and not exceptions, so that the caller decides what to do.
 
 Source: Paimon 2.0 FileStoreCommitImpl, which throws exceptions in the same cases.
 """
@@ -40,7 +40,7 @@ class Committed:
     `dropped` is the reason why the compactions were not committed although the new files were. A later compaction will
     select their files again.
     If `replayed` is true, another process with the same commit user had already committed this identifier. Then the
-    snapshot is the one of the other process, and does not contain the files of these messages.
+    snapshot is the snapshot of the other process, and does not contain the files of these messages.
     `live` are the table's live files after the commit; None if they were not known before the commit.
     """
 

@@ -2,7 +2,8 @@
 Spark store such values.
 
 This library fills up every CHAR value that it writes. So a new row would not replace the existing row of its key, and
-might go to another bucket or partition. Such a table can be read, and overwritten as a whole.
+might go to another bucket or partition. A table with keys that are not filled up can be read, and overwritten as a
+whole.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -20,7 +21,7 @@ def refuse_unpadded_keys(schema: TableSchema, view: LiveFiles) -> None:
     """Raises SchemaMismatchError, which names the column and the partition or file, if the table has a key whose CHAR
     value is not filled up with spaces.
 
-    It checks the partitions, and the first and last key of each file.
+    The function checks the partitions, and the first and last key of each file.
     """
     if not any(f.type.root is TypeRoot.CHAR for f in schema.select(schema.primary_keys)):
         return

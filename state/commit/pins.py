@@ -1,9 +1,9 @@
 """Decides which of two processes gives way if one is about to refer to a snapshot, for example by a tag, and the other
 is about to remove it.
 
-The first process writes a file called a pin, and the second a file that announces the removal. Each writes its file
-before it looks for the files of others, so at least one of the two sees the other. A process that wants to refer to a
-snapshot gives up if its removal is announced, and a process that removes snapshots keeps those that are pinned.
+The first process writes a file called a pin, and the second a file that announces the removal. Each process writes its
+file before it looks for the files of others, so at least one of the two sees the other. A process that wants to refer
+to a snapshot gives up if its removal is announced, and a process that removes snapshots keeps those that are pinned.
 `docs/care-beside-history.md` explains why this is safe.
 """
 

@@ -1,4 +1,4 @@
-"""Decides whether a commit is already in the table. This is checked before the work starts, and again before the
+"""Decides whether a commit is already in the table. The caller checks this before the work starts, and again before the
 snapshot is published.
 
 A writer is identified by its name, which contains an id. If the prefix from the option `commit.user-prefix` changes,
@@ -82,8 +82,8 @@ def unmarked(snapshots: Iterable[Snapshot], tags: Iterable[str]) -> dict[str, Sn
     """Returns the snapshots that streaming writers should protect by a tag, but for which the tag is missing in `tags`.
     The keys of the result are the names of the missing tags. `snapshots` come oldest first.
 
-    A writer should protect the newest snapshot of its newest batch. This need not be the last snapshot of the writer,
-    which may be a compaction of an older batch.
+    A writer should protect the newest snapshot of its newest batch. The snapshot to protect need not be the last
+    snapshot of the writer, which may be a compaction of an older batch.
     """
     marked = {writer_of(name.removeprefix(MARKER_TAG)) for name in tags if name.startswith(MARKER_TAG)}
     newest: dict[str, Snapshot] = {}

@@ -106,7 +106,7 @@ class ChangeComment:
 
 @dataclass(frozen=True, slots=True)
 class ChangeDefault:
-    """Sets the default of a column. It is an SQL literal as text; None removes the default."""
+    """Sets the default of a column. The default is an SQL literal as text; None removes the default."""
 
     path: ColumnPath
     default: str | None

@@ -3,7 +3,7 @@ be created.
 
 A column may change to a type that can hold every value of the old type exactly. Paimon also accepts changes that cut
 values off (BIGINT to INT), or that only some readers support. This library reads tables with such changes, but does not
-make them.
+make such changes.
 Source: Paimon 2.0 DataTypeCasts (the implicit casts, except casts that round).
 """
 

@@ -36,7 +36,7 @@ class DataFileMeta:
     `creation_time_ms` is the local time of the writer, converted to milliseconds as if it were UTC, as Paimon's Java
     writers do.
 
-    The members are those of a data file in Paimon's manifests.
+    The members are the same as for a data file in Paimon's manifests.
     """
 
     file_name: str

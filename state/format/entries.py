@@ -16,7 +16,7 @@ class FileKind(IntEnum):
 
 
 class Operation(Enum):
-    """The kind of statement that made a snapshot. It is stored for information only: readers ignore it."""
+    """The kind of statement that made a snapshot. The kind is stored for information only: readers ignore it."""
 
     WRITE = "WRITE"
     OVERWRITE = "OVERWRITE"
@@ -47,7 +47,7 @@ BATCH_COMMIT_IDENTIFIER = 2**63 - 1
 class Snapshot:
     """One published state of a table. A member that is None is left out of the snapshot file.
 
-    The members are those of Paimon's snapshot file.
+    The members are the same as in Paimon's snapshot file.
     """
 
     id: int
@@ -75,8 +75,8 @@ class Snapshot:
     version: int = 3
 
     def is_same_as(self, other: "Snapshot | None") -> bool:
-        """Returns True if both snapshots are the same published state. It compares the names of their manifest lists,
-        which are never used twice. The uuid cannot be compared, because a catalog's server may not store it.
+        """Returns True if both snapshots are the same published state. The method compares the names of the manifest
+        lists, which are never used twice. The uuid cannot be compared, because a catalog's server may not store it.
         """
         if other is None:
             return False
@@ -123,7 +123,7 @@ class ManifestFileMeta:
     """A manifest as a manifest list describes it. The bounds include all entries of the manifest, both ADD and
     DELETE.
 
-    The members are those of an entry of Paimon's manifest list.
+    The members are the same as in an entry of Paimon's manifest list.
     """
 
     file_name: str

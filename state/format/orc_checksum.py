@@ -6,10 +6,10 @@ postscript. The end of the file is:
 
     footer as written | chunk header | user metadata item: name, value | postscript | length of the postscript
 
-The value is the last part of its item. It holds, in this order: format, block size, length of the body, a CRC-32 for
-each block, a CRC-32 of the postscript and its length, a CRC-32 of the value up to here, length of the value, magic
-number. Numbers are little-endian. Source: ORC specification v1, file tail (Footer.metadata is member 5); Protocol
-Buffers wire format.
+The value is the last part of the user metadata item. The value holds, in this order: format, block size, length of the
+body, a CRC-32 for each block, a CRC-32 of the postscript and its length, a CRC-32 of the value up to here, length of
+the value, magic number. Numbers are little-endian. Source: ORC specification v1, file tail (Footer.metadata is member
+5); Protocol Buffers wire format.
 """
 
 import struct

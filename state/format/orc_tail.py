@@ -129,8 +129,8 @@ def _varint(data: bytes, place: int, at: int) -> tuple[int, int]:
 
 
 def _unpacked(data: bytes, codec: str | None, block_bytes: int, at: int) -> bytes:
-    """Returns the uncompressed bytes of a footer. It consists of blocks, and the header of each block says whether the
-    block is compressed.
+    """Returns the uncompressed bytes of a footer. A footer consists of blocks, and the header of each block says
+    whether the block is compressed.
     """
     if codec is None:
         return data

@@ -23,8 +23,8 @@ _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
 
 
 def legacy_text(value: object, data_type: DataType) -> str:
-    """Returns the text of a value if `partition.legacy-name` is true. It is what Java's toString returns for the
-    internal value.
+    """Returns the text of a value if `partition.legacy-name` is true. The text is what Java's toString returns for
+    the internal value.
 
     `value` is an internal value (`binary_row.decode_row` lists them) and not None.
     Raises UnsupportedTableError for BINARY, because Java writes the address of an array there, which differs in each
@@ -39,7 +39,7 @@ def legacy_text(value: object, data_type: DataType) -> str:
 
 
 def cast_text(value: object, data_type: DataType) -> str:
-    """Returns the text of a value if `partition.legacy-name` is false. It is the value cast to STRING.
+    """Returns the text of a value if `partition.legacy-name` is false. The text is the value cast to STRING.
 
     `value` is an internal value (`binary_row.decode_row` lists them) and not None.
     Raises UnsupportedTableError for TIMESTAMP_LTZ, whose text depends on the zone of the writing JVM, and for bytes
@@ -111,8 +111,8 @@ def _float_text(value: float, shortest: Callable[[float], str]) -> str:
 
 
 def _iso_text(value: Timestamp) -> str:
-    """Returns the text of Java's LocalDateTime.toString. It ends after the minute, after the second, or after 3, 6 or 9
-    digits of a second, as early as the value allows.
+    """Returns the text of Java's LocalDateTime.toString. The text ends after the minute, after the second, or after 3,
+    6 or 9 digits of a second, as early as the value allows.
     """
     days, millis = divmod(value.millis, _MILLIS_PER_DAY)
     year, month, day = _civil(days)
@@ -139,8 +139,8 @@ def _sql_text(value: Timestamp, precision: int) -> str:
 
 
 def _time_text(millis: int, precision: int) -> str:
-    """Returns a time as `hours:minutes:seconds.digits`. It has at most `precision` fractional digits and at least one;
-    further zeros at the end are left out.
+    """Returns a time as `hours:minutes:seconds.digits`. The text has at most `precision` fractional digits and at least
+    one; further zeros at the end are left out.
     """
     text = _clock(millis)
     if precision == 0:

@@ -56,7 +56,7 @@ def default_partition_name(schema: TableSchema) -> str:
 
 def is_blank(text: str) -> bool:
     """Returns True if a text is empty or has only white space, as Java defines it. The name of the default partition
-    replaces such a value.
+    replaces a blank partition value.
     """
     return _SPACES.fullmatch(text) is not None
 
@@ -94,8 +94,8 @@ def partition_path(schema: TableSchema, partition: bytes) -> str:
 
 
 def bucket_path(schema: TableSchema, partition: bytes, bucket: int) -> str:
-    """Returns the folder of a bucket's data files, for example `k=v/bucket-0`. It is below the folder in the table
-    option `data-file.path-directory`, if that is set.
+    """Returns the folder of a bucket's data files, for example `k=v/bucket-0`. The folder is below the folder in the
+    table option `data-file.path-directory`, if that is set.
     """
     directory = schema.settings.paths.data_directory
     return (f"{directory}/" if directory else "") + partition_path(schema, partition) + bucket_dir(bucket)

@@ -40,8 +40,8 @@ class RowRange:
 
     @property
     def anchor(self) -> DataFileMeta:
-        """Returns the file whose deletion vector counts for all files of the range. It is the oldest file with ordinary
-        columns.
+        """Returns the file whose deletion vector counts for all files of the range. This is the oldest file with
+        ordinary columns.
         """
         return min(self.files, key=lambda f: (f.max_sequence_number, f.file_name))
 

@@ -1,8 +1,8 @@
 """Reads and writes Avro object containers, the file format of manifests, manifest lists and index manifests.
 
 The framing of the container is written here, because fastavro would need another package for each codec. fastavro
-decodes and encodes the records, with one call for each block. It gets a block as one Avro array, which differs from the
-bytes of the block only in the item count.
+decodes and encodes the records, with one call for each block. fastavro gets a block as one Avro array, which differs
+from the bytes of the block only in the item count.
 
 Source: Avro 1.11 specification, object container files; Paimon 2.0 AvroFileFormat, AvroSchemaConverter.
 """

@@ -72,8 +72,8 @@ def reading_schema(text: bytes, form: AvroRecordFormat) -> tuple[object, bool]:
     """Returns the parsed schema of an array of the writer's records, and True if the writer's schema makes a record
     nullable that `form` requires.
 
-    Writers up to Paimon 0.9 make such records nullable, but never write a null for them. So if the second value is
-    True, the caller checks the decoded values with `holds_records`.
+    Writers up to Paimon 0.9 make such records nullable, but never write a null for such a record. So if the second
+    value is True, the caller checks the decoded values with `holds_records`.
     """
     try:
         schema = _Inliner().inline(json.loads(text), 0)

@@ -1,4 +1,4 @@
-"""Deletion-vector files: they hold a Roaring bitmap with the positions of deleted rows for each data file.
+"""Deletion-vector files: for each data file, such a file holds a Roaring bitmap with the positions of deleted rows.
 
     byte 0   0x01, the format version of the file
     then the vectors, one after the other; the index manifest has the offset and length of each:
@@ -45,8 +45,8 @@ _MAX_POSITIONS = 2**32
 def encode_deletion_vectors(
     vectors: Mapping[str, BitMap], bitmap64: bool
 ) -> tuple[bytes, tuple[DeletionVectorRange, ...]]:
-    """Returns the bytes of a deletion-vector file, and the position of each data file's vector in it, in the order of
-    the mapping.
+    """Returns the bytes of a deletion-vector file, and the position of each data file's vector in these bytes, in the
+    order of the mapping.
 
     `bitmap64` is the table option deletion-vectors.bitmap64: true writes V2. Row positions must fit into 32 bits in
     both versions.

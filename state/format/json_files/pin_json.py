@@ -1,8 +1,8 @@
 """Small JSON files that keep two processes from disturbing each other: pins and removals.
 
 A process that is about to refer to a snapshot, for example by a tag, writes a pin. A process that is about to remove
-snapshots, for example by expiry, writes a file that announces the removal. Each of them looks for the files of the
-other. `docs/care-beside-history.md` says in which order, and why that is safe.
+snapshots, for example by expiry, writes a file that announces the removal. Each process looks for the files of the
+other process. `docs/care-beside-history.md` says in which order, and why that is safe.
 """
 
 import json
@@ -47,8 +47,8 @@ class Removal:
     """Announces that a process is about to remove the snapshots with an id below `end` of a table or branch (`history`,
     as in `Hold`).
 
-    `last` is the name of the base manifest list of snapshot `end` - 1. It identifies this snapshot, because after a
-    rollback another snapshot can have the same id. It is empty if a whole branch is removed.
+    `last` is the name of the base manifest list of snapshot `end` - 1. This name identifies the snapshot, because after
+    a rollback another snapshot can have the same id. The name is empty if a whole branch is removed.
     """
 
     history: str

@@ -32,7 +32,7 @@ class TableSchema:
     `storage` are the storage options of this process, which are neither in the schema file nor printed. `settings` are
     the options, parsed.
 
-    The members are those of Paimon's schema file, and what this process adds to them.
+    The members are the members of Paimon's schema file, `storage` and `settings`.
     """
 
     id: int
@@ -56,8 +56,8 @@ class TableSchema:
 
     @property
     def trimmed_primary_key(self) -> tuple[str, ...]:
-        """Returns the primary key without the partition columns, in the order of the primary key. It identifies a row
-        within a bucket.
+        """Returns the primary key without the partition columns, in the order of the primary key. This key identifies a
+        row within a bucket.
         """
         return tuple(k for k in self.primary_keys if k not in self.partition_keys)
 
