@@ -46,7 +46,7 @@ def without_other_tables(
 def source_names(
     values: pa.Array | pa.ChunkedArray, decode: RecordFormat, reader: AvroReader | None = None
 ) -> tuple[list[tuple[str, ...]], npt.NDArray[np.int32]]:
-    """Returns the tables in records, and for each record the position of its table among them.
+    """Returns the source tables of records, and for each record the position of its table among these tables.
 
     A table is a tuple of the parts of its name (`name_parts`), empty for a missing part. The position is -1 if the
     record contains no table name, or cannot be read.

@@ -3,8 +3,8 @@
 The first records of the source are read once before the query starts. If there are none yet, the job waits for them;
 with the trigger availableNow it ends. The table comes into being with one file that is created only if it is absent. So
 of two jobs only one creates the table, and a job that dies before its first batch finds the table again. An existing
-table must fit: as long as it has no snapshot, its keys have to be equal, and its columns have to hold what the records
-declare.
+table must fit: as long as it has no snapshot, its keys have to be the declared keys, and its columns have to hold what
+the records declare.
 """
 
 import logging

@@ -131,8 +131,8 @@ def check_notes(place: BadRecordsPlace, checkpoint: str, *, has_replayed: bool) 
 
 
 def warn_of_order(table: TableHandle) -> None:
-    """Logs a warning if the table has no `sequence.field`, because then a replayed record replaces newer rows with its
-    key.
+    """Logs a warning if the table has no `sequence.field`, because then a replayed record replaces newer rows with the
+    same key.
     """
     schema = table.table_schema
     if schema.primary_keys and not schema.settings.merge.sequence_fields:

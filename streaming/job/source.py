@@ -217,8 +217,8 @@ def choose_rows(stream: Any, columns: ColumnOptions, source_format: str, keys: S
 
 
 def _refuse_time(columns: ColumnOptions, keys: Sequence[str]) -> None:
-    """Raises OptionError if a condition, or a key column, uses the current time, because its value would differ when
-    the row changes later.
+    """Raises OptionError if a condition, or a key column, uses the current time, because the condition or column would
+    have another value when the row changes later.
     """
     named = [] if columns.where is None else [(WHERE.key, SqlExpression(columns.where))]
     if columns.select is not None:

@@ -1,7 +1,7 @@
 """One attempt to write a batch into many tables: read → decide for each table → write → check → commit in parallel.
 
-All decisions come before the first commit. If the process ends, the next attempt recognises for each table whether it
-was committed.
+All decisions come before the first commit. If the process ends, the next attempt recognises for each table whether the
+batch was committed to the table.
 """
 
 import hashlib

@@ -132,12 +132,12 @@ def _left_of(cutoff: FeedOffsets | None, end: FeedOffsets) -> FeedOffsets | None
 
 
 def is_routed(name: str, entry: Entry, routes: Resolver) -> bool:
-    """Returns True if the routes still send records of any of the table's origins to it."""
+    """Returns True if the routes still send records of any of the table's origins to the table."""
     return not entry.origins or route_of(name, entry, lambda o: routes.resolve(o.name, o.topic)) is not None
 
 
 def route_of(name: str, entry: Entry, resolve: Callable[[Origin], Resolved | Left]) -> Resolved | None:
-    """Returns the route that sends records of one of the table's origins to it; None if there is no such route."""
+    """Returns the route that sends records of one of the table's origins to the table; None if no route does."""
     found = (resolve(origin) for origin in sorted(entry.origins, key=str))
     return next((to for to in found if isinstance(to, Resolved) and to.table == name), None)
 

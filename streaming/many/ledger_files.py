@@ -212,6 +212,7 @@ class Found:
 
 def find_ledger(files: LedgerFiles, query: str, batch: int, digest: str | None) -> Found:
     """Returns the ledger of the previous batch, or the ledger of `batch` itself if that batch was done already.
+    `digest` is the hash of the batch's input.
 
     Raises CheckpointMismatchError if the ledgers and Spark's own files in the checkpoint do not agree.
     """

@@ -170,7 +170,8 @@ class Tables:
 
     def opened(self, to: Resolved, sample: Sequence[pa.Table], *, is_known: bool) -> Opened:
         """Opens the table of the route `to`. A missing table is created if the job's settings say so, unless the job
-        has written the table before (`is_known`); `sample` are its first records. Several threads may call this.
+        has written the table before (`is_known`). `sample` are the first records for the table. Several threads may
+        call this.
 
         Raises TableNotFoundError if a table that the job has written is missing, and the errors for a table that cannot
         be created or written.

@@ -70,7 +70,7 @@ def _check_own_options(schema: TableSchema, options: ReaderOptions) -> None:
 
 
 def start_of(table: TableHandle, options: ReaderOptions, newest_id: int | None) -> StreamPosition:
-    """Returns the position at which a stream starts by its options. `newest_id` is the id of the newest snapshot.
+    """Returns the position at which a stream with these options starts. `newest_id` is the id of the newest snapshot.
 
     Raises OptionError for a version that does not exist.
     """

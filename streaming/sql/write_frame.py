@@ -112,8 +112,8 @@ def _spark_type(arrow: pa.DataType) -> SparkType | None:
 
 
 def _stored(frame: Any, given: str, name: str, wanted: SparkType | None, rule: FieldRule) -> Any:
-    """Returns the column `given` of the DataFrame, cast to the type `wanted` of the table's column `name`. Returns it
-    unchanged if `wanted` is None, because Spark has no such type.
+    """Returns the column `given` of the DataFrame, cast to the type `wanted` of the table's column `name`. If Spark has
+    no such type (`wanted` is None), returns the column unchanged.
 
     `rule` says how the fields of a struct are matched. Without ANSI mode a cast silently changes values that the type
     cannot hold, or makes nulls of them, so the returned expression looks for such values and raises an error.

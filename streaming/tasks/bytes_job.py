@@ -75,7 +75,7 @@ def rdd_job(
     spark: Any, rdd: Any, count: int, first: FirstOfBytes, after: Sequence[tuple[int, Next]] = ()
 ) -> list[TaskResult]:
     """Runs a job like `bytes_job`, but the first stage gets the `count` partitions of a Java RDD of bytes: each task of
-    `first` gets the items of one partition.
+    `first` gets the items of one partition. `after` means the same as in `bytes_job`.
     """
     context, parent = spark.sparkContext, rdd
     last_count = after[-1][0] if after else count
@@ -226,7 +226,7 @@ def java_classes(jvm: Any) -> _Classes:
 @dataclass(frozen=True, slots=True)
 class JobTask:
     """A task that does one of the `jobs`: the task with number n does job n. Jobs are pickled one by one, so a task
-    unpickles only its own.
+    unpickles only its own job.
     """
 
     jobs: tuple[bytes, ...]

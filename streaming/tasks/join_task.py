@@ -1,5 +1,5 @@
-"""Tasks of a join (MERGE), on executors. The keys are divided into shares; rows of both sides are sent to the task of
-their share, which joins them and sends the results to the tasks that write.
+"""Tasks of a join (MERGE), on executors. The keys are divided into shares. The rows of both sides are sent to the task
+of their share; this task joins them and sends the results to the tasks that write.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,8 @@
-"""What the tasks that write buckets must know of them, packed for each task. A task unpacks only its own part.
+"""What the tasks that write buckets must know about these buckets, packed for each task. A task unpacks only its own
+part.
 
-Data for tasks is sent to every executor, and unpickled as a whole for each task. If it held the files of a large table
-as objects, every task would have to build all of these objects.
+Data for tasks is sent to every executor, and unpickled as a whole for each task. If the data held the files of a large
+table as objects, every task would have to build all of these objects.
 """
 
 import pickle

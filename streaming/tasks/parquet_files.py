@@ -1,7 +1,7 @@
 """Parquet files as the source of a batch: values that say which task reads which parts of which files.
 
 Rows keep the order of Spark's file source. Tasks read the parts in Spark's order, so the number of a task and the
-position in it give the order of rows.
+position of a row in the task give the order of rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,8 +32,8 @@ class FilePart:
 class ParquetFiles:
     """A source of rows: Parquet files. Each task reads one of the `shares`, a list of parts of files.
 
-    `declared` are the columns that the job reads from the files, and `columns` those that tasks return. `declared_of`
-    maps each returned column to a declared column; a returned column that is not in `declared_of` is null. `decode`
+    `declared` are the columns that the job reads from the files, and `columns` the columns that tasks return.
+    `declared_of` maps returned columns to declared columns; a column that is not in `declared_of` is null. `decode`
     turns records into rows; it is None if the records are rows already. Each task reports at most about `reject_limit`
     of its bad records; if the limit is None, the first bad row raises SchemaMismatchError.
     """

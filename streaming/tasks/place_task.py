@@ -31,8 +31,8 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class PlaceTask:
-    """Decides the buckets for the rows of its shares of the keys, and sends the rows to the tasks that write these
-    buckets. The value holds only plain values, so that it can be sent to tasks.
+    """A task that decides the buckets of the rows that are sent to it, and sends these rows to the tasks that write the
+    buckets. It holds only plain values, so that it can be sent to executors.
     """
 
     place: Placing

@@ -1,5 +1,5 @@
 """The first stage, on executors: turns rows into sealed runs (sorted, packed rows), and sends each sealed run to the
-task that decides its buckets or writes it.
+task that decides the buckets of its rows, or that writes its rows.
 
 Rows of a DataFrame come as record batches in `mapInArrow`. For Kafka and Parquet files, the task itself fetches the
 records of its offset ranges or reads its files. If the record key is the primary key, the rows of one key come from one

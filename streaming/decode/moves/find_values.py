@@ -100,8 +100,8 @@ def find_values(answers: pa.Table, order: MovedOrder, read_stored: ReadStored) -
 
 
 def _is_null(column: pa.ChunkedArray, wanting: Longs, order: MovedOrder) -> Mask:
-    """Returns a mask that is true where a null means that the row leaves out the value. It is false for the `wanting`
-    rows, because these rows say themselves which values they lack.
+    """Returns a mask that is true where a null means that the row leaves out the value. The mask is false for the
+    `wanting` rows, because these rows say themselves which values they lack.
     """
     if not order.null_keeps:
         return np.zeros(len(column), dtype=bool)

@@ -66,9 +66,9 @@ class Follower:
     judges_old: bool = False
 
     def follow(self, records: pa.Table, rows: pa.Table, of_rows: pa.Array, moves: KeyMoves) -> Followed:
-        """Puts the values that the driver has found into the rows, or asks the driver for values, or answers its
-        question; `told` decides which. If the task only answers a question, the result has no rows. `of_rows` has the
-        number of each row's record, in ascending order.
+        """Puts the values that the driver has found into the rows, or asks the driver for values, or answers a question
+        of the driver; `told` decides which. If the task only answers a question, the result has no rows. `of_rows` has
+        the number of each row's record, in ascending order.
         """
         if not moves and not isinstance(self.told, Asking):
             return Followed(rows)
@@ -117,7 +117,7 @@ def _all_for(records: Longs, reason: str) -> dict[int, str]:
 @dataclass(frozen=True, slots=True)
 class _Found:
     """The records of one call, and their rows. `of_rows` has the number of each row's record, and `kinds` the kind of
-    each row. `moves` are the records that matter for values of rows whose key changed.
+    each row. `moves` are the records that may change the key of a row and leave out values.
     """
 
     records: pa.Table

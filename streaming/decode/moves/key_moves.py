@@ -23,12 +23,12 @@ def no_records() -> Longs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyMoves:
-    """The records of one call that matter for values of rows whose key changed. All lists of record numbers are in
+    """The records of one call that may change the key of a row and leave out values. All lists of record numbers are in
     ascending order.
 
     `moved` are updates that change the key and leave out values. `inserted` are inserts that leave out values, and
-    `deleted` are deletes; `inserted_at` and `deleted_at` are their positions in the source's log as strings, null if a
-    position is not known. Deletes are found only if the driver has asked for them.
+    `deleted` are deletes. `inserted_at` and `deleted_at` have the positions of these inserts and deletes in the
+    source's log as strings, null if a position is not known. Deletes are found only if the driver has asked for them.
     """
 
     moved: Longs

@@ -149,7 +149,9 @@ class _Bytes:
         return matches
 
     def split(self, group: Positions, at: int) -> list[Positions]:
-        """Returns the group split by the bytes at that position; texts that end before it count as zeros there."""
+        """Returns the group, split into groups of texts that have the same eight bytes from the position `at` on. A
+        byte beyond the end of a text counts as zero.
+        """
         places = (self.starts[group] + at)[:, None] + np.arange(_WORD_BYTES)
         inside = places < self.ends[group][:, None]
         words = np.where(inside, self.data[np.where(inside, places, 0)], 0).astype(np.uint8)

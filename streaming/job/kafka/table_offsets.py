@@ -1,7 +1,7 @@
 """The Kafka offsets that a table holds, from its own snapshots.
 
 A sink stores the end offsets of a batch with the batch's rows, so the newest snapshot has exactly the offsets of the
-table's rows, whatever happened to the checkpoint. A writer's tag keeps them when the snapshot has expired.
+table's rows, whatever happened to the checkpoint. A tag of the writer keeps the offsets when the snapshot has expired.
 """
 
 import json
@@ -86,7 +86,7 @@ def _newest_of_each(
 
 
 def kafka_topics(snapshot: Snapshot) -> Topics:
-    """Returns the Kafka offsets in a snapshot's end offsets, of all its sources together; empty if there are none."""
+    """Returns the Kafka offsets of all sources in a snapshot's end offsets; empty if there are none."""
     text = snapshot.properties.get(END_OFFSETS)
     try:
         sources = json.loads(text) if text is not None else []

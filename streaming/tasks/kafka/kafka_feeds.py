@@ -23,8 +23,8 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class KafkaFeeds:
-    """The topics and partitions that a batch reads, in ascending order. The number of a feed is its position among
-    them.
+    """The topics and partitions that a batch reads, in ascending order. The number of a feed (topic partition) is its
+    position in this order.
 
     `topic` and `partition` are the names of the columns with each record's topic and partition. The columns in `origin`
     were read only to find the feed, and the table does not have them.

@@ -224,7 +224,7 @@ class Chunk:
         self._bytes = 0
 
     def add(self, records: Sequence[Message], size: int) -> None:
-        """Adds at least one record; the records follow the records added before. `size` is their number of bytes."""
+        """Adds records, at least one, after the records that were added before. `size` is the bytes of the records."""
         for name, parts in self._parts.items():
             parts.append(_TAKEN[name](records))
         self.count += len(records)

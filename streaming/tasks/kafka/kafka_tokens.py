@@ -33,8 +33,8 @@ def client_settings(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def token_of(give: Callable[[], object], now: Callable[[], float] = time.time) -> Callable[[object], tuple[str, float]]:
-    """Returns the function that a client calls for a token. It returns a token, and the time at which the token
-    expires, in seconds since 1970.
+    """Returns the function that a client calls for a token. That function returns a token, and the time at which the
+    token expires, in seconds since 1970.
 
     `give` returns a token, or a pair of a token and its time of expiry.
     """

@@ -148,7 +148,9 @@ def first_ms(records: pa.Table) -> int | None:
 def joined_spans(
     one: Mapping[Feed, tuple[int, int]], other: Mapping[Feed, tuple[int, int]]
 ) -> dict[Feed, tuple[int, int]]:
-    """Returns for each partition the smallest range of offsets that covers its ranges in `one` and in `other`."""
+    """Returns for each partition the smallest range of offsets that covers the ranges of the partition in `one` and in
+    `other`.
+    """
     joined = dict(one)
     for feed, (first, end) in other.items():
         before = joined.get(feed, (first, end))
