@@ -133,7 +133,7 @@ def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:
     if not names:
         return schema
     if len(names) != len(schema):
-        raise refused(f"{place}: {len(names)} names for {len(schema)} columns")
+        raise refused(f"{place}: there are {len(names)} names for {len(schema)} columns; give one name for each column")
     return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
 

@@ -77,7 +77,8 @@ class Assignments:
         lost = merging_of(self.schema).unchanged(before, after, self.values)
         if lost is not None:
             raise SchemaMismatchError(
-                f"column {lost.column!r} would not take its new value: '{merge.engine.value}', and {lost.reason}",
+                f"column {lost.column!r} would not take its new value, because in this '{merge.engine.value}' table "
+                f"{lost.reason}",
                 column=lost.column,
             )
 

@@ -191,7 +191,9 @@ def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
     names = table.column_names
     doubled = next((n for n in names if names.count(n) > 1), None)
     if doubled is not None:
-        raise SchemaMismatchError(f"the source has column {doubled!r} twice", column=doubled)
+        raise SchemaMismatchError(
+            f"the source has column {doubled!r} twice; rename or drop one of the two", column=doubled
+        )
     if ROW_KIND_COLUMN in names and all(f.name != ROW_KIND_COLUMN for f in key.schema.fields):
         raise SchemaMismatchError(
             f"the source of a merge cannot have row kinds: leave out {ROW_KIND_COLUMN}, and use when_matched and "

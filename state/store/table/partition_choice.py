@@ -28,12 +28,12 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
     if choices is None:
         return lambda partition: True
     if isinstance(choices, Mapping):
-        raise OptionError(f"partitions are a list of mappings; write [{dict(choices)!r}]", key="partitions")
+        raise OptionError(f"partitions must be a list of mappings; write [{dict(choices)!r}]", key="partitions")
     for choice in choices:
         for name in choice:
             if name not in schema.partition_keys:
-                have = ", ".join(schema.partition_keys) or "the table has none"
-                raise OptionError(f"{name!r} is no partition column ({have})", key=name)
+                have = ", ".join(schema.partition_keys) or "none"
+                raise OptionError(f"{name!r} is no partition column; the partition columns are {have}", key=name)
     default = default_partition_name(schema)
     wanted = [{name: _text(value, default) for name, value in choice.items()} for choice in choices]
 

@@ -120,17 +120,19 @@ def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | N
         return (t.rename_columns(renamed) for t in _tables(data))
     if not isinstance(data, pa.Table):
         raise SchemaMismatchError(
-            "row kinds as an array need all rows at once; name the column of kinds instead, or give a Table",
+            "row_kinds can be an array only if data is a Table or RecordBatch; give the name of a column instead",
             column=ROW_KIND_COLUMN,
         )
     if len(row_kinds) != data.num_rows:
         raise SchemaMismatchError(
-            f"{counted(len(row_kinds), 'row kind')} for {counted(data.num_rows, 'row')}: give one for each row",
+            f"{counted(len(row_kinds), 'row kind')} for {counted(data.num_rows, 'row')}: give one row kind for each "
+            "row",
             column=ROW_KIND_COLUMN,
         )
     if ROW_KIND_COLUMN in data.column_names:
         raise SchemaMismatchError(
-            f"row kinds are given twice: as an argument and as column {ROW_KIND_COLUMN}", column=ROW_KIND_COLUMN
+            f"row kinds are given twice: as an argument and as column {ROW_KIND_COLUMN}; leave out the argument",
+            column=ROW_KIND_COLUMN,
         )
     return iter([data.append_column(ROW_KIND_COLUMN, row_kinds)])
 

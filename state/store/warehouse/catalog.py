@@ -260,7 +260,7 @@ class Catalog:
         if branch is not None:
             if opening.get(BRANCH.key, branch) != branch:
                 raise OptionError(
-                    f"{name!r} and '{BRANCH.key}' name two different branches; give only one of them", key=BRANCH.key
+                    f"{name!r} and '{BRANCH.key}' name two different branches; name only one branch", key=BRANCH.key
                 )
             opening[BRANCH.key] = branch
         return opening

@@ -62,7 +62,7 @@ def _of_profile(session: Any) -> dict[str, Any]:
     keys = session.get_credentials()
     if keys is None:
         raise OptionError(
-            f"there are no keys for the store: the profile {session.profile_name!r} has none", key=_PROFILE
+            f"there are no keys for the store: the profile {session.profile_name!r} has no access keys", key=_PROFILE
         )
     credentials = keys.get_frozen_credentials()
     return {

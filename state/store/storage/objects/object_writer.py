@@ -97,7 +97,12 @@ class ObjectWriter(io.RawIOBase):
                 continue
             return
         self._finished(self._upload)
-        raise StorageError(f"{self._path}: the upload ended early", path=self._path, retryable=True, missing=False)
+        raise StorageError(
+            f"{self._path}: the upload ended before the file was complete",
+            path=self._path,
+            retryable=True,
+            missing=False,
+        )
 
     def _finished(self, upload: Future[None]) -> None:
         try:

@@ -158,7 +158,9 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
     def _wanted(self, columns: WantedColumns | None, filter: Filter | None, hints: Mapping[str, object]) -> Wanted:
         unknown = next((name for name, value in hints.items() if name not in _HINTS and value is not None), None)
         if unknown is not None:
-            raise OptionError(f"a table cannot be scanned with {unknown}; leave it out", key=unknown)
+            raise OptionError(
+                f"a table cannot be scanned with the argument {unknown}; leave the argument out", key=unknown
+            )
         names = columns
         if isinstance(columns, Mapping):
             names = used_columns(self._rows.schema, list(columns.values()))

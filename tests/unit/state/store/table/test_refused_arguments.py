@@ -85,7 +85,7 @@ def test_a_value_that_no_partition_can_have_is_refused(value: Any, tmp_path: Pat
     table.write(pa.table({name: pa.array([1], pa.int32()) for name in ("k", "n", "v")}))
     with pytest.raises(OptionError, match=r"is not a value of partition column 'n', which is INT; give a whole number"):
         table.drop_partitions([{"n": value}])
-    with pytest.raises(OptionError, match=r"partitions are a list of mappings; write \[\{'n': 1\}\]"):
+    with pytest.raises(OptionError, match=r"partitions must be a list of mappings; write \[\{'n': 1\}\]"):
         table.compact(partitions={"n": 1})  # type: ignore[arg-type]
     assert table.snapshots().num_rows == 1
     table.drop_partitions([{"n": None}])
