@@ -177,7 +177,7 @@ class SpillFile(io.RawIOBase):
 class Pieces:
     """The sealed runs of several neighbouring buckets, without their rows.
 
-    `by_bucket` holds the runs of each bucket. `order` says in which order the rows of the runs come: for each run, the
+    `by_bucket` holds the runs of each bucket. `order` lists the runs in the order of their rows: for each run, the
     number of its bucket, and the number of the run in this bucket.
     """
 

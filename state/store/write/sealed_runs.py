@@ -360,7 +360,7 @@ def _write_stream(rows: pa.Table, sink: pa.NativeFile, compression: str | None) 
 
 
 def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
-    """Returns how many rows, if they are as large as these rows on average, make a record batch of a sealed run."""
+    """Returns how many rows of the average size of `rows` make a record batch of a sealed run."""
     fitting: int = BLOB_BYTES * rows.num_rows // max(1, rows.nbytes)
     return max(1, min(BLOB_ROWS, fitting))
 

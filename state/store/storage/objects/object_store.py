@@ -293,7 +293,7 @@ def endpoint_of_environment() -> str:
 
 
 def _is_number(endpoint: str) -> bool:
-    """Returns True if the host is an IP address. A host name that begins with the bucket is not possible then."""
+    """Returns True if the host is an IP address. The name of a bucket cannot stand before an IP address."""
     try:
         ip_address(urlsplit(endpoint).hostname or "")
     except ValueError:
