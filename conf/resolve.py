@@ -308,8 +308,8 @@ class _Flat:
         self._left_signs = _MOST_BYTES
 
     def pairs(self, node: yaml.Node, key: str, depth: int) -> Iterator[tuple[str, str]]:
-        """Yields the key and the text of each setting below `node`, whose own key is `key`. A text is as the file has
-        it, so that numbers and dates keep their form. A setting with an empty value is left out.
+        """Yields the key and the text of each setting below `node`. `key` is the key of the node. A text is as the file
+        has it, so that numbers and dates keep their form. A setting with an empty value is left out.
         """
         if depth > _MOST_DEPTH:
             raise _too_deep(self._name)

@@ -99,8 +99,8 @@ def file_format(options: Mapping[str, str], level: int) -> FileFormat:
 
 
 def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tuple[str, int | None]:
-    """Returns the codec of files on a level, with its name in the library that writes the format, and the compression
-    level or None.
+    """Returns the codec of files on a level, under the name that the library for the format uses, and the
+    compression level or None.
 
     Raises OptionError for a codec that the format does not have.
     """

@@ -221,7 +221,7 @@ def target_file_size(options: Mapping[str, str], *, has_primary_key: bool) -> in
 
 
 def manifest_codec(options: Mapping[str, str]) -> str:
-    """Returns the compression codec of manifests, with its name in the library that writes their format.
+    """Returns the compression codec of manifests, under the name that the library for their format uses.
 
     Raises OptionError for a codec that the format does not have.
     """

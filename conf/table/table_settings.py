@@ -151,7 +151,7 @@ class DataFileSettings(Settings):
         return self.format_per_level.get(level, self.format)
 
     def codec_of(self, level: int, form: FileFormat) -> tuple[str, int | None]:
-        """Returns the codec of files on a level, with its name in the library that writes the format, and the
+        """Returns the codec of files on a level, under the name that the library for the format uses, and the
         compression level or None.
         """
         return files.file_codec(self.options, level, form)
@@ -233,7 +233,7 @@ class CommitSettings(Settings):
 
     @cached_property
     def manifest_codec(self) -> str:
-        """Returns the compression codec of manifests, with its name in the library that writes their format."""
+        """Returns the compression codec of manifests, under the name that the library for their format uses."""
         return table.manifest_codec(self.options)
 
 

@@ -318,12 +318,14 @@ def check_looked_up(
     """Checks the rule `levels-changed`, and returns the conflict if the commit breaks it. The rule: the files in which
     a compaction has looked up its keys are still the files of its bucket.
 
-    `newer_entries` are the changes of other writers since the compaction was planned. If another writer added a file
-    above level 0, the compaction has not looked up its keys in this file. If the file may have one of these keys, the
-    old row would be neither marked as deleted nor written to the changelog, and the key would exist twice. If another
-    writer removed a file above level 0, the compaction may have found rows in this file. Under `first-row`, the
-    compaction has dropped new rows with the keys of these rows, and the keys would be lost. Key ranges include both
-    ends. Paimon 2.0 does not have this rule.
+    `newer_entries` are the changes of other writers since the compaction was planned. Only changes of files above level
+    0 count, and only if the key range of the file overlaps the key range of a file that the compaction takes from level
+    0. Key ranges include both ends. Paimon 2.0 does not have this rule.
+
+    If a file was added, the compaction has not looked up its keys there. The old row of such a key would be neither
+    marked as deleted nor written to the changelog, and the key would exist twice. If a file was removed, the compaction
+    may have found rows there. Under `first-row`, the compaction has dropped new rows with the keys of the found rows,
+    and these keys would be lost.
     """
     inputs: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in delta_entries:
