@@ -191,10 +191,13 @@ def _forward(
         if tag.snapshot.id >= ids[0] and (shared is None or tag.snapshot.id > shared):
             Tags(io, path).delete(tag.name)
     takes_schemas = _copy_schemas(io, copied.schemas, path)
+    before = None if shared is None else copied.snapshots[shared]
     for snapshot in copied.snapshots.values():
         if shared is None or snapshot.id > shared:
-            _publish(target, snapshot, world)
-    target.write_latest_hint(ids[-1])
+            _publish(target, snapshot, before, world)
+            before = snapshot
+    newest = copied.snapshots[ids[-1]]
+    _name_newest(target, newest)
     schemas = Schemas(io, path)
     manifests = _manifests(io, path, schemas.get(max(copied.schemas)), world)
     _drop_unrelated(target, copied.snapshots[ids[0]], manifests, is_all=shared is None)
@@ -206,11 +209,24 @@ def _forward(
         rollback_to(io, path, ids[-1], world=world)
     # The branch may have older snapshots than the table had.
     target.write_earliest_hint(min(target.ids(), default=ids[0]))
-    for tag in copied.tags:
-        Tags(io, path).replace(tag)
+    _copy_tags(target, newest, copied.tags)
     if takes_schemas or later or was_begun:
         # This must be the last step, because `_is_done` looks for its result.
-        _take_next_id(target, copied.snapshots[ids[-1]], manifests, world)
+        _take_next_id(target, newest, manifests, world)
+
+
+def _copy_tags(target: Snapshots, newest: Snapshot, copied: Iterable[Tag]) -> None:
+    """Gives the table the tags of the branch. Takes back those that a rollback would have removed, if the table was
+    rolled back meanwhile, and raises CommitConflictError then.
+    """
+    tags = Tags(target.io, target.root)
+    for tag in copied:
+        tags.replace(tag)
+    if _is_rolled_back(target, newest):
+        for tag in copied:
+            if _is_rolled_back(target, tag.snapshot) and tags.get(tag.name) == tag:
+                tags.delete(tag.name)
+        raise _rolled_back(target)
 
 
 def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, world: World) -> None:
@@ -219,10 +235,10 @@ def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, wor
     A writer may have begun under a schema that has been removed or replaced, and may still be about to publish its
     snapshot. If the writer published this snapshot and then died, the table could not be read. The snapshot without
     changes prevents this: it takes the id that the writer needs. So the writer loses the race for the id, and then sees
-    that its schema no longer exists. Nothing is published if a rollback has removed the newest snapshot meanwhile.
+    that its schema no longer exists. Raises CommitConflictError if a rollback has removed the newest snapshot.
     """
-    if not newest.is_same_as(target.get(newest.id)):
-        return
+    if _is_rolled_back(target, newest):
+        raise _rolled_back(target)
     base_list, base_bytes = manifests.write_list(manifests.base_and_delta(newest))
     delta_list, delta_bytes = manifests.write_list(())
     empty = Snapshot(
@@ -244,11 +260,8 @@ def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, wor
         next_row_id=newest.next_row_id,
         uuid=world.ids.new_uuid(),
     )
-    _publish(target, empty, world)
-    if newest.is_same_as(target.get(newest.id)):
-        target.write_latest_hint(empty.id)
-    else:
-        target.delete(empty.id)
+    _publish(target, empty, newest, world)
+    _name_newest(target, empty)
 
 
 def _manifests(io: FileIO, path: str, schema: TableSchema, world: World) -> Manifests:
@@ -270,12 +283,22 @@ def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | Non
     return last
 
 
-def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
-    """Publishes a snapshot of the branch. If a writer has taken its id meanwhile, the snapshot of the writer is removed
-    first.
+def _publish(target: Snapshots, snapshot: Snapshot, before: Snapshot | None, world: World) -> None:
+    """Publishes a snapshot of the branch after the snapshot `before`. If a writer has taken its id meanwhile, the
+    snapshot of the writer is removed first.
+
+    Raises CommitConflictError if a rollback has removed the snapshot `before`: a snapshot would be missing between the
+    target of the rollback and the published snapshot. What the rollback and later writers have left stays then.
     """
+    if before is not None and _is_rolled_back(target, before):
+        raise _rolled_back(target)
     for _ in range(_TRIES):
-        if target.get(snapshot.id) == snapshot or target.publish(snapshot):
+        is_there = target.get(snapshot.id) == snapshot or target.publish(snapshot)
+        if before is not None and _is_rolled_back(target, before):
+            if target.get(snapshot.id) == snapshot:
+                target.delete(snapshot.id)
+            raise _rolled_back(target)
+        if is_there:
             return
         if target.exists(snapshot.id - 1):
             rollback_to(target.io, target.root, snapshot.id - 1, world=world)
@@ -284,6 +307,34 @@ def _publish(target: Snapshots, snapshot: Snapshot, world: World) -> None:
     raise CommitConflictError(
         f"{target.root}: writers commit while the table is fast-forwarded to a branch; stop the writers, and "
         "fast-forward again",
+        path=target.root,
+    )
+
+
+def _name_newest(target: Snapshots, newest: Snapshot) -> None:
+    """Makes the hint LATEST name this snapshot. Raises CommitConflictError if a rollback has removed the snapshot.
+
+    Readers trust a hint that is too high, so it is lowered again if the rollback came while the hint was written.
+    """
+    if not _is_rolled_back(target, newest):
+        target.write_latest_hint(newest.id)
+        if not _is_rolled_back(target, newest):
+            return
+        target.write_latest_hint(max(target.ids(), default=newest.id))
+    raise _rolled_back(target)
+
+
+def _is_rolled_back(target: Snapshots, snapshot: Snapshot) -> bool:
+    """Returns True if a rollback has removed this snapshot of the table. If the snapshot has expired, no older snapshot
+    is left.
+    """
+    return not snapshot.is_same_as(target.get(snapshot.id)) and any(i <= snapshot.id for i in target.ids())
+
+
+def _rolled_back(target: Snapshots) -> CommitConflictError:
+    return CommitConflictError(
+        f"{target.root}: the table was rolled back while it was fast-forwarded to a branch, so the fast-forward has "
+        "ended; fast-forward again if the table is to get the branch",
         path=target.root,
     )
 

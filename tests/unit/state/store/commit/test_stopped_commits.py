@@ -348,6 +348,42 @@ def test_a_writer_that_is_stopped_from_its_publication_on_until_snapshots_have_e
     assert at > 3
 
 
+@pytest.mark.parametrize("fault", [Fault.AFTER, Fault.LATE])
+def test_a_commit_without_an_answer_that_is_stopped_until_its_snapshot_has_expired_keeps_its_files(
+    fault: Fault,
+) -> None:
+    """Seed 50058 of the simulation: the snapshot was published, and others built on it. Then the process published it
+    once more, found no trace of it, called the commit lost, and removed data files of the table."""
+    table = CommitTable().create()
+    storage = table.storage
+    assert isinstance(storage, MemoryIO)
+    storage.now_ms = table.pause.clock.now
+    _append(table, 0)
+    ours = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-ours.parquet"),))
+    table.put_files([ours])
+    publications = count(1)
+
+    def stop(name: str, path: str) -> None:
+        number = next(publications) if name == "publish" else 0
+        if number == 1:
+            io.faults[len(io.calls) + 1] = fault
+        elif number == 2:
+            for n in (11, 12, 13):
+                _append(table, n)
+            table.pause.clock.now += 30 * HOUR_MS
+            storage.now_ms += 30 * HOUR_MS
+            retention = Retention(min_count=1, max_count=1, time_ms=0, limit=50)
+            expire_snapshots(storage, table.path, table.schema, table.world, retention=retention)
+
+    io = FaultyIO(storage, before_call=stop)
+    outcome = table.committer(io).commit([ours], user="me", identifier=1)
+    assert isinstance(outcome, Unknown)
+    assert table.snapshots.ids() == [5]
+    assert "data-ours.parquet" in table.live_names()
+    assert storage.exists(table.data_path("data-ours.parquet"))
+    assert_whole(table)
+
+
 def _append(table: CommitTable, n: int) -> None:
     message = CommitMessage(EMPTY_ROW, n % 2, 2, new_files=(data_file(f"data-{n}.parquet"),))
     outcome = table.committer().commit(table.put_files([message]), user="rival", identifier=n)

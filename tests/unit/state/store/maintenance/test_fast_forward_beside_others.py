@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.errors import CommitConflictError, SchemaMismatchError
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.storage.interleaved import stopped_at
 from tests.support.tables.branched import COLUMNS, branched_table, rows
@@ -236,3 +236,71 @@ def test_doctor_tells_of_a_snapshot_that_a_late_writer_left_far_ahead_and_how_to
     assert ["`rollback_to(2)`" in message and "expire" not in message for message in told] == [True]
     open_table(made.path).rollback_to(2)
     assert _ids(table) == [1, 2] and open_table(made.path).doctor(rows=True) == []
+
+
+def _beside_a_rollback(made: Table, folder: Path, what: str, *, writes: bool) -> tuple[Table, bool]:
+    """The fast-forward is stopped at its last call of this kind (`what` is its beginning) while the table is rolled
+    back to snapshot 1, and perhaps written. Returns the table, and whether the fast-forward was refused."""
+    with stopped_at(None) as counted:
+        open_table(str(shutil.copytree(made.path, folder / "counted"))).fast_forward("b")
+    counted_path = str(folder / "counted")
+    at = max(n for n, call in enumerate(counted.log, 1) if call.replace(counted_path, "").startswith(what))
+    table = open_table(str(shutil.copytree(made.path, folder / "beside")))
+
+    def roll_back() -> None:
+        open_table(table.path).rollback_to(1)
+        for v in (7, 8, 9) if writes else ():
+            open_table(table.path).write(rows(v))
+
+    with stopped_at(at, roll_back) as stopped:
+        try:
+            open_table(table.path).fast_forward("b")
+        except CommitConflictError as e:
+            assert "rolled back" in e.message
+            return table, True
+    assert stopped.where
+    return table, False
+
+
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "publish /snapshot/snapshot-3",  # the snapshot without changes; interleavings with the seed 21
+        "read_optional /snapshot/snapshot-2",  # right after it
+        "overwrite /snapshot/LATEST",
+    ],
+)
+def test_the_last_snapshot_of_a_fast_forward_follows_no_snapshot_that_was_rolled_back(
+    tmp_path: Path, what: str, writes: bool
+) -> None:
+    """A gap was left, or LATEST named a snapshot that was gone, or the next commit of another writer was removed."""
+    made = create_table(str(tmp_path / "made"), COLUMNS, ("id",), options={"bucket": "1", "write-only": "true"})
+    for v in (1, 2):
+        made.write(rows(v))
+    made.create_tag("x")
+    made.create_branch("b", "x")
+    made.add_column("more", "INT")
+    table, is_refused = _beside_a_rollback(made, tmp_path, what, writes=writes)
+    assert is_refused
+    assert _ids(table) == ([1, 2, 3, 4] if writes else [1])
+    assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {9 if writes else 1}
+    assert [f for f in open_table(table.path).doctor(rows=True) if f.rule != "hint"] == []
+
+
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize(
+    "what", ["publish /snapshot/snapshot-4", "overwrite /snapshot/LATEST", "overwrite /tag/tag-old"]
+)
+def test_a_fast_forward_beside_a_rollback_below_their_last_common_snapshot_leaves_no_gap(
+    table: Table, tmp_path: Path, what: str, writes: bool
+) -> None:
+    """The table had the snapshots 1, 3 and 4, or LATEST named one that was gone, so that nobody could write."""
+    for v in (20, 21):
+        open_table(table.path, options={"branch": "b"}).write(rows(v))
+    forwarded, is_refused = _beside_a_rollback(table, tmp_path, what, writes=writes)
+    assert is_refused
+    assert _ids(forwarded) == ([1, 2, 3, 4] if writes else [1])
+    assert [f for f in open_table(forwarded.path).doctor(rows=True) if f.rule != "hint"] == []
+    open_table(forwarded.path).fast_forward("b")
+    assert set(open_table(forwarded.path).to_arrow()["v"].to_pylist()) == {21}
