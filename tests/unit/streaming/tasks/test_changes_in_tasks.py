@@ -124,5 +124,5 @@ def test_postponed_tables_are_overwritten_and_merged(tmp_path: Path) -> None:
     assert held == {i: i if i < 15 else i + 100 if i < 20 else 100 for i in range(5, 25)}
     assert table.doctor(rows=True) == []
     merged = open_table(table.path, options={"postpone.merge-on-read": "true"})
-    with pytest.raises(UnsupportedTableError, match="leave out the engine"):
+    with pytest.raises(UnsupportedTableError, match="leave out the argument engine"):
         merged.merge(source, ["dt", "id"], "delete", None, engine=engine)
