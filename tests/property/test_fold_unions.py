@@ -107,6 +107,8 @@ def test_bytes_that_are_no_set_are_refused_by_column_once_they_meet_others(funct
     rows = [{"k": 1, "v": v, "_SEQUENCE_NUMBER": i, "_VALUE_KIND": 0} for i, v in enumerate([bad, None])]
     assert fold_rows(Case(types, options, [rows]))[0]["v"] == bad
     rows[1]["v"] = _VALUES[function][-1]
-    with pytest.raises(SchemaMismatchError, match="column v: a value cannot be united with others: no ") as caught:
+    with pytest.raises(
+        SchemaMismatchError, match="column v: a value cannot be united with others: the bytes are no "
+    ) as caught:
         fold_rows(Case(types, options, [rows]))
     assert caught.value.fields["column"] == "v"

@@ -27,13 +27,12 @@ def stored_literal(node: exp.Expression, field: DataField) -> pa.Scalar:
     try:
         return literal_of(node, field)
     except OptionError:
-        given = untyped_scalar(node)
-        if given is None or not _is_cast(given.type, field.type):
-            raise
         try:
-            return cast_to(pa.array([given.as_py()], given.type), field.type.as_nullable(), LOCAL_CONTEXT)[0]
+            given = untyped_scalar(node)
+            if given is not None and _is_cast(given.type, field.type):
+                return cast_to(pa.array([given.as_py()], given.type), field.type.as_nullable(), LOCAL_CONTEXT)[0]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            pass
+            pass  # A cast fails, or the literal has more digits than any decimal can have.
         raise
 
 

@@ -25,7 +25,7 @@ def rejects(count: int) -> bytes:
         (None, 0, "set bad-records.path and bad-records.max", "which is"),
         (None, 5, "set bad-records.path, the folder that stores them", "raise"),
         ("folder", 0, "raise bad-records.max, which is 0", "set bad-records.path"),
-        ("folder", 2, "raise bad-records.max, which allows 2 in a batch", "bad-records.path"),
+        ("folder", 2, "raise bad-records.max, which allows 2 bad records in a batch", "bad-records.path"),
     ],
 )
 def test_the_error_names_the_setting_that_helps_given_what_is_set(

@@ -163,7 +163,7 @@ def test_what_is_sent_to_tasks_shows_no_secret() -> None:
     ("settings", "message"),
     [
         ({"usernam": "a"}, "did you mean 'source.registry.username'"),
-        ({"username": "a"}, "'source.registry.username' needs 'source.registry.password' as well"),
+        ({"username": "a"}, "'source.registry.username' needs 'source.registry.password'"),
         ({"ssl.key.location": "a"}, "'source.registry.ssl.key.location' needs"),
         ({"username": "a", "password": "b", "token": "c"}, "two ways to log in"),
         ({"username": "a:b", "password": "b"}, "must not have a colon"),

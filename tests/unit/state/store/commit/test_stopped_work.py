@@ -49,7 +49,7 @@ def test_work_whose_files_are_removed_while_it_is_stopped_is_done_again(
         clock = StoppingClock(at, 25 * HOUR_MS, age_and_clean(table.path, 25 * HOUR_MS))
         caplog.clear()
         WORK[work](table, clock)
-        repeated += any("is repeated" in r.getMessage() for r in caplog.records)
+        repeated += any("its work is done again" in r.getMessage() for r in caplog.records)
         assert _values(table) == ({7} if work.endswith("write") else {2}) and table.to_arrow().num_rows == 20
         assert table.doctor(rows=True) == []
         if clock.looks < at:
