@@ -131,13 +131,15 @@ class _Later:
         return ids
 
     def is_untouched(self) -> bool:
-        """Returns True if no writer has committed on top of the wanted snapshot. There are two cases: the snapshot
-        after the wanted snapshot is the same as at the beginning of the rollback, or it is gone while the wanted
-        snapshot exists. In the second case the missing snapshot was removed and has not expired, because the wanted
-        snapshot would have expired first.
+        """Returns True if no writer has committed on top of the wanted snapshot. Then the next snapshot is the same as
+        at the beginning of the rollback, or it is gone while the wanted snapshot exists. In the second case it has not
+        expired, because the wanted snapshot would have expired first.
+
+        Returns False if the wanted snapshot is gone: a fast-forward has removed it, and without it nothing would be
+        left of the table.
         """
         now = self._now(self._next)
-        return self.snapshots.exists(self.wanted.id) if now is None else now == self.found[self._next]
+        return (now is None or now == self.found[self._next]) and self.snapshots.exists(self.wanted.id)
 
     def remove(self, snapshot_id: int) -> None:
         """Removes a snapshot if its file is still the file that was found. If another snapshot has taken its id, the

@@ -304,3 +304,19 @@ def test_a_fast_forward_beside_a_rollback_below_their_last_common_snapshot_leave
     assert [f for f in open_table(forwarded.path).doctor(rows=True) if f.rule != "hint"] == []
     open_table(forwarded.path).fast_forward("b")
     assert set(open_table(forwarded.path).to_arrow()["v"].to_pylist()) == {21}
+
+
+def test_a_rollback_beside_a_fast_forward_that_has_removed_its_target_leaves_the_history_of_the_branch(
+    table: Table, tmp_path: Path
+) -> None:
+    """Both have finished the rollback, and the branch begins later. The table was left without any snapshot."""
+    for v in (20, 21):
+        open_table(table.path, options={"branch": "b"}).write(rows(v))
+    with stopped_at(None) as counted:
+        open_table(str(shutil.copytree(table.path, tmp_path / "counted"))).rollback_to(1)
+    removed = next(n for n, c in enumerate(counted.log, 1) if c.startswith("delete ") and c.endswith("/snapshot-3"))
+    with stopped_at(removed + 1, lambda: open_table(table.path).fast_forward("b")) as stopped:
+        open_table(table.path).rollback_to(1)
+    assert stopped.where.startswith("list_names ")
+    assert _ids(table) == [2, 3, 4]
+    assert set(open_table(table.path).to_arrow()["v"].to_pylist()) == {21}
