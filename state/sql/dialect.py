@@ -52,7 +52,7 @@ def tokens_of(text: str) -> list[Token]:
     except SqlglotError as e:
         place = str(e).splitlines()[0].removeprefix("Error tokenizing ")
         raise refused(
-            f"the text cannot be parsed: a string, a name in backticks or a comment does not end, after {place}"
+            f"the text cannot be parsed: a string, a name in backticks or a comment is not closed, after {place}"
         ) from e
 
 

@@ -129,7 +129,8 @@ def shown_snapshots(table: Table) -> pa.Table:
 def files(path: str, option: tuple[str, ...], form: Format) -> None:
     """Lists the live data files of the newest snapshot.
 
-    The columns are those of Paimon's $files; a table shows the most important ones, json and csv show all.
+    The columns are those of Paimon's $files. `--format table` shows only the most important columns; `json` and `csv`
+    show all.
     """
     rows = opened(path, option).files()
     print_table(rows.select(_FILE_COLUMNS) if form is Format.TABLE else rows, form)

@@ -321,8 +321,8 @@ def decode_debezium(
 
 
 def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray[np.int64]]:
-    """Returns for each column the positions in `values` of the records in which the placeholder has taken the place of
-    an object. Only the rows after the change are searched.
+    """Returns for each column the positions in `values` of the records whose row has Debezium's placeholder for an
+    unavailable value where the column's JSON object should be. The older row of a change is not searched.
     """
 
     def texts(records: pa.Array, columns: tuple[DataField, ...]) -> tuple[pa.Array, npt.NDArray[np.int64]]:

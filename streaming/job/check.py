@@ -113,8 +113,8 @@ def _check_without(config: JobConfig) -> None:
         check_reading(config.source.decode, config.bad_records, config.messages, config.registry, config.columns)
         if config.columns != NO_COLUMN_OPTIONS:
             raise OptionError(
-                f"{SELECT.key}, {WHERE.key} and expect need a table with known columns: write the columns in "
-                f"{CREATE_SCHEMA.key}",
+                f"'{SELECT.key}', '{WHERE.key}' and 'expect' need a table with known columns: write the columns in "
+                f"'{CREATE_SCHEMA.key}'",
                 key=CREATE_SCHEMA.key,
             )
     options = sink_options_of(config)

@@ -152,8 +152,8 @@ class Versions:
         return snapshots
 
     def changes_at(self, snapshot_id: int, *, with_changelogs: bool) -> Snapshot | None:
-        """Returns the snapshot with an id; with `with_changelogs`, if the snapshot has expired, its changelog. Returns
-        None if neither exists.
+        """Returns the snapshot with this id. If the snapshot has expired and `with_changelogs` is true, returns its
+        changelog instead. Returns None if neither exists.
 
         Raises MissingSnapshotError if the file of the snapshot is missing although older snapshots exist.
         """

@@ -9,7 +9,7 @@ Watch = Callable[[], None]
 
 
 def unwatched() -> None:
-    """Does nothing, and so never ends the work."""
+    """The default watch: does nothing, so it never ends the work."""
 
 
 def watched(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.RecordBatch]:

@@ -74,7 +74,8 @@ def check_order(
             "its rows are in key order" if schema.primary_keys else "the rows of a bucket are in the order of writing"
         )
         raise UnsupportedTableError(
-            f"{path}: only append tables without buckets can be sorted ('bucket' = '-1' and no primary key): {kind}",
+            f"{path}: only append tables without buckets can be sorted ('bucket' = '-1' and no primary key), but here "
+            f"{kind}",
             path=path,
         )
     if tracks_rows(schema):

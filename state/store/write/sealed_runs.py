@@ -429,8 +429,6 @@ def _check_totals(partitions: list[bytes], plan: SealPlan) -> None:
 
 def _remedy(plan: SealPlan, previous: int) -> str:
     total = plan.total_buckets
-    if not plan.schema.primary_keys:
-        return f"Overwrite the partition, or set '{BUCKET.key}' back to {previous}."
     return (
         f"If a rescale to {previous} was interrupted, run the same `rescale({previous})` again; if '{BUCKET.key}' was "
         f"changed, move the rows by `rescale({total})`."

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from bucketline.conf.errors import BucketlineError, OptionError
-from bucketline.conf.job import SOURCE_DECODE, JobConfig, RecordFormat
+from bucketline.conf.job import CREATE_SCHEMA, SOURCE_DECODE, JobConfig, RecordFormat
 from bucketline.conf.routes.route import SourceName
 from bucketline.conf.routes.routed_job import Left, Resolved, RoutedJob
 from bucketline.conf.sources.source_options import KAFKA, first_records, source_options, with_headers
@@ -166,7 +166,11 @@ def _schema(config: JobConfig, sample: Sequence[pa.Table]) -> tuple[bool, TableS
     if create.schema is None:
         declared = declared_in(config, pa.concat_tables(sample))
         if declared is None:
-            raise OptionError("the records of the sample declare no columns", key="create")
+            raise OptionError(
+                "the records of the sample have no schema that names columns, so no table can be created from them; "
+                f"write the columns in {CREATE_SCHEMA.key}",
+                key="create",
+            )
         create = replace(
             create, schema=columns_text(logical_fields(declared.columns)), primary_key=declared.primary_key
         )

@@ -291,8 +291,8 @@ class _Reading:
         return self._known.reading(number).sealing(self._plan.notes_to, self._plan.feeds, self._plan.now_us)
 
     def _noted(self, routed: Routed, number: int) -> Routed:
-        """Returns a note, addressed to the task that gets the notes. The number of the note's table comes before the
-        note.
+        """Returns a table's note on its records (see `TableNote`), sent to the one task that collects all notes. The
+        note carries `number`, the number of its table, in the field that holds the bucket of a run.
         """
         assert not isinstance(routed.run, OwnerRun), "notes are no runs"
         return replace(routed, task=self._plan.notes_to, run=replace(routed.run, bucket=number))

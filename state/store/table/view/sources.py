@@ -120,8 +120,8 @@ def system_rows(table: TableHandle, name: str, version: Version | None) -> RowSo
     """
     if version is not None:
         raise OptionError(
-            "a system table is read at the snapshot that its table was opened at; leave out snapshot, and open the "
-            f"table with options={{'scan.snapshot-id': '{version}'}}",
+            "a system table is read at the snapshot that its table was opened at; leave out the argument 'snapshot', "
+            f"and open the table with options={{'scan.snapshot-id': '{version}'}}",
             key="snapshot",
             value=version,
         )

@@ -58,8 +58,8 @@ class PostponeInBuckets(Postpone):
     """
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows are sealed by partition. One task writes all rows of a partition, because their
-        number decides how many buckets a new partition gets.
+        """Returns stages in which the rows of each partition are sealed (sorted and packed for the write tasks). One
+        task writes all rows of a partition, because the number of rows decides how many buckets a new partition gets.
         """
         seal = plan.seal_plan(KeyShares(1, plan.schema.trimmed_primary_key))
         write = plan.bucket_write(scope.trigger)
