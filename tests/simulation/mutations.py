@@ -232,7 +232,7 @@ MUTATIONS = (
     _broken(
         "rollback by two",
         "state/store/catalog/rollback.py",
-        "        return self.snapshots.exists(self.wanted.id) if now is None else now == self.found[self._next]",
+        "        return (now is None or now == self.found[self._next]) and self.snapshots.exists(self.wanted.id)",
         "        return now is None or now is not None",
         "a rollback that was stopped takes commits of those who went on",
         f"{_STORE}/maintenance/test_care_beside_history.py",
