@@ -131,14 +131,16 @@ def _what_helps(place: BadRecordsPlace | None, max_count: int) -> str:
         return "Correct the source; or set bad-records.path and bad-records.max, to store bad records in that folder"
     if place is None:
         return (
-            f"bad-records.max allows {max_count:,} bad records: also set bad-records.path, the folder that stores them"
+            f"bad-records.max allows {counted(max_count, 'bad record')}: also set bad-records.path, the folder that "
+            "stores them"
         )
     if max_count == 0:
         return (
             "Correct the source; or raise bad-records.max, which is 0, to the number of bad records that a batch may "
             f"have: they are then stored in {mask_text(place.name)}"
         )
-    return f"Correct the source; or raise bad-records.max, which allows {max_count:,} bad records in a batch"
+    allowed = counted(max_count, "bad record")
+    return f"Correct the source; or raise bad-records.max, which allows {allowed} in a batch"
 
 
 def described(rejects: pa.Table) -> str:

@@ -86,7 +86,7 @@ def test_read_of_an_empty_table_has_its_columns(spark: Any, tmp_path: Path) -> N
 
 
 def test_an_option_that_is_given_twice_and_one_that_is_not_known_are_refused(spark: Any, visits: bl.Table) -> None:
-    with pytest.raises(bl.OptionError, match="'filter' is given twice"):
+    with pytest.raises(bl.OptionError, match="'filter' is set twice"):
         bl.read(spark, visits.path, filter="id = 1", options={"Filter": "id = 2"})
     with pytest.raises(Exception, match="did you mean 'columns'"):
         bl.read(spark, visits.path, options={"colums": "id"}).collect()

@@ -185,7 +185,7 @@ def test_files_that_spark_reads_itself_need_no_decode(spark: Any, folder: Folder
         ((), TableNotFoundError, "no section 'create'"),
         ((*CREATE, "bad-records.max=5"), OptionError, "the folder that stores them, is not set"),
         ((*CREATE, "source.format=kafak"), OptionError, "cannot open source.format = 'kafak'; did you mean 'kafka'"),
-        ((*CREATE, "source.format=rate"), OptionError, "the source's column 'value' is LongType"),
+        ((*CREATE, "source.format=rate"), OptionError, "the source's column 'value' is of type LongType"),
         (("create.schema=id BIGINT", "source.decode=debezium-json"), OptionError, "without a primary key"),
         ((*CREATE[1:], "create.schema=id BIGINT, _kafka_offset STRING"), SchemaMismatchError, "_kafka_offset"),
         (

@@ -223,7 +223,7 @@ def test_poison_rows_stop_the_job_or_go_to_the_reject_folder(spark: Any, tmp_pat
     assert "batch 0 has at least 2 bad records" in message
     assert "column 'id' is null" in message or "no valid row kind" in message
     message = error_of(lambda: stream.run(spark, TableSink(table.path, options)))
-    assert "raise bad-records.max, which allows 1 in a batch" in message
+    assert "raise bad-records.max, which allows 1 bad record in a batch" in message
     assert table.snapshots().num_rows == 0 and not folder.exists()
     stream.run(spark, TableSink(table.path, {**options, "bad-records.max": "2"}))
     assert content(table) == folded(good)
