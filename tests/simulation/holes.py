@@ -91,7 +91,7 @@ HOLES = (
     Edit(
         "rollback by two",
         "state/store/catalog/rollback.py",
-        "        return self.snapshots.exists(self.wanted.id) if now is None else now == self.found[self._next]",
+        "        return (now is None or now == self.found[self._next]) and self.snapshots.exists(self.wanted.id)",
         "        return now is None or now is not None",
         "a rollback that was stopped took commits of those who had gone on",
     ),
