@@ -258,8 +258,11 @@ class ShopWorld:
 
     def _drop(self, shelf: Shelf) -> None:
         if self._exists(shelf):
+            catches_up = shelf.since if self._is_parked(shelf) and not self._batches(shelf) else None
             shutil.rmtree(self._path(shelf))
             self._begins_with(shelf, {})
+            if catches_up is not None:
+                shelf.since = catches_up  # it has no batch that could be lost, so it still gets all records
             shelf.must_stop = self._entry(shelf) is not None and not shelf.is_forgotten
 
     def _rename(self, shelf: Shelf) -> None:
@@ -268,6 +271,7 @@ class ShopWorld:
             shelf.folder = f"{shelf.name}-{self.job.done}"
             Path(old).rename(self._path(shelf))
             shelf.is_excused = True
+            shelf.must_stop = False  # the ledger knows tables by their paths, so it names no batch of this one
             self._rewrite()
 
     def _reroute(self, shelf: Shelf) -> None:
