@@ -95,7 +95,7 @@ def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: lis
 def expire(
     path: str, option: tuple[str, ...], retain_min: int | None, retain_max: int | None, retain_time: str | None
 ) -> None:
-    """Removes old snapshots, and the files that only these snapshots needed.
+    """Removes old snapshots, and files that only these needed.
 
     The table's options are the defaults: at least snapshot.num-retained.min (10) snapshots stay, and all snapshots that
     are younger than snapshot.time-retained (1 h). Tags and consumers keep the snapshots that they need. If the table

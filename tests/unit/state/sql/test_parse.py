@@ -327,7 +327,7 @@ REFUSED = {
     "CREATE TABLE t ()": r"expected a column or its type, found '\)'",
     "CREATE DATABASE d COMMENT 'x'": "COMMENT is not supported; a database has only a name$",
     "SELECT * FORM t": "the statement cannot be parsed, at 't'",
-    "SELECT `a": "a name in backticks or a comment does not end, after 'SELECT `'",
+    "SELECT `a": "a name in backticks or a comment is not closed, after 'SELECT `'",
     "DELETE t WHERE a = 1": "FROM is missing",
     "MERGE INTO t USING s WHEN MATCHED THEN DELETE": "ON is missing",
     "UPDATE t SET a = 1, a = 2": "a column is set twice",

@@ -209,7 +209,7 @@ def test_a_profile_whose_keys_are_replaced_in_its_file_is_read_again(
     assert set(lender.used) == {1, 2}
     lender.end_now()
     (tmp_path / "credentials").write_text("[etl]\n")
-    with pytest.raises((StorageError, OptionError), match="'etl' has none"):
+    with pytest.raises((StorageError, OptionError), match="'etl' has no access keys"):
         io.read(f"{root}/a")
     monkeypatch.setenv("AWS_PROFILE", "other")
     with pytest.raises(OptionError, match="other"):
