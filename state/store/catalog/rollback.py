@@ -28,9 +28,8 @@ from bucketline.state.format.paths import (
     EARLIEST,
     LATEST,
     SNAPSHOT_DIR,
-    changelog_name,
-    parse_changelog_id,
 )
+from bucketline.state.store.catalog.changelogs import changelog_ids, changelog_path
 from bucketline.state.store.catalog.newest_snapshot import ROLLED_BACK_TO, rolled_back_to
 from bucketline.state.store.catalog.pins import HeldPin, pin_of, pinned
 from bucketline.state.store.catalog.snapshot_file import read_hint
@@ -336,7 +335,7 @@ def _drop_changelogs(later: _Later) -> None:
     """Removes the changelogs of removed snapshots, because new snapshots will get their ids."""
     io, newest = later.snapshots.io, later.wanted.id
     folder = f"{later.snapshots.root}/{CHANGELOG_DIR}"
-    ids = sorted(i for name in io.list_names(folder) if (i := parse_changelog_id(name)) is not None)
+    ids = changelog_ids(io, later.snapshots.root)
     newer = [i for i in ids if i > newest]
     # Paimon trusts a hint that is too high, so this hint is lowered too.
     hint = read_hint(io, folder, LATEST)
@@ -349,7 +348,7 @@ def _drop_changelogs(later: _Later) -> None:
             io.delete(f"{folder}/{EARLIEST}")
     for snapshot_id in reversed(newer):
         if later.is_untouched():
-            io.delete(f"{folder}/{changelog_name(snapshot_id)}")
+            io.delete(changelog_path(later.snapshots.root, snapshot_id))
 
 
 def _wanted(snapshots: Snapshots, tags: Tags, target: int | str) -> Snapshot:

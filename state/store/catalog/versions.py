@@ -14,7 +14,8 @@ from bucketline.conf.wording import span
 from bucketline.state.errors import MissingSnapshotError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.snapshot_json import decode_snapshot
-from bucketline.state.format.paths import CHANGELOG_DIR, SNAPSHOT_DIR, TAG_DIR, changelog_name, parse_tag, tag_name
+from bucketline.state.format.paths import SNAPSHOT_DIR, TAG_DIR, parse_tag, tag_name
+from bucketline.state.store.catalog.changelogs import read_changelog
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
@@ -138,7 +139,7 @@ class Versions:
         for snapshot_id in range(since + 1, until + 1):
             snapshot = self._snapshots.get(snapshot_id)
             if snapshot is None and with_changelogs:
-                snapshot = self._changelog(snapshot_id)
+                snapshot = read_changelog(self._io, self._path, snapshot_id)
             if snapshot is None:
                 self._check_no_hole(snapshot_id, self._snapshots.ids())
                 oldest = self._snapshots.earliest_id()
@@ -159,7 +160,7 @@ class Versions:
         """
         snapshot = self._snapshots.get(snapshot_id)
         if snapshot is None and with_changelogs:
-            snapshot = self._changelog(snapshot_id)
+            snapshot = read_changelog(self._io, self._path, snapshot_id)
         if snapshot is None:
             self._check_no_hole(snapshot_id, self._snapshots.ids())
         return snapshot
@@ -173,14 +174,6 @@ class Versions:
                 path=f"{self._path}/{SNAPSHOT_DIR}",
                 snapshot=snapshot_id,
             )
-
-    def _changelog(self, snapshot_id: int) -> Snapshot | None:
-        path = f"{self._path}/{CHANGELOG_DIR}/{changelog_name(snapshot_id)}"
-        data = self._io.read_optional(path)
-        if data is None:
-            return None
-        with naming_file(path):
-            return decode_snapshot(data)
 
     def _tagged(self, tag: str) -> Snapshot | None:
         if not tag or "/" in tag or tag in (".", ".."):

@@ -10,7 +10,7 @@ from bucketline.conf.wording import counted
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import CommitKind, FileKind, ManifestEntry, Snapshot
 from bucketline.state.format.json_files.snapshot_json import decode_snapshot
-from bucketline.state.format.paths import CHANGELOG_DIR, changelog_name, parse_changelog_id
+from bucketline.state.store.catalog.changelogs import changelog_ids, changelog_path
 from bucketline.state.store.catalog.kept_files import data_paths, reach, reraise_unless_missing
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.table_handle import TableHandle
@@ -22,10 +22,8 @@ def changelog_findings(table: TableHandle) -> Iterator[Finding]:
     """Yields a finding for each changelog that cannot be read, and for each changelog of which a file is missing or has
     another size.
     """
-    folder = f"{table.metadata_path}/{CHANGELOG_DIR}"
-    ids = sorted(i for name in table.io.list_names(folder) if (i := parse_changelog_id(name)) is not None)
-    for changelog_id in ids:
-        path = f"{folder}/{changelog_name(changelog_id)}"
+    for changelog_id in changelog_ids(table.io, table.metadata_path):
+        path = changelog_path(table.metadata_path, changelog_id)
         try:
             data = table.io.read_optional(path)
             gone = None if data is None else list(_gone(table, decode_snapshot(data)))

@@ -27,6 +27,7 @@ from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.json_files.snapshot_json import encode_snapshot
 from bucketline.state.format.paths import CHANGELOG_DIR, EARLIEST, LATEST
 from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.changelogs import changelog_ids, changelog_path, read_changelog
 from bucketline.state.store.catalog.consumers import next_of_consumers
 from bucketline.state.store.catalog.kept_files import (
     changelog_or_nothing,
@@ -41,12 +42,7 @@ from bucketline.state.store.catalog.kept_files import (
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
-from bucketline.state.store.maintenance.shared_changelogs import (
-    changelog_ids,
-    changelog_path,
-    changelogs_of_others,
-    read_changelog,
-)
+from bucketline.state.store.maintenance.shared_changelogs import changelogs_of_others
 from bucketline.state.store.storage.file_io import FileIO
 
 

@@ -6,9 +6,9 @@ from contextlib import suppress
 from bucketline.state.commit.replay import is_marker
 from bucketline.state.errors import CorruptFileError, StorageError
 from bucketline.state.format.entries import ManifestEntry, Snapshot
-from bucketline.state.format.json_files.snapshot_json import decode_snapshot
-from bucketline.state.format.paths import CHANGELOG_DIR, OWN_DIR, parse_changelog_id
+from bucketline.state.format.paths import OWN_DIR
 from bucketline.state.store.catalog.branches import Branches
+from bucketline.state.store.catalog.changelogs import changelog_ids, read_changelog
 from bucketline.state.store.catalog.kept_files import reraise_unless_missing
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.pins import Notebook
@@ -44,7 +44,10 @@ class NamedFiles:
                     done += 1
                     progress(done, max(done, total))
             self.names |= named_by_plans(self._io, root)
-            for old in _changelogs(self._io, root):
+            for snapshot_id in changelog_ids(self._io, root):
+                old = read_changelog(self._io, root, snapshot_id)
+                if old is None:
+                    continue
                 for name_of_list in (old.base_manifest_list, old.delta_manifest_list, old.changelog_manifest_list):
                     self._add_changelog(name_of_list)
 
@@ -176,13 +179,6 @@ def _states(io: FileIO, root: str, after: int = 0) -> Iterator[tuple[str, Snapsh
         yield f"snapshot {known.id} of the catalog", known
     for tag in Tags(io, root).list():
         yield f"tag {tag.name}", tag.snapshot
-
-
-def _changelogs(io: FileIO, root: str) -> Iterator[Snapshot]:
-    for name in io.list_names(f"{root}/{CHANGELOG_DIR}"):
-        data = io.read_optional(f"{root}/{CHANGELOG_DIR}/{name}") if parse_changelog_id(name) is not None else None
-        if data is not None:
-            yield decode_snapshot(data)
 
 
 def _data_names(entries: Iterable[ManifestEntry]) -> Iterator[str]:

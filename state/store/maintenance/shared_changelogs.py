@@ -5,31 +5,9 @@ fast-forwarded to a branch has the snapshots of the branch. Expiry in one histor
 from collections.abc import Mapping
 
 from bucketline.state.format.entries import Snapshot
-from bucketline.state.format.json_files.snapshot_json import decode_snapshot
-from bucketline.state.format.paths import CHANGELOG_DIR, changelog_name, parse_changelog_id
 from bucketline.state.store.catalog.branches import Branches
-from bucketline.state.store.storage.decoding import naming_file
+from bucketline.state.store.catalog.changelogs import changelog_ids, read_changelog
 from bucketline.state.store.storage.file_io import FileIO
-
-
-def changelog_ids(io: FileIO, root: str) -> list[int]:
-    """Returns the ids of the changelogs that outlive their snapshots in the history at `root`, ascending."""
-    return sorted(i for name in io.list_names(f"{root}/{CHANGELOG_DIR}") if (i := parse_changelog_id(name)) is not None)
-
-
-def changelog_path(root: str, snapshot_id: int) -> str:
-    """Returns the path of the changelog of a snapshot in the history at `root`."""
-    return f"{root}/{CHANGELOG_DIR}/{changelog_name(snapshot_id)}"
-
-
-def read_changelog(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
-    """Returns the changelog of a snapshot in the history at `root`; None if there is none. Raises CorruptFileError."""
-    path = changelog_path(root, snapshot_id)
-    data = io.read_optional(path)
-    if data is None:
-        return None
-    with naming_file(path):
-        return decode_snapshot(data)
 
 
 def changelogs_of_others(io: FileIO, path: str, root: str, first: int, last: int) -> list[Snapshot]:

@@ -14,6 +14,7 @@ from bucketline.state.sql.newest_partition import NewestPartitionCall, newest_pa
 from bucketline.state.sql.queries import read_query
 from bucketline.state.sql.statement import Query
 from bucketline.state.store.read.views import value_text
+from bucketline.state.store.sql.partitions import stored_partitions
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.types.binary_row import decode_row
@@ -57,9 +58,8 @@ def _literal(session: SqlSession, call: NewestPartitionCall) -> str:
     if not schema.partition_keys:
         raise refused(f"max_pt: {call.table} has no partition columns")
     types = [f.type for f in schema.select(schema.partition_keys)]
-    newest = handle.snapshot_store.latest()
-    stored = {e.partition for e in ([] if newest is None else handle.manifests.live_entries(newest)) if e.bucket >= 0}
-    values: list[Any] = [value for value in (decode_row(key, types)[0] for key in stored) if value is not None]
+    firsts = (decode_row(key, types)[0] for key in stored_partitions(handle))
+    values: list[Any] = [value for value in firsts if value is not None]
     if not values:
         raise refused(f"max_pt: {call.table} has no partition with data")
     text = value_text(max(values), types[0])

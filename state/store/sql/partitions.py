@@ -15,6 +15,7 @@ from bucketline.state.format.entries import ManifestEntry
 from bucketline.state.format.paths import escape, is_blank, partition_values
 from bucketline.state.sql.compute.filters import translate_filter
 from bucketline.state.sql.dialect import DIALECT
+from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.read.views import value_text
 from bucketline.state.store.sql.relation import bind_columns
 from bucketline.state.store.table.partition_choice import choose_partitions, short_text
@@ -94,16 +95,22 @@ def shown_partitions(table: Table, wanted: Mapping[str, object]) -> list[str]:
     handle = handle_of(table)
     schema = handle.table_schema
     passes = choose_partitions(schema, [wanted] if wanted else None)
-    newest = handle.snapshot_store.latest()
-    keys = {e.partition for e in ([] if newest is None else handle.manifests.live_entries(newest)) if e.bucket >= 0}
     fields = schema.select(schema.partition_keys)
     shown = []
-    for key in keys:
+    for key in stored_partitions(handle):
         if not passes(key):
             continue
         values = zip(fields, decode_row(key, [f.type for f in fields]), strict=True)
         shown.append("/".join(f"{escape(f.name)}={escape(_in_spark(value, f.type))}" for f, value in values))
     return sorted(shown)
+
+
+def stored_partitions(table: TableHandle) -> set[bytes]:
+    """Returns the partitions that have files in the newest snapshot, each as a serialized row. Files in the postpone
+    bucket do not count.
+    """
+    newest = table.snapshot_store.latest()
+    return {e.partition for e in ([] if newest is None else table.manifests.live_entries(newest)) if e.bucket >= 0}
 
 
 def _in_spark(value: object, data_type: DataType) -> str:

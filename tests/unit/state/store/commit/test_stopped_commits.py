@@ -292,6 +292,18 @@ def test_a_writer_that_is_stopped_until_its_base_has_expired_plans_again(with_vi
     assert at > 2
 
 
+def _with_files(table: CommitTable) -> tuple[MemoryIO, CommitMessage]:
+    """Returns the storage of a table with one snapshot, whose clock is that of the table, and a message whose file is
+    there and waits for its commit."""
+    storage = table.storage
+    assert isinstance(storage, MemoryIO)
+    storage.now_ms = table.pause.clock.now
+    _append(table, 0)
+    ours = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-ours.parquet"),))
+    table.put_files([ours])
+    return storage, ours
+
+
 @pytest.mark.parametrize("kept", [1, 2, 3])
 @pytest.mark.parametrize("stop_ms", [0, 30 * HOUR_MS])
 @pytest.mark.parametrize("is_compacted", [False, True])
@@ -302,12 +314,7 @@ def test_a_writer_that_is_stopped_from_its_publication_on_until_snapshots_have_e
     """At each call: others go on, compact the bucket, and let snapshots expire."""
     for at in count(1):
         table = CommitTable(options={"manifest.merge-min-count": "2" if merges else "30"}).create()
-        storage = table.storage
-        assert isinstance(storage, MemoryIO)
-        storage.now_ms = table.pause.clock.now
-        _append(table, 0)
-        ours = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-ours.parquet"),))
-        table.put_files([ours])
+        storage, ours = _with_files(table)
         calls: list[str] = []
 
         def go_on(
@@ -355,12 +362,7 @@ def test_a_commit_without_an_answer_that_is_stopped_until_its_snapshot_has_expir
     """Seed 50058 of the simulation: the snapshot was published, and others built on it. Then the process published it
     once more, found no trace of it, called the commit lost, and removed data files of the table."""
     table = CommitTable().create()
-    storage = table.storage
-    assert isinstance(storage, MemoryIO)
-    storage.now_ms = table.pause.clock.now
-    _append(table, 0)
-    ours = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-ours.parquet"),))
-    table.put_files([ours])
+    storage, ours = _with_files(table)
     publications = count(1)
 
     def stop(name: str, path: str) -> None:
