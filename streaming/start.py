@@ -1,4 +1,5 @@
-"""Where the program `bucketline` starts. Until its modules are loaded an interrupt ends it without a traceback."""
+"""Where the program `bucketline` starts. While the program loads its modules, an interrupt ends it without a traceback.
+"""
 
 import signal
 import sys
@@ -13,7 +14,9 @@ _CONFIGURATION = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command and exits with its exit code. `arguments` are by default those of the process."""
+    """Runs a command and exits with its exit code. `arguments` are the arguments of the command line; None means the
+    arguments of this process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         check_installed()

@@ -114,10 +114,11 @@ def is_labeled(declared: str) -> bool:
 
 
 def labeled_text(declared: str, number: str) -> str:
-    """Returns the text of an ENUM or SET value, for which the binary log has a number.
+    """Returns the text of an ENUM or SET value. `number` is the number that the binary log has in place of the text,
+    and `declared` is the type of the column.
 
-    An ENUM gives its label, a SET its labels joined by commas, as MySQL shows them. Raises ValueError with a reason if
-    the number has no label.
+    The text of an ENUM value is its label. The text of a SET value is its labels, joined by commas, as MySQL shows
+    them. Raises ValueError with a reason if the number has no label.
     """
     labeled = _LABELED.match(declared)
     assert labeled is not None, declared

@@ -1,9 +1,9 @@
-"""Recognizes messages in Debezium's topics that are not changes of rows, and messages of other programs, by their
-fields.
+"""Recognizes two kinds of messages by their fields: messages of Debezium that do not describe the change of a row, and
+messages of other programs.
 
 Heartbeats, begins and ends of transactions, changes of the schema and notifications are in topics of their own, which a
-pattern of topics may include. They hold no rows, so they are skipped and counted by kind. Topics may have any name, so
-the fields of a message decide.
+pattern of topics may include. They hold no rows, so they are skipped and counted by kind. The name of a topic does not
+tell its kind of message, because topics may have any name.
 Source: Debezium 3.5 documentation (heartbeat.interval.ms, provide.transaction.metadata, include.schema.changes,
 notifications); CloudEvents 1.0; Oracle GoldenGate for Big Data's JSON formatter; AWS DMS's Kafka target.
 """

@@ -148,9 +148,9 @@ def decode_json(
     """Takes JSON objects as binary or string values, and returns their rows, all of them inserts. A null value has no
     row.
 
-    Rows of Debezium are bad, because their deletes would be taken for inserts. If `keys`, the records' keys, are given,
-    tombstones are bad too: a record with a key and without a value deletes a row. Raises UnsupportedTableError for
-    column types that JSON cannot hold.
+    Flattened rows of Debezium are bad records, because their deletes would be taken for inserts. If `keys` has the keys
+    of the records, tombstones are bad records too: a record with a key and without a value deletes a row. Raises
+    UnsupportedTableError for column types that JSON cannot hold.
     """
     data = as_binary(values)
     live = true_of(data.is_valid())
@@ -321,8 +321,8 @@ def decode_debezium(
 
 
 def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray[np.int64]]:
-    """Returns for each column the positions in `values` of the records whose row has Debezium's placeholder for an
-    unavailable value where the column's JSON object should be. The older row of a change is not searched.
+    """Returns for each column of type ROW the positions in `values` of the records that have Debezium's placeholder for
+    an unavailable value in this column. Only the new row of a change is searched, not the old row.
     """
 
     def texts(records: pa.Array, columns: tuple[DataField, ...]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
@@ -410,8 +410,8 @@ def _json_shape(fields: tuple[DataField, ...], messages: MessageOptions) -> Shap
 
 
 def _key_changed(events: _Events, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Returns True for events whose rows before and after differ in a column of the key, or in a field from which a
-    column of the key is computed. Such a field may be null.
+    """Returns True for events whose old and new row differ in a column of `primary_key`. The change of a value to null
+    counts too: `primary_key` may contain fields from which the table computes its key, and these fields may be null.
     """
     is_changed = np.zeros(len(events.records), dtype=bool)
     for name in primary_key:
@@ -446,7 +446,7 @@ def rows_of_keys(
 
 
 def explained(reason: str, placeholder: Placeholder) -> str:
-    """Returns the reason. If the value is Debezium's placeholder in a column that is not STRING, an explanation is
-    added.
+    """Returns the reason why a value is bad. If the reason contains Debezium's placeholder for an unavailable value, an
+    explanation of the placeholder is added.
     """
     return f"{reason}; {placeholder.reason}" if placeholder.text in reason else reason

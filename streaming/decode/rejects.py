@@ -81,8 +81,8 @@ class RejectedRows:
 
 
 def rejected_rows(rows: pa.Table, reasons: pa.Array, limit: int) -> RejectedRows:
-    """Returns rows that the table refuses, with their reasons, each stored as JSON text. Only the first `limit` rows
-    are kept, because more stop the job anyway.
+    """Returns rows that the table refuses, as bad records: each row as JSON text, with its reason from `reasons`. Only
+    the first `limit` rows are kept, because more bad records stop the job anyway.
     """
     kept = rows.slice(0, limit)
     texts = [json.dumps(row, default=str, ensure_ascii=False).encode() for row in kept.to_pylist()]

@@ -105,8 +105,8 @@ def changed_values(old: pa.Array, new: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def lacks_key(keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Returns True for record keys that are JSON objects and lack one of the columns in `primary_key`. The key of the
-    source is then another key than the table's.
+    """Returns True for record keys that are JSON objects and lack one of the columns in `primary_key`. For these
+    records the source has a key that differs from the key of the table.
 
     The keys are not parsed, which would cost too much for every record: the function searches their text for the names
     of the columns. The schema that a record's key may begin with is not searched.

@@ -127,8 +127,8 @@ def inferred(value: object, depth: int = 0) -> pa.DataType:
 
 
 def need_of(value: object, shape: Shape, watch: WatchFor) -> pa.DataType:
-    """Returns the fields and types that a parsed JSON value needs and its column, which is described by `shape`, lacks.
-    Fields that are null or empty are included.
+    """Returns the need of a parsed JSON value: the fields and wider types that the value has and its column does not
+    have. `shape` describes the column. Fields that are null or empty are included.
     """
     if shape.is_row:
         return _need_of_row(value, shape, watch) if isinstance(value, dict) else NO_NEED
@@ -161,8 +161,8 @@ def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
 
 
 def declared_need(source: SourceSchema, fields: Sequence[DataField], mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
-    """Returns the fields that a Kafka Connect schema declares and the row lacks, with their declared types, as the job
-    maps them.
+    """Returns the fields that a Kafka Connect schema declares and the row (`fields`) lacks. Their types are the
+    declared types after the job's type mapping.
     """
     known = {f.name: f.type for f in fields}
     needs = []

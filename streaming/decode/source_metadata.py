@@ -101,7 +101,7 @@ def without_metadata(
 
 def flat_parts(columns: Iterable[str]) -> tuple[DataField, ...]:
     """Returns the fields of flattened rows from which these columns are filled. Each field is returned under two names,
-    because Debezium names it after its option: for example, `add.fields` may contain `lsn` or `source.lsn`.
+    because the name depends on Debezium's option: for example, `add.fields` may contain `lsn` or `source.lsn`.
     """
     return tuple(
         DataField(0, f"{prefix}{part.name}", part.type)

@@ -46,10 +46,10 @@ def without_other_tables(
 def source_names(
     values: pa.Array | pa.ChunkedArray, decode: RecordFormat, reader: AvroReader | None = None
 ) -> tuple[list[tuple[str, ...]], npt.NDArray[np.int32]]:
-    """Returns the source tables of records, and for each record the position of its table among these tables.
+    """Returns a list of the source tables of the records, and for each record the position of its table in this list.
 
-    A table is a tuple of the parts of its name (`name_parts`), empty for a missing part. The position is -1 if the
-    record contains no table name, or cannot be read.
+    A table is a tuple with the parts of its name (`name_parts`); a missing part is an empty string. The position is -1
+    if the record contains no table name, or cannot be read.
     """
     data = as_binary(values)
     found: dict[tuple[str, ...], int] = {}

@@ -1,7 +1,7 @@
 """Handles values that the source left out.
 
-Postgres does not log a large value that an update did not change. Debezium then puts a placeholder in its place, in a
-form that the column's type allows.
+Postgres does not log a large value that an update did not change. Debezium then sends a placeholder instead of the
+value, in a form that the column's type allows.
 Source: Debezium 3 UnchangedToastedPlaceholder; before 2.0 an array of numbers was [1868788].
 """
 
@@ -42,7 +42,7 @@ class Keeping:
     """How a table keeps values that the source left out.
 
     `never` are columns whose values may not be left out; `names` are all columns of the table. If `asks` is true, the
-    driver looks for rows whose key changed. The rows then have marks (the column UNAVAILABLE) for any `left_out`.
+    driver looks for rows whose key changed. Then all rows have the column UNAVAILABLE, whatever `left_out` is.
     """
 
     left_out: LeftOut = LeftOut.REFUSED
@@ -65,7 +65,7 @@ class Keeping:
         return field.type.nullable or (self.left_out is LeftOut.MARKED and field.type.is_atomic)
 
     def of_inputs(self, inputs: Sequence[str], kept: Sequence[DataField]) -> "Keeping":
-        """Returns the same settings for the fields in `inputs`, from which the table's columns are computed.
+        """Returns a copy of these settings for `inputs`, the fields from which the table's columns are computed.
 
         Only values of the fields in `kept` may be left out: these are fields that the table takes over unchanged.
         """
@@ -78,9 +78,9 @@ class Keeping:
 def marks_of_table(
     rows: pa.Table, marks: pa.Array, fields: Sequence[DataField], names: Sequence[str]
 ) -> tuple[pa.Array, pa.Table]:
-    """Takes rows with marks, which say by position which values of a row were left out. Returns marks that count the
-    positions in `names`, the table's columns, and returns the rows. In NOT NULL columns (according to `fields`) the
-    values that were left out are zeros.
+    """Takes rows and their marks. A mark has the positions of the columns whose values were left out of the row.
+    Returns marks with the positions that these columns have in `names`, the columns of the table. Also returns the
+    rows, in which values that were left out of NOT NULL columns (according to `fields`) are zeros.
     """
     bits = unpack_left_out(marks, rows.num_columns)
     left_out = {name: bits[:, at] for at, name in enumerate(rows.column_names) if bits[:, at].any()}
@@ -136,8 +136,8 @@ class Placeholder:
 
     @property
     def reason_of_place(self) -> str:
-        """The reason why a record that leaves out a value and changes the primary key is bad, if the source does not
-        say at which offsets its records are; and what to do.
+        """The reason why a record is bad if it leaves out a value and changes the primary key, and its offset is not
+        known; and what to do.
         """
         return (
             f"{self._left_out}; the update changed the primary key, and unavailable = keep follows such a change only "

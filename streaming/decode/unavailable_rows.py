@@ -47,8 +47,8 @@ def left_out_of_rows(
 
 
 def without_placeholder(need: pa.DataType, columns: Mapping[str, object], placeholder: str) -> pa.DataType:
-    """Removes the field named like the placeholder from a need. Only the parts of the need that belong to one of
-    `columns`, the columns that contain rows, are searched for the field.
+    """Returns a need without the field whose name is the placeholder. Only the parts of the need that belong to
+    `columns` are searched; these are the columns that contain rows.
     """
     if not columns or not pa.types.is_struct(need):
         return need

@@ -131,8 +131,8 @@ def _stop(query: Any) -> bool:
 
 
 def _error_of(error: Exception, of_sink: BaseException | None) -> BucketlineError:
-    """Returns the error of a failed query: the error that the sink has raised, if it raised one, or else the error that
-    Spark has raised.
+    """Returns the error of a failed query. This is the error that the sink has raised, if it has raised one; otherwise
+    the error that Spark has raised.
     """
     if isinstance(of_sink, BucketlineError) and not isinstance(of_sink, SparkFailedError):
         return of_sink

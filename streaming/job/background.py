@@ -30,8 +30,8 @@ class InThread(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How many seconds the end of a job waits for work in the background: at most (`longest`), at most after a signal
-    (`after_signal`), and until it logs that it waits (`silent`).
+    """For how many seconds the end of a job waits for work in the background. The job waits at most `longest` seconds,
+    or at most `after_signal` seconds after a signal. After `silent` seconds the job logs that it waits.
     """
 
     longest: float = 30.0

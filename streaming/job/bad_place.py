@@ -89,8 +89,8 @@ def _place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPl
 
 
 def _notes(config: JobConfig, topic: str) -> TopicNotes | None:
-    """Returns the notes that are kept beside the checkpoint about a topic for bad records. Returns None if Spark can
-    reach the storage of the checkpoint, and bucketline cannot.
+    """Returns the notes about a topic for bad records, which are kept next to the checkpoint. Returns None if
+    bucketline cannot reach the storage of the checkpoint (Spark may still reach it).
     """
     notes = notes_beside(config.checkpoint, topic, config.storage)
     try:

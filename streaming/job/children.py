@@ -1,5 +1,5 @@
-"""Kills the child processes of this process, and the process groups that these children lead, if the system lists
-processes in /proc.
+"""Kills the child processes of this process, and the process groups that these children lead. This works only if the
+system lists processes in /proc.
 """
 
 import os
@@ -52,9 +52,9 @@ def _kill(children: Sequence[int]) -> None:
 
 
 def _is_there(child: int, leads: bool) -> bool:
-    """Returns True if a killed child, or a process of the group that it leads, still runs.
+    """Returns True if a killed child still runs, or a process of the group that the child leads.
 
-    A child that has ended is waited for; otherwise it stays in the list of processes.
+    The function also waits for a child that has ended, because otherwise the child stays in the list of processes.
     """
     with suppress(ChildProcessError):
         if os.waitpid(child, os.WNOHANG) == (0, 0):

@@ -1,9 +1,9 @@
 """Chooses who reads the Kafka records or Parquet files of a job, Spark's source or bucketline's tasks, and logs the
 choice. The choice is made once for each run of the job.
 
-Only a task can find out whether tasks can read, and Spark takes seconds to start the first tasks. They run while the
-query starts, which takes seconds too, so that the first batch finds running workers. Tasks are started even if there is
-nothing to find out.
+Only a task can find out whether tasks can read, and Spark takes seconds to start the first tasks. The first tasks run
+while the query starts, which takes seconds too, so that the first batch finds running workers. They are started even if
+there is nothing to find out.
 """
 
 import logging
@@ -137,7 +137,7 @@ class _Tried:
 
 
 def _settle(source: SourceConfig, *why: str) -> None:
-    """Logs who reads the source: Spark if there are reasons for this (`why`), otherwise bucketline's tasks. Raises
+    """Logs who reads the source: Spark if there are reasons against tasks (`why`), otherwise bucketline's tasks. Raises
     OptionError if there are reasons, but the job requires that tasks read.
     """
     source_name = "Kafka" if source.format == KAFKA else "the files"
@@ -150,8 +150,8 @@ def _settle(source: SourceConfig, *why: str) -> None:
 
 
 def _obstacles_here(spark: Any, source: SourceConfig, options: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the reasons why tasks of this application cannot read themselves although the options allow it, as far as
-    this process knows them.
+    """Returns reasons why tasks of this application cannot read Kafka, although the options allow it. Only reasons that
+    this process can find are returned.
     """
     tokens = [key for key, _ in spark.sparkContext.getConf().getAll() if key.startswith(_TOKENS)]
     if tokens:

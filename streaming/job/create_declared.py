@@ -1,10 +1,9 @@
 """`create: auto`: creates the job's table as the records of its source declare it.
 
 The first records of the source are read once before the query starts. If there are none yet, the job waits for them;
-with the trigger availableNow it ends. The table comes into being with one file that is created only if it is absent. So
-of two jobs only one creates the table, and a job that dies before its first batch finds the table again. An existing
-table must fit: as long as it has no snapshot, its keys have to be the declared keys, and its columns have to hold what
-the records declare.
+with the trigger availableNow it ends. Only one of two jobs creates the table, because a new table begins with one file
+that no second job can create. A job that dies before its first batch finds the table again. An existing table must fit:
+as long as it has no snapshot, its keys must be the declared keys, and its columns must hold what the records declare.
 """
 
 import logging
@@ -111,9 +110,8 @@ def _pause(is_ending: Callable[[], bool]) -> None:
 
 
 def _from_the_first(config: JobConfig, source: SourceOptions) -> SourceOptions:
-    """Returns the source, changed to begin at its first record if the query would begin after the newest record.
-
-    Otherwise the records that came while the job waited would be skipped.
+    """Returns the source. If the query would begin after the newest record, the source is changed to begin at its first
+    record, because otherwise the records that came while the job waited would be skipped.
     """
     if config.source.format != KAFKA or not begins_at_latest(source.options):
         return source

@@ -57,7 +57,7 @@ class Ending:
 
 @contextmanager
 def signals_to(ending: Ending) -> Iterator[None]:
-    """Passes the signals of this process to `ending`; outside of the main thread it does nothing.
+    """Passes the signals of this process to `ending`. Outside of the main thread, this function does nothing.
 
     If SIGHUP was ignored before (`nohup`), it stays ignored.
     """

@@ -76,8 +76,9 @@ def hold_stream(jvm: Any) -> None:
     """Sleeps on the stream's own thread in the JVM until the query is stopped. Always raises QueryStopped.
 
     If a function of foreachBatch returns, Spark believes that the batch is done. Spark ends a stopped query without an
-    error if the text of the Python error shows an interrupted call into the JVM. Spark's pattern for this overflows the
-    stack on long texts, so this text is short. Spark 3.5 needs the line break before the name.
+    error if the text of the Python error shows an interrupted call into the JVM. Spark searches the text with a regular
+    expression that overflows the stack on long texts, so the text of QueryStopped is short. Spark 3.5 needs a line
+    break before the name in this text.
     Source: Spark 3.5 and 4.0 StreamExecution.isInterruptionException, PROXY_ERROR.
     """
     try:

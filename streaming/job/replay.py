@@ -1,5 +1,5 @@
-"""Replays the bad records of a job: decodes and writes them again, each once, in batches of their own and under a
-commit user of its own.
+"""Replays the bad records of a job: decodes each bad record again and writes its rows, once. A replay writes in its own
+batches, under its own commit user.
 
 A batch marks the records that it takes, and then writes them like any batch of the job. Records that are still bad
 become bad records of this batch. If a replay dies, the next replay finds the marks and finishes the batch with the same
@@ -125,7 +125,7 @@ def check_notes(place: BadRecordsPlace, checkpoint: str, *, has_replayed: bool) 
     if isinstance(place, Topic) and place.notes is not None and has_replayed and not place.notes.taken():
         raise OptionError(
             f"records of {place.name} were replayed before, but the folder {checkpoint.rstrip('/')}{BESIDE} does not "
-            "say which records: copy this folder from its former path, next to the job's former checkpoint",
+            "say which records: copy this folder from the path next to the job's former checkpoint",
             key=CHECKPOINT.key,
         )
 

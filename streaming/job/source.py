@@ -130,8 +130,8 @@ def read_topic(spark: Any, options: Mapping[str, str], topic: str) -> pa.Table:
 
 
 def read_first(spark: Any, source: SourceConfig, options: Mapping[str, str], most: int) -> pa.Table:
-    """Returns at most `most` records of a source whose values will be decoded, with Kafka's columns if the source has
-    them.
+    """Returns at most `most` records of a source, with a column `value` that the caller will decode. If the source has
+    other columns of Kafka's source, they are returned too.
 
     Raises OptionError if Spark does not know the source, or the source has no column `value`.
     """

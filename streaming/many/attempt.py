@@ -54,8 +54,8 @@ class Attempt:
     """One attempt to write a batch into the tables that have records in the batch.
 
     Tables in `aside` are left out. If `only` is the name of a table, only this table is written. `span` are the offsets
-    that are read; for a table that catches up (reads records that it missed while it was parked) they cover more than
-    the batch.
+    that are read. If a table catches up (reads records that it missed while it was parked), `span` covers more than the
+    batch.
 
     The attributes belong together because a table may fail in any step: each step changes which tables are still
     written and which have failed, and the next step needs both.

@@ -153,8 +153,8 @@ def _as_asked(
 
 
 def _found_in_table(name: str, entry: Entry, state: ManyState, batch: int) -> Entry:
-    """Returns the ledger entry (stored state) of a parked table. If the table holds the batch for which it was parked
-    after all, the entry is corrected. Raises the errors of `found_further`.
+    """Returns the ledger entry (stored state) of a parked table. A table may hold the batch in which it seemed to fail;
+    then the entry is corrected. Raises the errors of `found_further`.
     """
     known = state.tables.get(name)
     if known is None:

@@ -123,9 +123,9 @@ def next_ledger(
 
 
 def _left_of(cutoff: FeedOffsets | None, end: FeedOffsets) -> FeedOffsets | None:
-    """Returns the offsets up to which a table has its records, once a batch that ends at the offsets `end` is written;
-    None if these offsets are `end`. If the table already has records of a partition beyond the end of the batch, the
-    table's own offset stays, so that these records are not written twice.
+    """Returns the offsets up to which a table has its records after a batch that ends at the offsets `end`; None if
+    these are the offsets `end` in every partition. If the table already has records of a partition beyond the end of
+    the batch, the result has the table's own offset, so that these records are not written twice.
     """
     ahead = {f: at for f, at in (cutoff or {}).items() if at > end.get(f, at)}
     return {**end, **ahead} if ahead else None
@@ -185,7 +185,8 @@ def unparked(entry: Entry) -> Entry:
 
 
 def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[BatchSpan, bool]:
-    """Returns the offsets that a table reads to catch up during a batch, and whether it lacks no records afterwards.
+    """Returns the offsets that a table reads during a batch to catch up. The second value is true if the table has all
+    records afterwards.
 
     The result depends only on the ledger and the batch, so a batch that is repeated reads the same records.
     """
@@ -206,8 +207,8 @@ def caught_up(entry: Entry, end: FeedOffsets, *, is_all: bool) -> Entry:
 
 
 def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> Entry:
-    """Returns the ledger entry (stored state) of a parked table. If the table holds the batch for which it was parked
-    after all, the entry is corrected. `newest` is the newest batch in the table. `batch` is the current batch, which an
+    """Returns the ledger entry (stored state) of a parked table. A table may hold the batch in which it seemed to fail;
+    then the entry is corrected. `newest` is the newest batch in the table. `batch` is the current batch, which an
     earlier attempt may have written.
 
     Raises CheckpointMismatchError if the table holds a batch that the ledger does not know.

@@ -1,10 +1,10 @@
-"""Work for tables without records in a batch: does their compactions that are due, and renews the tags that keep their
-newest snapshots.
+"""Work for tables that have no records in a batch: compactions that are due, and new tags that keep the newest
+snapshots of these tables.
 
 If a table got no records for longer than its tag is kept, its newest snapshot would expire, and the table would look as
 if it had been rolled back. So its tag is renewed in time. The new tag records up to which offsets the table has its
-records now. A query that begins again from the table alone begins at these offsets, and not at the table's last
-records.
+records now. A new query that knows nothing but the table begins at these offsets, and not at the older offsets of the
+table's last records.
 """
 
 import logging

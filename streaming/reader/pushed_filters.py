@@ -1,8 +1,8 @@
 """Turns filters that Spark pushes down into a condition that skips files, row groups and rows.
 
 Spark applies its filters again to the rows that it gets, so the condition may keep too many rows, never too few.
-Filters on floats are left to Spark, because its NaN equals itself and is the largest value. Filters on fields inside of
-values are left to Spark too, and so are filters on nanoseconds, because Spark gets only microseconds.
+Filters on floats are left to Spark, because in Spark NaN equals NaN and is the largest value. Filters on fields inside
+of values are left to Spark too, and so are filters on nanoseconds, because Spark gets only microseconds.
 Source: Spark 4.1 pyspark.sql.datasource.Filter.
 """
 
@@ -56,7 +56,7 @@ def _condition(spark_filter: Any, columns: pa.Schema) -> pc.Expression | None:
 
 
 def _negated(child: Any, columns: pa.Schema) -> pc.Expression | None:
-    """Returns the condition for NOT `child`; None if it cannot rule out whole files."""
+    """Returns the condition for NOT `child`; None if this filter is left to Spark."""
     kind = type(child).__name__
     if kind == "IsNull":
         return _valid(child, columns)

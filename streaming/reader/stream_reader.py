@@ -88,8 +88,8 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
             self._note_progress(at)
         if last.at.order < at.order:
             raise OptionError(
-                f"the checkpoint is at {at.to_json()}, and the next offset is before it, {last.at.to_json()}: was "
-                "the table rolled back? Start the query with another checkpoint",
+                f"the next offset {last.at.to_json()} is before the offset {at.to_json()} in the checkpoint: was the "
+                "table rolled back? Start the query with another checkpoint",
                 key="checkpointLocation",
             )
         scan, units = self.plan.between(at, last.at)
@@ -115,7 +115,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return naming_expiry(partition.rows(), self._place.uri, snapshot_id, REMEDY)
 
     def commit(self, end: JsonObject) -> None:
-        """Records for the consumer that the stream has read everything before `end`. Spark calls this when it has
+        """Stores in the consumer that the stream has read everything before `end`. Spark calls this when it has
         committed the micro-batch that ends there.
         """
         self._note_progress(offset_of(end).at)
@@ -123,7 +123,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
     @property
     def plan(self) -> StreamPlan:
         """Returns the plan of the stream. The plan is made at the first call, because a reader that is sent to tasks
-        needs none.
+        needs no plan.
         """
         if self._plan is None:
             request = ReadRequest(self._names.of_table, self._options.filter)
@@ -135,7 +135,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return Limits(*self._options.limits)
 
     def newest_id(self) -> int | None:
-        """Returns the id of the newest snapshot that its writer will not remove again; None if there is no such
+        """Returns the id of the newest snapshot that will not be removed again by its writer; None if there is no such
         snapshot.
         """
         return self.plan.table.snapshot_store.settled_id(self._world.clock.now_ms())

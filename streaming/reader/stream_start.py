@@ -1,4 +1,4 @@
-"""Finds where a new stream of changes starts, and refuses streams that cannot be right.
+"""Finds where a new stream of changes starts, and refuses streams that would give wrong rows.
 Source: Paimon 2.0 AbstractDataTableScan.createStartingScanner, ContinuousFromTimestampStartingScanner,
 CompactedStartingScanner, FlinkSourceBuilder.
 """

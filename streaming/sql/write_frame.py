@@ -184,7 +184,7 @@ def _exact(value: Any, stored: SparkType, wanted: SparkType, *, place: str) -> A
 
 def _try_cast(value: Any, wanted: SparkType) -> Any:
     """Returns the value in another type; it is null if the type cannot hold the value. PySpark 3.5 has this cast only
-    in SQL text, so it is made by Spark's own class.
+    in SQL text, so this function uses Spark's class for the cast.
 
     Source: Spark 3.5 Cast, EvalMode.TRY.
     """

@@ -1,8 +1,8 @@
 """A Spark job whose tasks get only bytes from Spark: the messages of other tasks, or the items of an RDD of bytes.
 
-It is a job of RDDs: bytes go from a task to Spark's shuffle and to the next task unchanged. A query of DataFrames would
-have to be planned and compiled for each job, and would turn each value into Arrow, into a row and back. Source: Spark
-4.0 pyspark.RDD (RDD.partitionBy, PipelinedRDD), PairwiseRDD, PythonPartitioner, PythonRunner.
+The job consists of RDDs: bytes go from a task to Spark's shuffle and to the next task unchanged. A query of DataFrames
+would have to be planned and compiled for each job, and would turn each value into Arrow, into a row and back. Source:
+Spark 4.0 pyspark.RDD (RDD.partitionBy, PipelinedRDD), PairwiseRDD, PythonPartitioner, PythonRunner.
 """
 
 import pickle

@@ -63,8 +63,8 @@ def _at_a_time(context: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A task that tries to make a Kafka client. Its result is the reason why it cannot, or an empty string if
-    it can.
+    """A task that tries to make a Kafka client. The result of the task is empty if it can make a client, and otherwise
+    the reason why it cannot.
     """
 
     settings: Mapping[str, str]

@@ -1,5 +1,5 @@
-"""Tasks of a join (MERGE), on executors. The keys are divided into shares. The rows of both sides are sent to the task
-of their share; this task joins them and sends the results to the tasks that write.
+"""Tasks of a join (MERGE), on executors. The keys are divided into groups, called shares. The rows of both sides are
+sent to the task of their share; this task joins them and sends the results to the tasks that write.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ class StoredSideTask:
 
 @dataclass(frozen=True, slots=True)
 class GivenSideTask:
-    """Reads one part of the caller's rows and sends them to the tasks of their shares."""
+    """Reads one part of the caller's rows, and sends each row to the task of its share (group of keys)."""
 
     decode: Decoder | None
     share_of: ShareOf
@@ -58,7 +58,9 @@ class GivenSideTask:
 
 @dataclass(frozen=True, slots=True)
 class JoinTask:
-    """Joins the two sides of the shares of keys that it gets, and sends the resulting rows to the next tasks."""
+    """Gets the rows of some shares (groups of keys), joins the rows of the two sides, and sends the results to the next
+    tasks.
+    """
 
     joined: Joined
     seal: SealPlan
@@ -74,8 +76,8 @@ class JoinTask:
 
 
 def join_stage(tasks: Any, joined: Joined, seal: SealPlan, to: Destination, parallelism: int) -> tuple[Any, JoinTask]:
-    """Returns the DataFrame with the rows of both sides, sent to the tasks of their shares, and the task that joins the
-    rows and sends the results to the tasks in `to`.
+    """Returns a DataFrame and a task. The DataFrame has the rows of both sides, each sent to the task of its share
+    (group of keys). The task joins these rows and sends the results to the tasks in `to`.
 
     `tasks` is a function that makes a DataFrame for a number of tasks without input.
     """

@@ -1,5 +1,5 @@
-"""The stage between reading and writing, on executors: decides the buckets of rows. The keys are divided into shares,
-and a task decides the buckets of one share at a time.
+"""The stage between reading and writing, on executors: decides the buckets of rows. The keys are divided into groups,
+called shares, and a task decides the buckets of one share at a time.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class PlaceTask:
     local_directory: str | None
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[Routed]:
-        """Takes sealed runs (sorted, packed rows) of shares of the keys, and yields sealed runs of buckets."""
+        """Takes sealed runs (sorted, packed rows) of shares (groups of keys), and yields sealed runs of buckets."""
         with RunBuffer(budget_bytes=self.buffer_bytes, directory=self.local_directory) as buffer:
             for kind, run in sent:
                 if kind in (RUN, RUNS):

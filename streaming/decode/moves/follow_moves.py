@@ -89,9 +89,10 @@ class Follower:
         return Followed(rows, (to_ipc(asks),) if asks.num_rows else (), bad)
 
     def _bad(self, inserts: Longs) -> dict[int, str]:
-        """Takes the numbers of inserts that leave out values and do not come from another key. Returns those that are
-        bad, each with the reason. All are bad if the table stores a null for a value that was left out, because with
-        that null an old row with the same key would keep its value. Otherwise none is bad.
+        """Takes the numbers of inserts that leave out values, and whose row did not have another key before. Returns a
+        dict with the reason for each insert that is bad. All inserts are bad if the table stores nulls for values that
+        were left out: if the table already has a row with the key of the insert, such a null would keep the value of
+        that row. Otherwise no insert is bad.
         """
         return _all_for(inserts, self.placeholder.reason) if self.keeping.left_out is LeftOut.NULL else {}
 
@@ -128,8 +129,9 @@ class _Found:
 
     @property
     def moved(self) -> Longs:
-        """Returns the moved records that give a new row and a delete of the old row. If a table computes its key from
-        the key of the source, both rows may get the same key. Such a record has no delete, and is not returned.
+        """Returns the numbers of the moved records that give both a new row and a delete of the old row. A record gives
+        no delete if both rows have the same key in the table, because the table computes the key. The result lacks such
+        records.
         """
         new = np.intersect1d(self.moves.moved, self.of_rows[np.isin(self.kinds, _NEW)])
         return np.intersect1d(new, self.of_rows[self.kinds == _DELETE])
@@ -181,7 +183,7 @@ class _Found:
 
     def answer(self, asked: pa.Table, key: Sequence[DataField]) -> pa.Table:
         """Returns the rows that have one of the asked keys, the rows whose record is at one of the asked positions, and
-        the rows that lack values. The columns `PLACE`, `AT` and `MOVED` are added to them for the driver.
+        the rows that lack values. The result also has the columns `PLACE`, `AT` and `MOVED`, which the driver needs.
         """
         of_rows = self.of_rows
         is_key = asked[AT].is_null()
@@ -214,8 +216,8 @@ class _Found:
 
 
 def _with_values(rows: pa.Table, takes: Longs, sources: Longs, values: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Returns the rows after putting values into the rows at the positions `takes`. `sources` has for each of these
-    positions the position of the row in `values` that holds the values.
+    """Returns `rows` with values from the table `values`. The row at position `takes[i]` gets its values from the row
+    at position `sources[i]` of `values`. `names` are the columns of the table.
     """
     bits = unpack_left_out(one_array(values[FILLED]), len(names))
     for at, name in enumerate(names):
@@ -244,5 +246,5 @@ def joined(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def encoded(rows: pa.Table, fields: Sequence[DataField]) -> pa.Array:
-    """Returns for each row its key, the values of the columns `fields`, as bytes. Equal keys have equal bytes."""
+    """Returns the key of each row as bytes. The key consists of the columns `fields`. Equal keys have equal bytes."""
     return encode_rows([one_array(rows[f.name]) for f in fields], [f.type for f in fields], with_arity=True)

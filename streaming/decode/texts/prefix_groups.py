@@ -91,8 +91,8 @@ def _start_with(texts: pa.Array, bytes_of: "_Bytes", group: Positions, prefix: b
 
 
 def _first_difference(texts: "_Bytes", group: Positions, prefix: bytes) -> int | None:
-    """Returns the position at which a text of the group differs from the prefix; None if the few texts that are
-    compared do not differ.
+    """Compares a few texts of the group with the prefix. Returns the first position at which one of these texts differs
+    from the prefix; None if no difference is found.
     """
     count = min(_SAMPLES, len(group))
     for number in range(count):

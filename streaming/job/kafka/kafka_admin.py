@@ -39,7 +39,9 @@ _Answer = tuple[str | None, str]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The ids of topics as far as they are known, and the reason why the ids of other topics are not known."""
+    """What is known about the ids of topics. `ids` has the ids that are known, and `unknown` has the reason for each
+    topic whose id is not known.
+    """
 
     ids: Mapping[str, str] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -140,8 +142,8 @@ class JvmAdmin:
         return {t: [str(p) for p in numbers if source.reads_partition(t, p)] for t, numbers in partitions.items()}
 
     def offsets(self, *, of_first: bool) -> dict[str, dict[str, int]]:
-        """Returns, for each partition that the source reads, the offset of its first record if `of_first` is true, or
-        else the offset after its last record.
+        """Returns the first offset of each partition that the source reads if `of_first` is true. Otherwise returns the
+        offset after the last record of each partition.
 
         Raises Py4JError if the brokers do not answer.
         """

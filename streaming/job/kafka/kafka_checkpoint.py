@@ -1,7 +1,7 @@
 """Checks before a job starts that the checkpoint fits the topics and the Kafka cluster of the job file.
 
-Offsets are valid only for the topic and cluster they came from. Spark reports some mistakes as lost data, and others
-not at all: another cluster whose topic is long enough is read from the middle.
+Offsets are valid only for the topic and cluster they came from. Spark reports some mistakes as lost data, and does not
+notice others: if another cluster has a topic with enough records, Spark reads this topic from the middle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -165,8 +165,8 @@ def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
 def topics_as_now(
     written: WriterOffsets, cluster: str | None, now: TopicIds, partitions: Mapping[str, Sequence[str]]
 ) -> Topics:
-    """Returns the offsets of a writer, corrected for topics that were deleted and created again: such a topic begins at
-    its first record, in each of its current partitions if these are known. `now` has the current ids of the topics.
+    """Returns the offsets of a writer. A topic that was deleted and created again begins at its first record, in each
+    of its current partitions if `partitions` has them. `now` has the current ids of the topics.
     """
     topics = written.topics
     anew = topics.keys() & created_again(ids_in(written.snapshot, cluster), now)
@@ -177,14 +177,16 @@ def restart_offsets(
     written: Iterable[Topics], options: Mapping[str, str], partitions: Mapping[str, Sequence[str]]
 ) -> Topics:
     """Returns the offsets at which a source with these options begins in order to read what the table lacks. The result
-    is empty if the table has offsets of none of the source's topics.
+    is empty if the table has no offsets of the source's topics.
 
-    `written` are the offsets of the table's writers, newest writer first: for each partition the newest writer that has
-    an offset counts. But offsets of an older writer that are higher than those of the newest writer are ignored: they
-    belong to an earlier topic of the same name. `partitions` are the partitions that the source reads now, empty if not
-    known. The result has an offset for each of these partitions, because Spark demands it; a partition that no writer
-    has read begins at its first record. Topics that no longer exist are left out, and so are partitions that no longer
-    exist, except those of a topic's newest writer: Spark then reports that these partitions are missing.
+    `written` are the offsets of the table's writers, newest writer first. For each partition the newest writer that has
+    an offset counts. But if an older writer has a higher offset than the newest writer, the offsets of the older writer
+    are ignored, because they belong to an earlier topic of the same name.
+
+    `partitions` are the partitions that the source reads now, empty if not known. The result has an offset for each of
+    these partitions, because Spark demands it; a partition that no writer has read begins at its first record. The
+    result has no offsets of topics that no longer exist. It has offsets of partitions that no longer exist only if the
+    topic's newest writer has read them: Spark then reports that these partitions are missing.
     """
     offsets: Topics = {}
     for topics in written:

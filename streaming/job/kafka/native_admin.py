@@ -52,7 +52,7 @@ class NativeAdmin:
         self._client = None
 
     def _asked(self, topics: Collection[str]) -> Mapping[str, "Future[Any]"]:
-        """Returns the answer for each topic, when all answers have arrived or the time is over."""
+        """Asks for topics. Returns a future for each topic when all futures are done or the time is over."""
         kafka, admin = (importlib.import_module(name) for name in ("confluent_kafka", "confluent_kafka.admin"))
         if self._client is None:
             self._client = admin.AdminClient(client_settings(self._settings))

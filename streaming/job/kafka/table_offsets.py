@@ -22,7 +22,7 @@ Topics = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class WriterOffsets:
-    """The offsets of one commit user. `snapshot` is the newest snapshot that has them."""
+    """The offsets of one commit user, by topic. `snapshot` is the newest snapshot that has these offsets."""
 
     snapshot: Snapshot
     topics: Topics
@@ -32,10 +32,10 @@ def newest_offsets(table: Table, user: str | None = None) -> Iterator[WriterOffs
     """Yields the newest offsets of each writer, newest first. If `user` is given, yields only the offsets of this
     commit user. Commit users that differ only in their `commit.user-prefix` count as one writer.
 
-    Snapshots are read from the newest back to the newest one with offsets; the offsets of other writers come from their
-    tags. Writers whose tags no longer exist, as after a rollback, come last; to find them all snapshots are read. All
-    snapshots are also read after an interrupted rollback: the rollback may have moved tags back without removing the
-    snapshots, and its own tag may be on a snapshot that no longer exists.
+    Snapshots are read from the newest back to the newest snapshot with offsets. The offsets of other writers come from
+    their tags. Writers whose tags no longer exist, for example after a rollback, come last; to find these writers, all
+    snapshots are read. All snapshots are also read after an interrupted rollback: the rollback may have moved tags back
+    without removing the snapshots, and the tag of the rollback may be on a snapshot that no longer exists.
     """
     wanted = None if user is None else writer_of(user)
     handle = handle_of(table)

@@ -26,9 +26,9 @@ _EARLIEST = -2
 
 
 def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles, earliest: Callable[[], FeedOffsets]) -> None:
-    """Renames the checkpoint, and writes a ledger (the state of the job's tables) into the new checkpoint; the new
-    query begins with it. `earliest` asks Kafka for the offsets of the first records that it still has: a table that
-    needs older records is parked.
+    """Renames the checkpoint, and writes a ledger (the state of the job's tables) into the new checkpoint. The new
+    query begins with this ledger. `earliest` asks Kafka for the offset of the first record in each partition: a table
+    that needs older records is parked.
 
     Raises OptionError for a source other than Kafka, and if no ledger says which records the tables already have.
     """

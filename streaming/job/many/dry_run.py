@@ -155,8 +155,8 @@ def _row(found: _Found, config_of: Callable[[Resolved], JobConfig], registry: Re
 
 
 def _schema(config: JobConfig, sample: Sequence[pa.Table]) -> tuple[bool, TableSchema]:
-    """Returns whether the table exists, and its schema; for a missing table the schema with which it would be
-    created.
+    """Returns whether the table exists, and the schema of the table. If the table does not exist, returns the schema
+    with which it would be created.
     """
     if has_table(config):
         return True, handle_of(open_existing(config)).table_schema

@@ -29,9 +29,9 @@ class UnreadRecords:
 
 @dataclass(frozen=True, slots=True)
 class KafkaNow:
-    """Kafka's answers about partitions. `why` is the reason why some partitions have no answer. `retention_ms` says how
-    long each topic keeps records, below 0 for ever; it lacks topics without an answer. The methods take as `reached`
-    the offsets up to which a job or table has read.
+    """Kafka's answers about partitions. `why` is the reason why some partitions have no answer. `retention_ms` says for
+    how many milliseconds each topic keeps records: a number below 0 means for ever, and topics without an answer are
+    missing. The argument `reached` of the methods has the offsets up to which a job or table has read.
     """
 
     partitions: Mapping[Feed, UnreadRecords]
@@ -83,11 +83,11 @@ def ask_kafka(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
 
 
 class KafkaLag:
-    """Asks Kafka for the ends of partitions, and for the time of the first record after each of the given offsets. Its
-    clients are kept until `close`. Raises no error, so that `status` still shows everything else.
+    """Asks Kafka for the ends of partitions, and for the time of the first record after each offset in `reached`. Keeps
+    the clients until `close`. Raises no error, so that `status` still shows everything else.
 
-    `answer_s` is the number of seconds that the brokers may take for all offsets together, and again for the settings
-    of the topics.
+    `answer_s` is the number of seconds that the brokers may take to answer about all offsets together, and again to
+    answer about the settings of the topics.
     """
 
     def __init__(self, answer_s: float = _ANSWER_S) -> None:
@@ -157,8 +157,8 @@ class KafkaLag:
 def _asked(
     client: Any, consumer: Any, reached: FeedOffsets, answer_s: float
 ) -> tuple[dict[Feed, UnreadRecords], str | None]:
-    """Asks for the unread records of each partition. Returns the answers, and the reason if an answer is missing.
-    Raises KafkaException.
+    """Asks for the unread records of each partition. Returns the answers. If an answer is missing, the second value is
+    the reason; otherwise it is None. Raises KafkaException.
     """
     deadline = time.monotonic() + answer_s
     found: dict[Feed, UnreadRecords] = {}

@@ -1,9 +1,9 @@
-"""Replays the bad records of a job of several tables: decodes and writes them again through the routes of the job, in
-batches of their own, and each record once.
+"""Replays the bad records of a job of several tables: decodes each bad record again and writes its rows through the
+routes of the job, once. A replay writes in its own batches.
 
 The current routes and settings of the job decide to which table a record goes. A folder next to the job's checkpoint
-holds the name of the job's replays, and a ledger (a file with the state of the tables) for each of their batches. By
-that name and the number of a batch, tables recognise a batch that is repeated.
+holds the name of the job's replays, and a ledger (a file with the state of the tables) for each batch of the replays.
+By the name of the replays and the number of a batch, tables recognise a batch that is repeated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

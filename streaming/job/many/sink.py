@@ -96,7 +96,9 @@ class ManySink:
         return told
 
     def _records(self, batch: Any, identity: BatchIdentity, engine: SparkTables) -> Records:
-        """Returns the source of the records of all tables, with every column that any table may need."""
+        """Returns the source from which the records of all tables are read. The source has every column that a table
+        may need.
+        """
         kafka = None if self.kafka is None else self.kafka()
         frame = Frame(batch, self.job.nameless)
         source = records_of(frame, identity, kafka, engine.parallelism)

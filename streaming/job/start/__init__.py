@@ -1,1 +1,1 @@
-"""Checks before Spark starts that a job has what it needs; and Spark's JVM, from its start to its end."""
+"""Checks, before Spark starts, that a job has what it needs. Also starts and ends Spark's JVM."""

@@ -45,8 +45,8 @@ class Silence:
 
 @contextmanager
 def broken_silence(doing: str, tell: Callable[[str], None] | None = None) -> Iterator[Silence]:
-    """Yields a `Silence` of a job that begins with the phase `doing`. While the block runs, a thread calls `look` of
-    this object four times a second, which logs lines with `tell`.
+    """Yields a `Silence` of a job that begins with the phase `doing`. While the block runs, a thread calls the `look`
+    of this `Silence` four times a second. `look` passes its log lines to `tell`.
 
     A line of any logger of bucketline ends the silence.
     """

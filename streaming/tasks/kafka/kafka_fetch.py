@@ -1,10 +1,10 @@
 """Fetches the records of an offset range from Kafka, as tables with the columns of Spark's Kafka source. Either all
 records of the range are fetched, or an error is raised.
 
-A range is complete when the consumer's position is at the end of the range or beyond: a record at or after the end has
-come, or the consumer has reached the end of the partition there. Offsets without a record are normal: compaction,
-aborted transactions, and the marks of transactions leave them. If the partition ends before the end of the range, the
-range is not complete, because Spark has seen records up to there.
+A range is complete when the consumer has returned a record at or after the end of the range, or has reached the end of
+the partition at or after the end of the range. Offsets without a record are normal: compaction, aborted transactions,
+and the marks of transactions leave them. If the partition ends before the end of the range, the range is not complete,
+because Spark has seen records up to the end of the range.
 Source: Spark 4.0 KafkaDataConsumer, KafkaRecordToRowConverter; librdkafka 2.16 rd_kafka_consume_batch_queue.
 """
 

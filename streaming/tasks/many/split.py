@@ -108,7 +108,7 @@ def _source_name(texts: Mapping[str, str], table: str) -> SourceName:
 
 
 def _topics(records: pa.Table) -> tuple[list[str | None], npt.NDArray[np.int32]]:
-    """Returns the topics of records, and for each record the position of its topic among them."""
+    """Returns a list of the topics of the records, and for each record the position of its topic in this list."""
     if "topic" not in records.column_names:
         return [None], np.zeros(records.num_rows, np.int32)
     encoded = one_array(records["topic"]).dictionary_encode(null_encoding="encode")

@@ -72,9 +72,9 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True)
 class TaskNotes:
-    """The notes of one task, or of all tasks together. `tables` has the note of each known table, by its number. `new`
-    has the tables that the task did not know, by target. Records that were left out are counted: by origin, and for
-    parked tables by target.
+    """The notes of one task, or of all tasks together. `tables` has the note of each table that the task knew, by the
+    number of the table. `new` has the tables that the task did not know, by the name of the table. `left` and `parked`
+    count records that were left out: `left` by origin and reason, `parked` by the name of the parked table.
     """
 
     tables: Mapping[int, TableNote] = field(default_factory=dict)
