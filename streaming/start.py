@@ -1,5 +1,4 @@
-"""Where the program `bucketline` starts. While the program loads its modules, an interrupt ends it without a traceback.
-"""
+"""Where the program `bucketline` starts. While the program loads its modules, an interrupt ends it without a traceback."""
 
 import signal
 import sys

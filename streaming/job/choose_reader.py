@@ -137,8 +137,8 @@ class _Tried:
 
 
 def _settle(source: SourceConfig, *why: str) -> None:
-    """Logs who reads the source: Spark if there are reasons against tasks (`why`), otherwise bucketline's tasks. Raises
-    OptionError if there are reasons, but the job requires that tasks read.
+    """Logs who reads the source: Spark if there are reasons why tasks cannot read it (`why`), otherwise bucketline's
+    tasks. Raises OptionError if there are reasons, but the job requires that tasks read.
     """
     source_name = "Kafka" if source.format == KAFKA else "the files"
     if not why:
