@@ -1,4 +1,6 @@
-"""Where the program `bucketline` starts. While the program loads its modules, an interrupt ends it without a traceback."""
+"""Where the program `bucketline` starts. An interrupt while the modules are being loaded ends the program without a
+traceback.
+"""
 
 import signal
 import sys
