@@ -101,8 +101,8 @@ def _field_text(field: DataField, quote: Callable[[str], str] = quoted_name) -> 
 
 
 def default_in_sql(field: DataField) -> str:
-    """Returns a column's default as SQL text. Strings and times are put in quotes, even if the schema has them
-    without.
+    """Returns a column's default as SQL text. A string or a time is put in quotes, even if the schema stores it without
+    quotes.
     """
     text = str(field.default_value)
     is_plain = text[:1] == "'" or not field.type.is_atomic or field.type.root in _UNQUOTED
@@ -216,7 +216,7 @@ class _Parser:
         if self._next.kind != "word":
             raise _refused(f"{place}: expected a type, found {self._next.text!r}")
         if self.depth >= MAX_DEPTH:
-            raise _refused(f"{place}: more than {MAX_DEPTH} types are nested in each other")
+            raise _refused(f"{place}: more than {MAX_DEPTH} types are nested in each other; nest fewer types")
         self.depth += 1
         written = self._pass().text.upper()
         name = _SPARK_NAMES.get(written, written)
@@ -264,7 +264,7 @@ class _Parser:
         if self._take_words("WITH", "LOCAL", "TIME", "ZONE") and name == "TIMESTAMP":
             text += " WITH LOCAL TIME ZONE"
         elif self._take_words("WITH", "TIME", "ZONE"):
-            raise _refused(f"{place}: Paimon has TIMESTAMP and TIMESTAMP WITH LOCAL TIME ZONE only")
+            raise _refused(f"{place}: no type {name} WITH TIME ZONE; use TIMESTAMP WITH LOCAL TIME ZONE, or TIMESTAMP")
         else:
             self._take_words("WITHOUT", "TIME", "ZONE")
         if name == "DOUBLE":

@@ -1,7 +1,7 @@
 """Sort keys over several columns: one column after the other, or along a Z-order or a Hilbert curve through all of
 them.
 
-A sort key is a table of int64, uint64 and binary columns without nulls, in the same order as the values themselves.
+A sort key is a table of int64, uint64 and binary columns without nulls; its rows compare as the values themselves do.
 For a curve, each value becomes 64 bits in the order of the values: a number with its sign bit inverted, or the first
 eight bytes of a string. As in Paimon, nulls come first; on a Hilbert curve they come last.
 If several tasks sort, each takes a range of keys. The bounds of the ranges come from a sample of the keys.

@@ -15,9 +15,9 @@ _WIDTH = 16
 def decimals(column: pa.Array, target: pa.DataType, *, needs_values: bool = False) -> pa.Array:
     """Returns the unscaled values in a binary column as decimals of type `target`, a decimal128.
 
-    Nulls stay nulls. A value that has more digits than the type becomes null, as in Paimon. If `needs_values` is true
-    and the type has at most 18 digits, such a value is kept, as in formats that store decimals in 64 bits. Raises
-    ArrowInvalid for a value of no bytes, or if the number needs more than 16 bytes.
+    Nulls stay nulls. A value that has more digits than the type becomes null, as in Paimon. But if `needs_values` is
+    true and the type has at most 18 digits, a value with more digits is kept, as in formats that store decimals in 64
+    bits. Raises ArrowInvalid for a value that has no bytes or needs more than 16 bytes.
     """
     raw = plain_array(column)
     octets = byte_column(raw)
@@ -52,7 +52,7 @@ def _is_sign_only(
     little: "np.ndarray[tuple[int, int], np.dtype[np.uint8]]",
 ) -> bool:
     """Returns True if in every value the bytes before the last 16 only repeat the sign of the number. Value i is
-    `data[starts[i] : ends[i]]`, and row i of `little` has its last bytes, lowest byte first.
+    `data[starts[i] : ends[i]]`; row i of `little` has the last bytes of value i, lowest byte first.
     """
     sign = np.where(little[:, _WIDTH - 1] & 0x80, 0xFF, 0)
     return all(bool((data[a : b - _WIDTH] == s).all()) for a, b, s in zip(starts, ends, sign, strict=True))

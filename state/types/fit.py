@@ -35,8 +35,9 @@ def fit_array(
     cast: Cast | None = None,
 ) -> pa.Array:
     """Returns the values as an array of type `target`, the Arrow type of `data_type`. `column` is the path that errors
-    name. `fields` is the rule that matches the fields of a struct to the sub-fields of a ROW. If `cast` is given, it
-    converts values without nested types before they are checked; without it, values of another kind are refused.
+    name. `fields` is the rule that matches the fields of a struct to the sub-fields of a ROW. `cast` converts values
+    without nested types before they are checked; if `cast` is None, an array whose type is of another kind, such as
+    strings for a number, is refused.
 
     Nulls stay nulls, and are refused if the logical type is NOT NULL.
     Raises SchemaMismatchError, with its fields `column`, `expected` and `found`, for a value that the logical type

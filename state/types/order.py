@@ -102,9 +102,9 @@ def key_order(types: Sequence[DataType]) -> Callable[[bytes], tuple[Any, ...]]:
 def normalized_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> pa.Array:
     """Combines the key columns into one array that has the order of the keys.
 
-    The result is int64 for a single column of fixed width (a decimal has up to 18 digits; floats are mapped by
-    `total_order`). Otherwise it is large_binary, compared as unsigned bytes. The form depends on the types alone, so
-    arrays of different batches can be compared with each other.
+    The result is int64 for a single column of fixed width, such as a decimal of up to 18 digits, or a float
+    (`total_order`). For all other keys the result is large_binary, compared as unsigned bytes. The type of the result
+    depends on the types alone, so arrays of different batches can be compared with each other.
     Keys hold no nulls: primary-key columns are NOT NULL.
     """
     assert columns and len(columns) == len(types), "a key has at least one column"

@@ -127,7 +127,8 @@ def _to_integer(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Arra
 
 def _from_floats(column: pa.Array, target: pa.DataType) -> pa.Array:
     """Converts floating-point numbers to integers as Java does: NaN becomes 0, and a number that is too large becomes
-    the largest integer. For 8 and 16 bits, the number becomes an int first, of which the lower bits are kept.
+    the largest integer. For an integer of 8 or 16 bits, the number is first converted to an integer of 32 bits, and
+    then only the lower bits are kept.
     """
     wide = np.int64 if target == pa.int64() else np.int32
     values = column.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -216,8 +217,8 @@ def _to_timestamp(column: pa.Array, stored: DataType, wanted: DataType) -> pa.Ar
 
 
 def _cut_time(column: pa.Array, stored: int, wanted: int) -> pa.Array:
-    """Returns times with only as many fractional digits of a second as `wanted` has. As in Java, milliseconds are
-    rounded towards zero, and finer digits towards the past.
+    """Returns times with only as many fractional digits of a second as `wanted` has. As in Java, times with at most 3
+    digits are rounded towards zero, and times with more digits towards the past.
     """
     if wanted >= stored:
         return column

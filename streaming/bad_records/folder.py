@@ -47,10 +47,10 @@ class Folder:
         return where
 
     def _known(self, rejects: Rejects) -> frozenset[str] | None:
-        """Returns the folders of the job's tables in the writer's folder. Returns None if the folders need not be
-        listed, because it is cheaper to look for each file.
+        """Lists the writer's folder, and returns the folders of tables in it. Returns None without a listing if the
+        batch has few tables, or no file of an earlier attempt can be there.
 
-        The listing costs one request, even if a first batch has rows for hundreds of tables.
+        Listing costs one request, and looking for the files of hundreds of tables costs hundreds.
         """
         folders = {batch.folder for batch, _ in rejects}
         if len(folders) < _MANY_TABLES or not any(is_begun(self.path, batch) for batch, _ in rejects):

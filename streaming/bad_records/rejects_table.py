@@ -100,10 +100,13 @@ def check_rejects_table(schema: TableSchema, name: str) -> None:
         _refuse(name, f"its primary key is ({', '.join(schema.primary_keys)}), not ({', '.join(KEY)})")
     other = [f.name for f in schema.fields if not f.type.nullable and f.name not in KEY]
     if other:
-        _refuse(name, f"its column {other[0]} is NOT NULL")
+        _refuse(name, f"its column {other[0]} is NOT NULL, but bad records may have a null there")
     merge = schema.settings.merge
     if not merge.engine.keeps_newest or merge.ignore_delete or merge.sequence_fields:
-        _refuse(name, "it does not keep the newest row of each key (merge-engine, ignore-delete, sequence.field)")
+        _refuse(
+            name,
+            "it does not keep the newest row of each key (leave out merge-engine, ignore-delete and sequence.field)",
+        )
 
 
 def _refuse(name: str, why: str) -> None:

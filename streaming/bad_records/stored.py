@@ -1,7 +1,8 @@
 """Reads bad records back from the folder or the table that stores them, and marks the records that a replay takes.
 
-A replay has a number, and marks the records that it takes with that number before it writes them. If the replay dies in
-between, the next attempt finds the marks and writes the same records.
+A replay writes records in batches, and each batch has a number. Before the replay writes a batch, it marks the records
+of the batch with this number. If the replay dies in between, the next replay finds the marks and writes the same
+records.
 """
 
 import json
@@ -51,12 +52,13 @@ class StoredRecords(Protocol):
 
     def rows(self, user: str) -> pa.Table:
         """Returns all stored bad records, with the columns of STORED_SCHEMA. `user` is the commit user of a replay. The
-        column `replay` has the number with which this replay has marked a record.
+        column `replay` has the number of the batch for which this replay has marked a record; -1 if another job has
+        replayed the record; null if no replay has taken it.
         """
         ...
 
     def claim(self, rows: pa.Table, user: str, number: int) -> None:
-        """Marks these rows as taken by the replay with this commit user and number."""
+        """Marks these rows as taken by the batch `number` of the replay with the commit user `user`."""
         ...
 
 
@@ -145,8 +147,8 @@ class StoredInFolder:
         return pa.Table.from_arrays(columns, schema=STORED_SCHEMA)
 
     def _claims(self, user: str) -> dict[str, dict[int, int]]:
-        """Returns which records replays have taken: by file, a mapping from a record's position in the file to the
-        number of the replay that took the record. The number is -1 for replays of other jobs.
+        """Returns which records replays have taken: for each file a mapping from the position of a record in the file
+        to the number of the batch that took the record. The number is -1 if a replay of another job took the record.
         """
         taken: dict[str, dict[int, int]] = {}
         for replayer in sorted(_names(self._io, f"{self._root}/{_CLAIMS}")):
@@ -159,8 +161,8 @@ class StoredInFolder:
 
 
 def _mark(user: str, number: int) -> int:
-    """Returns the number that a table stores in the column `replay`. It includes a hash of the replay's commit user,
-    because the replays of all jobs write into one column.
+    """Returns the number that a table stores in the column `replay` for the batch `number`. The result includes a hash
+    of the replay's commit user, because the replays of all jobs write into one column.
     """
     return (zlib.crc32(user.encode()) << _NUMBER_BITS) + number
 

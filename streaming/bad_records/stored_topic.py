@@ -66,7 +66,7 @@ class StoredInTopic:
         return once.select(STORED_SCHEMA.names).cast(STORED_SCHEMA)
 
     def claim(self, rows: pa.Table, user: str, number: int) -> None:
-        """Notes that the replay with this number takes these rows; see `StoredRecords.claim`."""
+        """Notes that the batch `number` of the replay takes these rows; see `StoredRecords.claim`."""
         self.notes.take(rows["input"].to_pylist(), number)
 
 

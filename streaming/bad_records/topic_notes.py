@@ -59,12 +59,16 @@ class TopicNotes:
         return {attempt for _, said in _files(io, f"{root}/{_WITHDRAWN}") for attempt in said}
 
     def take(self, records: Sequence[str], number: int) -> None:
-        """Notes that the replay with this number takes the records that are recognised by these strings (`records`)."""
+        """Notes that the batch `number` of the replay takes the records that are recognised by these strings
+        (`records`).
+        """
         io, root = file_io_for(self.path, self.storage)
         io.overwrite(f"{root}/{_TAKEN}/{number}.json", json.dumps(list(records)).encode())
 
     def taken(self) -> dict[str, int]:
-        """Returns the records that replays have taken, each with the number of the replay."""
+        """Returns the records that replays have taken. The keys are the strings by which records are recognised; the
+        values are the numbers of the batches that took them.
+        """
         io, root = file_io_for(self.path, self.storage)
         return {record: int(name) for name, said in _files(io, f"{root}/{_TAKEN}") for record in said}
 

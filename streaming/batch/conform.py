@@ -45,8 +45,8 @@ def fit_frame(frame: Any, at: TableAt, origin: tuple[str, ...] = ()) -> tuple[Ta
     """Returns the table, changed if the policy says so, and the batch with exactly the table's columns (and
     `_row_kind`).
 
-    Columns in `origin` are not columns of the table, and are kept unchanged. Raises SchemaMismatchError for columns
-    that do not fit, even after a change of the table, and for names that occur twice.
+    `origin` are columns of the batch that are not columns of the table; they are kept unchanged. Raises
+    SchemaMismatchError for columns that do not fit, even after a change of the table, and for names that occur twice.
     """
     policy = at.plan.sink.schema_evolution
     if policy is EvolutionPolicy.FAIL:

@@ -66,8 +66,8 @@ class BatchIdentity:
 
     @property
     def commit_number(self) -> int:
-        """The number that decides whether work which is done in every n-th batch of this table is due. It counts only
-        the batches with rows for this table, if not all batches have rows for it.
+        """The number of this batch, for work that is due in every n-th batch of the table. If not all batches have rows
+        for the table, only batches with rows for it are counted.
         """
         return self.batch_id if self.turn is None else self.turn
 
@@ -170,11 +170,10 @@ def new_partitions(batch: BatchIdentity) -> frozenset[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Run:
-    """Facts that do not change while a query runs. Spark is asked for each fact once, because asking calls into the
-    JVM.
+    """Facts about a run of a query. They are stored because asking Spark for a fact calls into the JVM.
 
-    `query` is Spark's own object of the query. `ends` holds the end offsets of its newest batch, by checkpoint and
-    batch id.
+    `id` is the id of the run, and `query` is Spark's own object of the query. `ends` holds the end offsets of the
+    newest batch, by checkpoint and batch id.
     """
 
     id: str | None
@@ -211,8 +210,8 @@ def _checkpoint_of(query: Any) -> str | None:
 
 
 def _latest_offsets(query: Any) -> list[Any]:
-    """Returns the newest offsets of each source when the query last reported its progress; empty before the first
-    report.
+    """Returns for each source the newest offsets that Spark knew when the query last reported its progress; empty
+    before the first report.
     """
     progress = None if query is None else query.lastProgress()
     if progress is None:

@@ -38,9 +38,9 @@ of values that it sends to tasks.
 def next_moves(
     at: TableAt, step: DecodeStep, said: Sequence[bytes], *, is_emptied: bool = False
 ) -> Asking | FoundValues | None:
-    """Returns what the tasks need to read the batch the next time: the old keys whose rows they must send (Asking), or
-    the values to put in (FoundValues). Returns the values of `step` if it has values already, and None if there is
-    nothing to ask.
+    """Returns what the tasks get when they read the batch the next time: the old keys whose rows they must send
+    (Asking), or the values that they must put in (FoundValues). If `step` has values already, these are returned.
+    Returns None if no row lacks values.
 
     `step` is the decode step with which the tasks have read the batch, and `said` is what they have sent to the driver.
     If `is_emptied` is true, the batch replaces all rows of the table, so no values come from stored rows. Raises

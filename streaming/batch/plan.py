@@ -84,7 +84,8 @@ def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
 
     The keys are divided into as many shares as there are tasks that assign keys. `known` is the number of shares in the
     stream's last batch; None if the snapshot of that batch does not say. If `known` is a multiple of the current number
-    of shares, each bucket holds keys of one share only: for example, each of four shares lies within one of two shares.
+    of shares, each bucket holds keys of one share only. For example, if four shares become two, each of the two shares
+    consists of two of the four.
     """
     return stages.assigners.across_partitions and known is not None and known % (stages.key_shares or known) != 0
 

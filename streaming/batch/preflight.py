@@ -65,7 +65,9 @@ def check_columns(names: Sequence[str], schema: TableSchema) -> None:
     kind_field = schema.settings.merge.row_kind_field
     if kind_field is not None and kind_field not in known:
         raise SchemaMismatchError(
-            f"the option rowkind.field names {kind_field!r}, which is not a column of the table", column=kind_field
+            f"the option rowkind.field names {kind_field!r}, which is not a column of the table; "
+            "add the column, or change the option",
+            column=kind_field,
         )
 
 

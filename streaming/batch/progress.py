@@ -28,10 +28,10 @@ class BatchReport:
     `postponed_seconds`. `hidden_rows` are committed, but batch readers do not see them because a compaction failed and
     has to be done again; the oldest has waited `hidden_seconds`.
     Measured as the batch begins, in the partitions that the last batch wrote: `bucket_runs` counts the
-    buckets by their number of sorted runs, and `most_runs` is the largest such number; `crowded_buckets` had more than
-    the stop trigger; `level0_bytes` were on level 0, the oldest for `level0_seconds`. The batch has waited or compacted
-    `back_pressure_seconds` because buckets had too many sorted runs. `open_items` of compaction plans were open when
-    the stream last looked, the oldest for `open_items_seconds`.
+    buckets by their number of sorted runs, and `most_runs` is the largest such number; `crowded_buckets` had more
+    sorted runs than the stop trigger allows; `level0_bytes` were on level 0, the oldest for `level0_seconds`. The batch
+    has waited or compacted `back_pressure_seconds` because buckets had too many sorted runs. `open_items` of compaction
+    plans were open when the stream last looked, the oldest for `open_items_seconds`.
     `skipped_records` counts, by kind, the records that hold no row and are not bad. `unexpected_rows` counts the rows
     that do not meet an expectation, by its name.
     `storage_requests` counts the requests of this process to the table's object store; tasks in other processes are not
@@ -272,8 +272,8 @@ def _compacted(messages: tuple[CommitMessage, ...], report: CommitReport) -> int
 
 
 def _of_kind(kind: str, count: int) -> str:
-    """Returns a count with the kind of record that it counts, such as `2 heartbeats`. In a phrase with `of` the first
-    word takes the plural, as in `2 records of another table`.
+    """Returns a count with the kind of record that it counts, such as `2 heartbeats`. If the kind contains `of`, only
+    the words before `of` take the plural, as in `2 records of another table`.
     """
     noun, of, rest = kind.partition(" of ")
     return f"{counted(count, noun)}{of}{rest}"

@@ -183,10 +183,11 @@ def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is
     are new to the query. For each partition the newest snapshot of other queries counts. Other sinks of this query
     write the same batch, and do not count.
 
-    Another query may have read an earlier topic of the same name, and so other records. This is so if the other query
-    knows the topic by another id, or if it has read further in a partition that this query reads already. If this query
-    begins in such a topic exactly at the offset at which the other query has ended, the offset belongs to the earlier
-    topic, and TopicCreatedAgainError is raised.
+    The other query may have read an earlier topic of the same name, with other records; then its records do not count.
+    A topic is taken for an earlier one if the other query knows it by another id, or if the other query has read
+    further in a partition that this query reads already. Raises TopicCreatedAgainError if a topic has another id, but
+    this query begins to read it exactly at the offset at which the other query has ended: that offset belongs to the
+    earlier topic.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
     unchecked = set(ends if is_new else new_partitions(batch))

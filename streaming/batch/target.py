@@ -15,7 +15,8 @@ class StreamState:
     table.
 
     `commits` are the snapshots of the stream's newest batch. The snapshots up to the id `seen_id` were searched for the
-    stream's batches. `is_complete` is true if it is certain that no newer batch of the stream is among them.
+    stream's batches. `is_complete` is true if the search was complete, so that the stream certainly has no newer batch
+    up to `seen_id`.
 
     `key_shares` is the number of tasks that share the keys, `rejected_in_all` the number of rejected records. `touched`
     are the partitions that the last batch wrote, and `rows_a_partition` is the average number of rows that it wrote to

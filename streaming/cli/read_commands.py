@@ -112,7 +112,8 @@ def scan(
 def snapshots(path: str, option: tuple[str, ...], form: Format) -> None:
     """Lists the snapshots, oldest first.
 
-    The columns are those of Paimon's $snapshots; a table shows the most important ones, json and csv show all.
+    The columns are those of Paimon's $snapshots. `--format table` shows only the most important columns; `json` and
+    `csv` show all.
     """
     table = opened(path, option)
     print_table(shown_snapshots(table) if form is Format.TABLE else table.snapshots(), form)

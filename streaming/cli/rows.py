@@ -62,7 +62,7 @@ def _pages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the rows, with small batches joined, so that the header of a table is printed once for a few rows."""
+    """Yields the rows, with small batches joined to pages, because each page of a table is printed with a header."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)

@@ -168,8 +168,8 @@ def _draw(
 
 
 def _advice_lines(partitions: Sequence[PartitionSurvey], mode: BucketMode) -> list[str]:
-    """Returns each piece of advice once. If an advice does not hold for all partitions, the line says for how many it
-    holds.
+    """Returns each piece of advice once. If a piece of advice does not concern all partitions, its line says how many
+    partitions it concerns.
     """
     whole = advise_table(partitions, mode)
     if whole is not None:

@@ -225,10 +225,10 @@ def _message_shape(
 
 
 def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Objects:
-    """Returns the objects, without the bad values whose only fault is a value in `old` that no row needs. These become
-    good objects with a null as `old`.
+    """Returns the objects. A message that is bad only because of a value in `old` that no row needs becomes a good
+    object, whose `old` is null.
 
-    No row needs a value in `old` if the update leaves the key unchanged; such an update may correct a wrong value.
+    No row needs a value in `old` if the update leaves the key unchanged. (The update may have corrected a wrong value.)
     `texts` are the messages. `of_keys` is the shape of a message with only the key columns in `old`.
     """
     doubtful = np.array([at for at, reason in objects.bad if reason.startswith("field old")], dtype=np.int64)

@@ -35,7 +35,7 @@ def need_of_types(
 
 def need_of_bad(text: bytes, fields: Sequence[DataField]) -> pa.DataType:
     """Takes a message that could not be read, and returns the wider types that columns need for the message's integers
-    and fractions; the null type if these are not why it could not be read.
+    and fractions; the null type if no column is too narrow for them.
     """
     shape = row_shape(tuple(fields))
     with suppress(ValueError):

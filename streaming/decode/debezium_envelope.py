@@ -85,9 +85,9 @@ class Images:
     """The columns to read: `fields` are read from the row after a change, and `before` from the row before the change.
     If `before` is None, the same columns are read from both.
 
-    `messages` holds the job's message options, and `source_parts` are the fields to read of the events' `source`.
-    `reader` reads records that are not JSON. If `key` is set, records are not events but rows, as ExtractNewRecordState
-    makes them: a record that has none of the key columns is not a row.
+    `messages` holds the job's message options, and `source_parts` are the fields to read from the field `source` of
+    events. `reader` reads records that are not JSON. If `key` is set, records are not events but rows, as
+    ExtractNewRecordState makes them: a record that has none of the key columns is not a row.
     """
 
     fields: tuple[DataField, ...]
@@ -104,7 +104,7 @@ class Images:
         return _bare_shape(self) if not source else _shape_of_images(self, with_signs(source, self.messages.types))
 
     def row_schema(self, schema: object) -> SourceSchema:
-        """Returns the schema of a row in the schema of a record."""
+        """Takes the schema of a record, and returns the schema of its rows."""
         if not self.key:
             return _row_schema(schema)
         return schema if isinstance(schema, Mapping) else _NO_SCHEMA
@@ -129,11 +129,11 @@ class Images:
         return no_row(payload, self.key) if self.key else no_event(payload)
 
     def need_of_rows(self, need: pa.DataType) -> pa.DataType:
-        """Takes the fields and types that whole records need, and returns those of them that belong to rows."""
+        """Takes the fields and types that whole records need, and returns the fields and types that rows need."""
         return need if self.key else joined(part_of(need, "before"), part_of(need, "after"))
 
     def declared_need(self, source: SourceSchema) -> pa.DataType:
-        """Returns the columns and types that rows with that schema need. The types are mapped as the job asks."""
+        """Returns the columns and types that rows with the schema `source` need, mapped as the job asks."""
         return declared_need(source, self.fields, self.messages.type_mapping)
 
     def as_declared(self, need: pa.DataType) -> pa.DataType:

@@ -42,8 +42,8 @@ class Decoded:
 class Unjudged:
     """Rows whose values are not checked yet. `bad` has the bad records that are known so far, each with the reason.
 
-    `lacking` are the records of rows that leave out values, and `lacking_inserts` are those of these records that
-    insert a row.
+    `lacking` are the records that leave out values. `lacking_inserts` are the records that leave out values and insert
+    a row.
     """
 
     structs: pa.Array

@@ -4,10 +4,10 @@ A row with `__deleted` "true" or `__op` "d" was deleted; it gives -D, and only i
 `__op` is "u", otherwise +I. A tombstone, which is a record without a value, deletes the row with its key: the transform
 sends nothing else for a delete unless `delete.tombstone.handling.mode` is `rewrite`.
 
-The row before an update is missing. A table needs the row before an update if it retracts old rows, or if its key has
-columns that the source's key lacks. Then each row must have `__deleted` and `__op`, and an update is bad. A delete is
-then a row that a tombstone follows; the tombstone is skipped, so that the delete counts once. The same holds with
-`source-table`, because a tombstone does not say its table.
+The row before an update is missing in these records. A table needs this row if it retracts old rows, or if its key has
+columns that the source's key lacks. For such a table each record must have `__deleted` and `__op`, and an update is a
+bad record. A delete comes as a row with a tombstone after it; the tombstone is skipped, so that the delete counts once.
+With `source-table`, tombstones are skipped as well, because a tombstone does not say its table.
 
 Source: Debezium 3.5 ExtractNewRecordState (add.fields, delete.tombstone.handling.mode).
 """

@@ -79,7 +79,9 @@ def _bitmap(ascending: NDArray[np.int32]) -> NDArray[np.uint8]:
 
 
 def _places(hashes: NDArray[np.int32]) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-    """Returns for each hash the index of its byte in a bitmap, and the byte in which only its bit is set."""
+    """Returns for each hash the index of the byte in a bitmap that has the bit of this hash, and a byte in which only
+    this bit is set.
+    """
     number = np.ascontiguousarray(hashes, np.int32).view(np.uint32) >> np.uint32(_DROPPED_BITS)
     bit: NDArray[np.uint8] = np.left_shift(np.uint8(1), (number & np.uint32(7)).astype(np.uint8))
     return number >> np.uint32(3), bit

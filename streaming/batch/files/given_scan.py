@@ -1,10 +1,10 @@
 """Finds the Parquet files and columns that a DataFrame from a caller reads, if it consists only of columns of Parquet
 files.
 
-A function for `foreachBatch` gets a DataFrame over an RDD that Spark has planned already. Spark's running query has the
-plan of its newest RDD. That RDD and the RDD of the DataFrame must be the same object; only then is the plan certain to
-be the plan of these rows. The DataFrame's own plan shows what the caller has done with the rows since then. The files
-of a batch are taken from the plan, so a repeated batch has the same files.
+A function for `foreachBatch` gets a DataFrame over an RDD that Spark has planned already. Spark's running query knows
+the plan of its newest RDD, and this plan names the files. The plan belongs to the rows of the DataFrame only if the
+DataFrame is made of exactly this RDD, so this is checked. What the caller has done with the rows since then is in the
+DataFrame's own plan. A repeated batch has the same files, because its plan has them.
 
 Source: Spark 4.0 ForeachBatchSink, StreamExecution.lastExecution, HadoopFsRelation.
 """

@@ -55,8 +55,8 @@ _LOCAL_CLASS = "org.apache.hadoop.fs.LocalFileSystem"
 @dataclass(slots=True)
 class GivenUp:
     """Whether the tasks of a run of the query have stopped reading files themselves. `reason` says why Spark reads the
-    files for the rest of the run; it is None while tasks read them. `said` is the reason that was logged last for one
-    DataFrame that Spark had to read, although tasks go on to read the files of other DataFrames.
+    files for the rest of the run; it is None while tasks read them. If Spark has to read only one DataFrame, the reason
+    is logged; `said` is the reason that was logged last.
     """
 
     reason: str | None = None

@@ -48,8 +48,8 @@ class Planned:
 
 @dataclass(slots=True)
 class Asked:
-    """Holds the newest plan that Spark was asked for (`plan`; None if Spark was not asked yet). Only the ranges of the
-    plan differ between the batches of one run of the query.
+    """Holds the newest plan that Spark has made (`plan`); None if Spark was not asked for a plan yet. Within one run of
+    the query, only the ranges of the plans differ.
     """
 
     plan: Planned | None = None
@@ -133,12 +133,12 @@ def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...
 
 
 def read_by_one_task(source: Records, identity: BatchIdentity, parallelism: int, record_bytes: int = 0) -> Records:
-    """Lets one task read the source, however Spark splits it, if it has few records; otherwise returns the source
-    unchanged.
+    """If the batch has few records, returns the source changed so that one task reads it, however Spark splits it.
+    Otherwise returns the source unchanged.
 
-    One task that reads and writes needs no second stage. `parallelism` and `record_bytes` are those of `shared`. The
-    DataFrame must be Spark's source itself, without other steps. Spark joins Kafka's partitions in their order, because
-    either none of them has a preferred location, or each has one.
+    If one task reads and writes everything, no second stage is needed. `parallelism` and `record_bytes` are those of
+    `shared`. The DataFrame must be Spark's source itself, without other steps. Spark joins Kafka's partitions in their
+    order, because either none of them has a preferred location, or each has one.
 
     Source: Spark 4.0 DefaultPartitionCoalescer, KafkaOffsetRangeCalculator.
     """

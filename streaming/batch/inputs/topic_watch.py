@@ -41,9 +41,9 @@ class TopicWatch:
         return self.ask(topics) if topics else {}
 
     def accept(self, known: TopicIds, now: TopicIds) -> None:
-        """Remembers the current ids of topics (`now`) as accepted. Before that, the ids are compared with the ids that
-        this run has accepted; the ids of other topics are compared with the ids in the table (`known`). Raises
-        TopicCreatedAgainError if a topic has another id than before.
+        """Compares the current ids of topics (`now`) with the earlier ids, and then remembers the current ids as
+        accepted. The earlier id of a topic is the id that this run has accepted, or else the id in the table (`known`).
+        Raises TopicCreatedAgainError if a topic has another id than before.
         """
         before = {**known, **self.accepted}
         for topic in created_again(before, now):

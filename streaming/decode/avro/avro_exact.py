@@ -196,8 +196,8 @@ class _Reading:
 
 
 def inside_of(path: str, name: str) -> str:
-    """Returns the beginning of a reason why field `name` is bad, for example `field a.b: `. `path` is such a beginning
-    for the record that contains the field, here `field a: `; it is empty for the outermost record.
+    """Returns the beginning of a reason why field `name` is bad, for example `field a.b: `. `path` is the beginning of
+    a reason for the record that contains the field, in the example `field a: `; it is empty for the outermost record.
     """
     return f"field {name}: " if not path else f"{path[:-2]}.{name}: "
 

@@ -66,7 +66,9 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class AvroReader:
-    """Reads Avro records, for `debezium_envelope` and `records`. All readers are equal, whatever their `schemas`."""
+    """Reads Avro records, for `debezium_envelope` and `records`. Two readers always compare as equal, even if their
+    `schemas` differ.
+    """
 
     schemas: KnownSchemas = field(compare=False)
 

@@ -196,7 +196,9 @@ def _no_schema(why: str) -> SchemaMismatchError:
 
 
 class _Building:
-    """Builds the nodes of one schema. A named type becomes a node once. Inside of itself, a record stays a name."""
+    """Builds the nodes of one schema. Each named type becomes a node only once. If a record contains itself, the inner
+    record stays a name.
+    """
 
     def __init__(self, named: Mapping[str, object]) -> None:
         self.named = named

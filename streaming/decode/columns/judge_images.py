@@ -28,8 +28,8 @@ def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keep
     stay.
 
     An update that changes the source's key comes as a delete and, next to it, the new row; `origin` has the number of
-    each row's record. `keys` are the computed key columns. If they are the same in both rows, the delete is dropped; or
-    it becomes the older row of the update (-U), if that row is needed (`keeps_old`).
+    each row's record. `keys` are the computed key columns. If both rows have the same values in these columns, the
+    delete is dropped, or becomes the older row of the update (-U) if `keeps_old` is true.
     """
     kinds, stays = kinds.copy(), np.ones(len(kinds), np.bool_)
     first = np.flatnonzero((kinds[:-1] == _D) & (kinds[1:] == _UA) & (origin[:-1] == origin[1:]))

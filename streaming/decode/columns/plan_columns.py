@@ -163,7 +163,7 @@ def _outputs(selection: SelectedColumns, schema: TableSchema, needed: set[str]) 
             expression = SqlExpression(in_backticks(field.name))
         elif not field.type.nullable:
             raise OptionError(
-                f"no expression of {SELECT.key} gives a value to column {field.name!r}, which is NOT NULL",
+                f"no expression of {SELECT.key} gives a value to column {field.name!r}, which is NOT NULL; add one",
                 key=SELECT.key,
                 column=field.name,
             )
@@ -241,7 +241,8 @@ def _check_deletes(where: SqlExpression | None, images: JudgedImages, schema: Ta
     if merge.ignore_delete or not merging_of(schema).takes_deletes():
         raise OptionError(
             f"{WHERE.key}: a row that no longer meets the condition is deleted, but the table ignores or refuses "
-            f"deletes (merge-engine = {merge.engine.value}, ignore-delete = {str(merge.ignore_delete).lower()})",
+            f"deletes (merge-engine = {merge.engine.value}, ignore-delete = {str(merge.ignore_delete).lower()}); "
+            f"remove {WHERE.key}, or let the table take deletes",
             key=WHERE.key,
         )
 

@@ -68,8 +68,8 @@ class Mending:
     reasons: dict[int, str]
 
     def mend(self, decode: RecordFormat, rescued: Rescued, bad: Mapping[int, str]) -> bool:
-        """Replaces the values to which the reasons in `bad` refer by nulls. Returns False if no reason refers to a
-        field.
+        """Puts nulls in place of the values to which the reasons in `bad` refer. Returns False if no value was
+        replaced.
         """
         wanted: dict[str, list[int]] = {}
         for record, reason in bad.items():

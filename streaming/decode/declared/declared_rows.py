@@ -41,8 +41,8 @@ _EVENT = Images(())
 
 @dataclass(frozen=True, slots=True)
 class DeclaredRow:
-    """The columns that a record declares; a column whose type it does not declare has the null type. Also its key
-    columns, None if it declares no key.
+    """The columns that a record declares, and the names of the key columns (`key`). A column without a declared type
+    has the null type. `key` is None if the record declares no key.
     """
 
     columns: tuple[pa.Field, ...]

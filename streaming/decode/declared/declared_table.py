@@ -22,8 +22,8 @@ _TYPED_BY_JOB = (
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """The columns, in the order of the first record, and the primary key columns; these are empty for a table without a
-    primary key.
+    """The columns of a table, in the order of the first record, and the names of its primary key columns. A table
+    without a primary key has no names.
     """
 
     columns: pa.Schema
@@ -68,8 +68,8 @@ def _columns(rows: Sequence[DeclaredRow], decode: RecordFormat) -> list[pa.Field
 
 
 def _both(one: pa.Field, other: pa.Field) -> pa.Field:
-    """Returns a column that can hold the values of both columns. Raises OptionError for a string and a value of another
-    type.
+    """Returns a column that can hold the values of both columns. Raises OptionError if only one of the two columns is a
+    string, or no type holds the values of both.
     """
     kind = joined(one.type, other.type)
     is_text = pa.types.is_string(kind) or pa.types.is_null(kind)

@@ -252,8 +252,8 @@ def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> 
     """Returns the shape with one form for each leaf: the form of the first sample that is not null.
 
     Columns that the reader cannot read are marked as late: maps, and STRING columns for which a sample is not a string.
-    Returns None if the fast way cannot read the shape, because it has a refused form, or such a column inside an array
-    (`in_rows` is false there).
+    Returns None if the fast way cannot read the shape, because a form is refused, or because a late column is inside an
+    array (then `in_rows` is false).
     """
     present = [s for s in samples if s is not None]
     if shape.is_map:

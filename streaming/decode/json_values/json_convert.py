@@ -164,8 +164,8 @@ def _base64_url(texts: pa.Array) -> pa.Array:
 
 
 def _known(decode: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    """Returns a function that works like `decode`, which converts strings to bytes. Its errors also contain the option
-    that says how the source writes bytes.
+    """Returns a function that works like `decode`, which converts strings to bytes. An error of the returned function
+    also names the option that says how the source writes bytes.
     """
 
     def decoded(texts: pa.Array) -> pa.Array:

@@ -79,8 +79,8 @@ class Shape:
     two.
 
     `arrow` is the Arrow type of the values that are read; all of its parts are nullable and without field ids.
-    `is_envelope` marks a Debezium event: its other fields are not columns. `is_late` marks a column that is read
-    separately (`late_columns`).
+    `is_envelope` is true for the shape of a Debezium event. `is_late` marks a column that is read separately
+    (`late_columns`).
     """
 
     type: DataType
@@ -214,7 +214,8 @@ def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Wr
 
 
 def envelope_shape(row: Shape, before: Shape | None = None, source_parts: Sequence[DataField] = ()) -> Shape:
-    """Returns the shape of a Debezium event: the rows before and after, the operation, and the name of its table.
+    """Returns the shape of a Debezium event: the rows before and after the change, the operation, and the name of the
+    table.
 
     `before` is the shape of the row before, if it differs from `row`; `source_parts` are further fields of `source`.
     """

@@ -15,9 +15,9 @@ def key_moves(
 ) -> KeyMoves:
     """Returns the records that may change the key of a row and leave out values.
 
-    `lacking` are the numbers of the records that leave out values, and `inserts` are the numbers of those among them
-    that insert a row. `records` has for each event the number of its record. `moved` is true for events that are
-    updates and change the key. If `asks` is true, the result contains deletes too.
+    `lacking` are the numbers of the records that leave out values, and `inserts` are the numbers of the records that
+    leave out values and insert a row. `records` has for each event the number of its record. `moved` is true for events
+    that are updates and change the key. If `asks` is true, the result contains deletes too.
     """
     if not asks and not len(lacking):
         return NO_MOVES

@@ -148,10 +148,10 @@ def _linked(rows: pa.Table, group: Longs) -> _Linked:
 
 
 def _only(names: pa.Array, group: Longs, rows: Longs, deletes: Longs) -> Longs:
-    """Returns for each of the `rows` the position of the delete with the same name. `names` has for every row the name
-    of its record, or of its position in the source's log. Returns -1 for a row if no delete has its name, or if rows or
-    deletes of several keys have its name. Debezium sends records again after a crash, so several deletes of one key
-    may have the same name: then the result is the first of these deletes.
+    """Returns for each of the `rows` the position of the delete with the same name. `names` has a name for every row:
+    the name of its record, or of its position in the source's log. The result for a row is -1 if no delete has the
+    name, or if rows or deletes of several keys have the name. Several deletes of one key may have the same name,
+    because Debezium sends records again after a crash: then the result is the first of these deletes.
     """
     of_rows, of_deletes = names.take(pa.array(rows)), names.take(pa.array(deletes))
     if not len(rows) or not len(deletes):
@@ -272,8 +272,8 @@ class _Search:
 
 
 def old_keys(answers: pa.Table, asked: pa.Table, key: Sequence[DataField]) -> pa.Table:
-    """Returns the keys that the driver has to ask for next: the keys of those deletes in `answers` that are at a
-    position in `asked`. Keys that are in `asked` already are left out.
+    """Returns the keys that the driver has to ask for next. These are the keys of the deletes in `answers` whose
+    position in the source's log is in `asked`. Keys that are in `asked` already are left out.
     """
     is_there = pc.and_(pc.equal(answers[ROW_KIND_COLUMN], _DELETE), answers[AT].is_valid())
     there = answers.filter(is_there)

@@ -94,7 +94,7 @@ def test_other_nested_forms() -> None:
         ("d DECIMAL(3, -1)", "cannot read '-1"),
         ("i INT(3)", "has more numbers in parentheses"),
         ("t TIMESTAMP(10)", "0 to 9"),
-        ("t TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE only"),
+        ("t TIMESTAMP WITH TIME ZONE", "no type TIMESTAMP WITH TIME ZONE"),
         ("a ARRAY", "angle brackets"),
         ("a ARRAY<INT", "expected '>'"),
         ("a MAP<INT>", "expected ','"),
