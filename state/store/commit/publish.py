@@ -36,8 +36,8 @@ from bucketline.state.store.storage.local_io import LocalIO
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Base:
-    """The state on which work was planned: a table, whose schema has all options that apply, at the snapshot
-    `based_on`.
+    """The state on which work was planned: the snapshot `based_on` of a table. The schema in `table` holds all options
+    that apply to the work.
 
     `based_on` is 0 for the empty table; None if the work does not depend on snapshots that other writers have added.
     `live` are the live files of the snapshot `based_on`; with them, the snapshot's manifests need not be read.
@@ -58,10 +58,10 @@ def publish(base: Base, change: Change, author: Author) -> CommitResult:
     """Publishes the files of a change, and returns the result. A Conflict or Unknown is about the first snapshot of the
     commit; `Committed.dropped` says what happened to the second snapshot.
 
-    The commit user is the table's `commit.user-prefix` and the author's name. If a snapshot after the base has the same
-    user and identifier, this commit was published before, and nothing is published again. The result is a Conflict if
-    the index files of the changed buckets are no longer those of the base. For a Replace, all files of the replaced
-    partitions must also be those of the base.
+    The commit user is made from the table's `commit.user-prefix` and the author's name. If a snapshot after the base
+    has the same user and identifier, this commit was published before, and nothing is published again. The result is a
+    Conflict if the index files of the changed buckets have changed since the base. For a Replace, the result is also a
+    Conflict if any file of the replaced partitions has changed since the base.
 
     Raises SchemaMismatchError for new files outside the partitions to replace. Raises StorageError if the storage fails
     before anything could be published; the files that were written for the snapshots are removed. Raises
@@ -168,8 +168,8 @@ def _check_inside(target: PartitionTest, changes: Changes) -> None:
     for entry in (*changes.append_entries, *changes.compact_entries):
         if not target(entry.partition):
             raise SchemaMismatchError(
-                f"{entry.file.file_name} belongs to a partition that is not being overwritten; leave out the rows of "
-                "this partition",
+                f"the file {entry.file.file_name} belongs to a partition that is not being overwritten; leave out the "
+                "rows of this partition",
                 file=entry.file.file_name,
                 partition=entry.partition.hex(),
             )

@@ -94,8 +94,9 @@ class TableStores:
 
 @dataclass(frozen=True, slots=True)
 class CommitWork:
-    """What both snapshots of a commit have in common: the author, the source of base snapshots (`bases`), the time at
-    which the work was planned, and the id `based_on` of the snapshot on which it was planned (None: any snapshot).
+    """What both snapshots of a commit have in common: the author, the reader of base snapshots (`bases`), the time at
+    which the work was planned, and the id `based_on` of the snapshot on which the work was planned (None: any
+    snapshot).
     """
 
     author: Author
@@ -256,9 +257,9 @@ class SnapshotCommit:
         return newest_id
 
     def _checked(self, snapshot: Snapshot) -> Snapshot | Unknown:
-        """Checks that a published snapshot still has its branch and its schema. Returns the snapshot, or Unknown if the
-        storage does not answer. Raises BranchNotFoundError or SchemaMismatchError after the files of the commit were
-        removed.
+        """Checks, after a snapshot was published, that its branch and its schema still exist. Returns the snapshot, or
+        Unknown if the storage does not answer. If the branch or the schema is gone, removes the files of the commit,
+        and raises BranchNotFoundError or SchemaMismatchError.
         """
         try:
             check_published(self.table.snapshots, snapshot, self.table.schema)
@@ -317,11 +318,8 @@ class SnapshotCommit:
         return _gave_up(snapshot, self._retries.done)
 
     def _may_come_right(self, base: CommitBase | None, error: BucketlineError) -> bool:
-        """Returns True if a file may be missing only because its snapshot expired, or was taken back, before it was
-        read completely.
-
-        A file of the newest snapshot can also be missing for a moment: while its writer takes the snapshot back, or
-        while orphan removal has hidden the file. So the commit is tried again up to `_LOOKS` times.
+        """Returns True if the commit may be tried again after this error: a file was missing, perhaps only because its
+        snapshot expired, or was taken back, while a try was reading the snapshot.
         """
         if not isinstance(error, StorageError) or not error.missing:
             return False
@@ -336,9 +334,9 @@ class SnapshotCommit:
 
     def _write_hints(self, snapshot: Snapshot) -> None:
         """Writes the hint that names the newest snapshot, and after the first commit the hint that names the oldest.
-        Readers find snapshots without hints. But Paimon takes a snapshot for the newest if a hint names it and the next
-        snapshot does not exist. A writer that was paused for long may write a hint that names an expired snapshot, so
-        it then corrects the hint.
+        Readers do not need the hints. But if the hint names a snapshot and the next snapshot does not exist, Paimon
+        takes the named snapshot for the newest. A writer that was paused for long may name an expired snapshot in the
+        hint. In that case the writer corrects the hint.
         """
         snapshots = self.table.snapshots
         with suppress(StorageError):

@@ -78,8 +78,8 @@ def index_change(
     """Returns the new index file with the remaining deletion vectors (None if no file is needed), and the index files
     to remove.
 
-    In a table with buckets, a bucket has one index file, and a new index file replaces it, so there are no index files
-    to remove. In a table without buckets, index files must be removed by name.
+    In a table with buckets, a bucket has one index file, which the new index file replaces; so no index files are
+    returned for removal. In a table without buckets, the commit removes old index files by name, so they are returned.
     """
     by_name = not bucket_mode(access.schema).has_buckets
     if by_name and deletions.is_empty:

@@ -1,5 +1,5 @@
-"""Gives a task access to the buckets of one table. The value that is sent to executors holds plain values; the
-executors open the files.
+"""Gives a task access to the buckets of one table. A `BucketAccess` can be sent to executors, because it holds only
+plain values; the executors open the files.
 
 Source: Paimon 2.0 KeyValueFileReaderFactory, KeyValueFileWriterFactory (the pairing of readers and writers).
 """
@@ -32,7 +32,7 @@ from bucketline.state.types.order import key_order
 
 @dataclass(frozen=True)
 class BucketAccess:
-    """Reads and writes files of one table's buckets. `schema` has the options of this job.
+    """Reads and writes files of one table's buckets. The options in `schema` are those of the table and of the job.
 
     Only `uri`, `schema` and `world` are pickled; files are opened on the executor.
     """
@@ -70,8 +70,8 @@ class BucketAccess:
 
     @property
     def keeping(self) -> "BucketAccess":
-        """Returns the access with which existing rows are written again. In tables with row tracking, these rows keep
-        their row ids and versions, which are then stored in columns.
+        """Returns an access for jobs that write existing rows into new files. In tables with row tracking, its writers
+        store the row ids and versions of the rows in columns, so that the rows keep them.
         """
         schema = kept_schema(self.schema)
         return self if schema is self.schema else replace(self, schema=schema)

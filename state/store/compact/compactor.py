@@ -41,10 +41,10 @@ BATCH_ROWS = 65536
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """The result of a compaction: the replaced files (`before`) and the new files (`after`), each file once. A file
-    that was only moved to another level is in both, with its old and its new level. `changelog` are the files that log
-    the changes. `index` is the bucket's new index file with deletion vectors, if they have changed. `replaced_index`
-    are the old index files, if a bucket may have more than one.
+    """The result of a compaction: the replaced files (`before`) and the new files (`after`). A file that was only moved
+    to another level is in `before` with its old level, and in `after` with its new level. `changelog` are the files
+    that log the changes. `index` is the bucket's new index file with deletion vectors, if the vectors have changed.
+    `replaced_index` are the old index files, if a bucket may have more than one.
     """
 
     before: tuple[DataFileMeta, ...] = ()
@@ -261,8 +261,8 @@ class _Compaction:
 
 
 def _parts(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yields pairs of batches: the rows to store and the rows to log. If the fold makes no changelog, its rows have no
-    marks, and all rows are stored.
+    """Yields pairs of batches: the rows to store and the rows to log. If the fold makes no changelog, all rows are
+    stored.
     """
     for batch in rows:
         yield split_marked(batch) if PART in batch.schema.names else (batch, batch.slice(0, 0))

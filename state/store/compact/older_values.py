@@ -51,8 +51,8 @@ class Marks(Protocol):
 @dataclass(frozen=True, slots=True)
 class Above:
     """The levels above a compaction's output: the sorted runs by level, lowest level first, and how their files are
-    read. If the table has deletion vectors, `marks` are the vectors of the bucket: rows that are found are marked as
-    deleted there, because a newer row replaces them.
+    read. If the table has deletion vectors, `marks` are the vectors of the bucket. A row that a lookup finds is marked
+    as deleted in these vectors, because a newer row replaces it.
     """
 
     access: FileAccess
@@ -63,10 +63,7 @@ class Above:
 
 
 class OlderValues:
-    """Finds keys on the levels above; `LookupFold` and `FirstRowLookup` get older rows from it.
-
-    `columns` are the columns of the rows to return; empty if it only matters whether a key exists.
-    """
+    """Looks up keys on the levels above a compaction's output, for `LookupFold` and `FirstRowLookup`."""
 
     def __init__(self, above: Above, columns: Sequence[str]) -> None:
         schema = above.access.schema
@@ -78,8 +75,8 @@ class OlderValues:
         self._levels = [_Level(above, level, run, self._keys, read) for level, run in above.runs if run.files]
 
     def find(self, keys: pa.Table) -> OlderMatches:
-        """Returns, for each of the keys, the row on the lowest of these levels that has the key (see `OlderRows.find`).
-        If the table has deletion vectors, the rows that were found are marked as deleted.
+        """Returns the older row of each key (see `OlderRows.find`): the row on the lowest level that has the key. If
+        the table has deletion vectors, the rows that were found are marked as deleted.
         """
         wanted = _normalized(keys, self._keys)
         span = _Span(wanted[0].as_py(), last_key(wanted), keys[self._keys[0].name][0], keys[self._keys[0].name][-1])
@@ -229,8 +226,8 @@ class _Level:
         )
 
     def _group_units(self, file: DataFileMeta) -> list[_Unit]:
-        """Returns the row groups of a file as units, with their bounds of the first key column. Returns an empty list
-        if the row groups have no such bounds, or if the file is small.
+        """Returns the row groups of a file as units, with the bounds of the first key column in each row group. Returns
+        an empty list if a row group has no bounds for this column, or if the file is small.
         """
         first = self._keys[0]
         if first.type.root not in _BOUNDED or file.row_count <= self._above.batch_rows:

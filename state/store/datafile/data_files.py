@@ -87,9 +87,9 @@ def read_data_file(
 
     `columns` are columns of `schema` (the current schema), `_SEQUENCE_NUMBER` or `_VALUE_KIND`. `stored` is the schema
     version under which the file was written. Partition columns get their value from `partition`; columns that the file
-    does not have are null; columns of another type are cast. With `groups`, only the rows of these row groups of a
-    Parquet file are read (see `parquet_groups`), or of the row groups that the function `groups` chooses by their
-    bounds. `mappings` are shared by all files of one read.
+    does not have are null; columns of another type are cast. `groups` selects the row groups of a Parquet file to read
+    (None: all): a list of their numbers (see `parquet_groups`), or a function that chooses row groups by their bounds.
+    `mappings` are shared by all files of one read.
 
     Raises CorruptFileError if the file differs from its metadata, UnsupportedTableError for an unknown format,
     StorageError if the file cannot be fetched.
@@ -144,8 +144,8 @@ def parquet_groups(
 
 
 def chosen_groups(io: FileIO, path: str, meta: DataFileMeta, choose: ChooseGroups) -> list[RowGroup] | None:
-    """Returns the row groups of a file that `choose` selects by their bounds; None if all are selected, and if the file
-    is not Parquet.
+    """Returns the row groups of a file that `choose` selects by their bounds; None if `choose` selects all of them, or
+    if the file is not Parquet.
     """
     if extension_of(meta.file_name) != "parquet":
         return None
@@ -175,8 +175,8 @@ class _Place:
 
 @contextmanager
 def _naming(path: str) -> Iterator[_Place]:
-    """Adds the path and an offset to errors about the file that are raised in the `with` block. The block sets the
-    offset in the object that it gets.
+    """Adds the path and an offset to errors about the file that are raised in the `with` block. The block gets an
+    object, and stores the open file in it; the offset is that of the open file.
     """
     place = _Place()
     try:
@@ -194,17 +194,15 @@ def _naming(path: str) -> Iterator[_Place]:
 
 
 def _is_exact(rows: FileRows, declared: pa.Schema | None) -> bool:
-    """Returns True if an open file has exactly the columns, ids and types of a file that was written under
-    its schema.
-    """
+    """Returns True if an open file has exactly the columns, field ids and types in `declared`."""
     if not isinstance(rows, ParquetRows) or rows.int96_paths or rows.schema.metadata:
         return False
     return declared is not None and bool(rows.schema.equals(declared, check_metadata=True))
 
 
 def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> None:
-    """Raises CorruptFileError, with the name of the schema file, if the file cannot have been written under
-    its schema.
+    """Raises CorruptFileError if the data file cannot have been written under the schema `stored`. The message names
+    the schema file.
     """
     try:
         if meta.write_cols is None:
@@ -215,7 +213,7 @@ def _check_schema(rows: FileRows, meta: DataFileMeta, stored: TableSchema) -> No
 
 
 def _numbers(groups: Sequence[int] | ChooseGroups | None, rows: FileRows) -> Sequence[int] | None:
-    """Returns the numbers of the row groups to read; None for all."""
+    """Returns the numbers (from 0) of the row groups to read; None for all."""
     if groups is None or not callable(groups):
         return groups
     chosen = groups(rows.row_groups) if isinstance(rows, ParquetRows) else None

@@ -33,8 +33,8 @@ _GROUPS_PER_FILE = 4
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """How files of the postpone bucket are named: by the user that writes them, and by the number of the writer. One
-    writer gets all rows of a key.
+    """The parts of a postponed file's name: the commit user, and the number of the writer among the parallel writers.
+    All rows of a key go to the same writer.
     """
 
     user: str

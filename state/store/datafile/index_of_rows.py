@@ -54,9 +54,9 @@ def indexed_fields(schema: TableSchema) -> tuple[IndexedField, ...]:
 
 
 class IndexOfRows:
-    """The index of one file, to which rows are added. It takes 8 bytes of memory for each row and column, until the
-    number of values is as large as the options allow for a filter. From then on it takes the memory of the filter, one
-    byte for each of its bits.
+    """The index of one file, to which rows are added. For each column the index first takes 8 bytes of memory for each
+    row. When a column has as many values as the options allow for a filter, its filter is made; from then on the column
+    takes one byte of memory for each bit of the filter.
     """
 
     def __init__(self, fields: Sequence[IndexedField]) -> None:

@@ -1,8 +1,8 @@
-"""Checks that the timestamps read from an ORC file are those that its writer meant.
+"""Checks that the timestamps that were read from an ORC file are the instants that the file's writer meant.
 
 Paimon's older form of timestamps with local time zone depends on the time zone of the writer, which is not recorded in
 a file without other timestamps. Such files are read as if they were written in UTC. The bounds in the manifest do not
-depend on a time zone, so they show if that is wrong.
+depend on a time zone: if a timestamp is outside them, the file was written in another time zone.
 
 Source: Paimon 2.0 OrcFileFormat (`orc.timestamp-ltz.legacy.type`), OrcSimpleStatsExtractor.
 """
@@ -57,7 +57,7 @@ def check_instants(column: pa.Array, name: str, bounds: tuple[int, int]) -> None
         return
     if seen["min"] < bounds[0] * per_milli or seen["max"] > bounds[1] * per_milli:
         raise UnsupportedTableError(
-            f"column {name}: the file was written in an unknown time zone, because its timestamps are outside the "
-            "bounds in the manifest",
+            f"column {name}: the file was written in an unknown time zone, as its timestamps outside the bounds in the "
+            "manifest show",
             column=name,
         )

@@ -113,8 +113,8 @@ class OrcRows:
         return declared(column, stored)
 
     def _check_old(self, column: pa.Array) -> None:
-        """Raises UnsupportedTableError for times before 1902. At such times the writer's time zone may have used local
-        mean time, for which ORC's reader is wrong; no time zone used it after 1901.
+        """Raises UnsupportedTableError for times before 1902. Until 1901 the writer's time zone may have used local
+        mean time, which ORC's reader converts wrongly.
         """
         oldest = pc.min(column).cast(pa.int64()).as_py()
         if oldest is not None and oldest < _SURE_FROM_NS:
@@ -159,12 +159,8 @@ class OrcRows:
 
 
 def _with_sign_of_instant(column: pa.Array, zone: str) -> pa.Array:
-    """Corrects wall-clock times that were written in another time zone by one second, if the wall-clock time and the
-    UTC time are on different sides of 1970.
-
-    ORC rounds seconds towards zero. So for a time before 1970 with a fraction larger than a millisecond, a reader
-    subtracts one second. The writer compares the UTC time with 1970, but ORC's C++ reader compares the wall-clock time
-    in the writer's time zone.
+    """Returns the wall-clock times of a column, which was written in the time zone `zone`, without an error of one
+    second that ORC's C++ reader makes close to 1970.
     """
     values = column.cast(pa.int64()).fill_null(_DAY_NS).to_numpy(zero_copy_only=False)
     near = np.flatnonzero(np.abs(values) < _DAY_NS)

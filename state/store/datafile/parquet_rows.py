@@ -118,7 +118,8 @@ _LEAVES = _Leaves()
 
 
 class TextSizes:
-    """The size in memory of rows of encoded strings, as measured in the file that was read last.
+    """The memory that a row's strings take, as measured in the file that was read last. It is needed for string columns
+    whose footers do not tell this size.
 
     A file that was written in the same way is assumed to have rows of the same size, because it takes long to read the
     first rows of each file only to measure them.
@@ -131,9 +132,9 @@ class TextSizes:
         """Returns how many bytes a row of these columns takes in memory; None if the rows of this file may differ from
         the rows of the previous file.
 
-        `packed_bytes` is the size of the columns in the file. `longest` is the size of their longest values, as far as
-        the footer tells. The longest values matter because, with a dictionary, all rows may have a value that the file
-        holds only once.
+        `packed_bytes` is the size of the columns in the file. `longest` is the length of their longest values,
+        according to the footer. The longest values matter because, with a dictionary, many rows may have a long value
+        that the file holds only once.
         """
         seen = self._seen.get(columns)
         if seen is None or packed_bytes > min(2 * seen[0], _SMALL_TEXT_BYTES) or longest > 2 * seen[1]:
@@ -229,8 +230,8 @@ class ParquetRows:
             row_bytes = max(1, seen_bytes / max(1, seen_rows))
 
     def _portion(self, groups: list[int], row_count: int) -> tuple[list[int], list[int]]:
-        """Splits the row groups in two lists. The first list has at least `row_count` rows, if the file has so many;
-        the size of rows is measured again before the second list is read.
+        """Splits the row groups into two lists, and returns both: the groups to read now, which have at least
+        `row_count` rows if the file has so many, and the groups to read later.
         """
         rows = 0
         for position, number in enumerate(groups):
@@ -242,9 +243,9 @@ class ParquetRows:
     def _first_row_bytes(
         self, columns: Sequence[str], groups: Sequence[int], batch_bytes: int, sizes: TextSizes
     ) -> float:
-        """Returns the size of the first rows in memory, in bytes for each row. For plain values the footer states the
-        size; for other values, the size of the whole dictionary is an upper bound. If this bound is too large for a
-        batch, rows are read and measured.
+        """Returns how many bytes one of the first rows takes in memory. For plain values the footer states the size.
+        For a value from a dictionary, the size of the whole dictionary is an upper bound; if rows of this size would
+        not fit into one batch, some rows are read and measured.
         """
         if not groups:
             return 1.0
@@ -298,7 +299,7 @@ class ParquetRows:
 
     def _chunk(self, group: pq.RowGroupMetaData, column: str) -> pq.ColumnChunkMetaData | None:
         """Returns the column of a row group; None if it does not exist. Raises ValueError if the footer states two
-        types for the column, because Arrow would end the process when it reads such bounds.
+        types for the column: Arrow would end the whole process if it read the bounds of such a column.
         """
         for i, leaf in enumerate(self._leaves):
             if leaf.path == column:
@@ -336,8 +337,8 @@ class ParquetRows:
 
     @property
     def _counts_back(self) -> bool:
-        """Returns True if the writer of the file gave INT96 times before 1970 a negative time of day, as Java does, and
-        Arrow before release 23.
+        """Returns True if the writer of the file stores INT96 times before 1970 with a negative time of day. The Java
+        library does this, and so does Arrow before release 23.
         """
         writer = str(self._file.metadata.created_by or "")
         arrow = _BY_ARROW.match(writer)
@@ -364,12 +365,8 @@ def _is_decimal(leaf: pq.ColumnSchema) -> bool:
 def _in_nanoseconds(
     micros: pa.RecordBatch, nanos: pa.RecordBatch, columns: frozenset[str], *, counts_back: bool
 ) -> pa.RecordBatch:
-    """Chooses, for each INT96 column, between two readings of the same rows: nanoseconds, or microseconds if they show
-    that the nanoseconds do not fit into 64 bits. Returns the batch with the chosen columns.
-
-    Some writers give times before 1970 a negative time of day (`counts_back`), which Arrow reads without its sign. The
-    result is right in nanoseconds, where 64 bits wrap around, and 584 years too late in microseconds. Times in the
-    years 2262 to 2554 look the same, and are read as times before 1970.
+    """Returns the batch `nanos`. INT96 columns (`columns`) with a value that does not fit into 64 bits of nanoseconds
+    are taken from `micros`, which holds the same rows in microseconds.
     """
     for name in columns:
         position = nanos.schema.get_field_index(name)

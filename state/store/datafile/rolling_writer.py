@@ -282,7 +282,9 @@ class _OpenFile:
         return int(self._sink.tell())
 
     def write(self, group: pa.Table, fields: tuple[DataField, ...], keys: tuple[DataField, ...]) -> None:
-        """Adds a row group of at least one row."""
+        """Writes a row group of at least one row. `fields` are the columns with statistics, and `keys` are the key
+        columns (empty for an append table).
+        """
         with storage_errors(self._path):
             self._rows.write(group)
         self.index.add(group)

@@ -1,9 +1,9 @@
-"""Checks that a data file has the columns of the schema under which it was written, by names and field ids.
+"""Checks the names and field ids of a data file's columns against the schema under which the file was written.
 
 As in Paimon, a column that a file does not have is read as nulls, so a damaged name would turn values into nulls. Files
-of other tools (for example Hive's, after a migration) may lack columns, or have other names and ids; they are accepted.
-A file is refused only if exactly one of its columns does not fit the schema: the id differs, or, in a file without ids,
-the name differs by one bit.
+of other tools (for example Hive's, after a migration) are accepted, although they may lack columns, or have other names
+and ids. A file is refused only if exactly one of its columns does not fit the schema: the id differs, or, in a file
+without ids, the name differs by one bit.
 """
 
 from collections.abc import Mapping, Sequence

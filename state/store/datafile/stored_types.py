@@ -1,4 +1,5 @@
-"""Checks that a data file has the types of the schema under which it was written, by precisions and scales.
+"""Checks the precisions and scales in the types of a data file's columns against the schema under which the file was
+written.
 
 Files hold plain numbers, so a damaged digit in a schema file would change what the numbers mean. Other tools widen
 types and have their own rules for units of time. So a file is refused only if exactly one of its columns differs, and
@@ -26,8 +27,8 @@ _Pair = tuple[DataType, list[DataType]]
 def check_types(types: Mapping[str, pa.DataType], stored: Sequence[DataField], *, has_units: bool) -> None:
     """Raises CorruptFileError that names the column, if a file's columns cannot have the types of its schema.
 
-    `types` are the types that the file states for its columns. `has_units` says whether they include the unit of a
-    timestamp.
+    `types` are the types that the file states for its columns. `has_units` says whether these types include the unit of
+    a timestamp.
     """
     odd = [(f.name, pair) for f in stored if f.name in types for pair in _different(f.type, types[f.name], has_units)]
     if len(odd) != 1:

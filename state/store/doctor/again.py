@@ -31,8 +31,8 @@ _QUIET_WAITS = 20
 
 
 def still_broken(table: TableHandle, problems: Sequence[Problem]) -> tuple[list[Problem], list[Finding]]:
-    """Returns the problems that still exist, and the findings of the metadata folders. Waits only if an expiry may be
-    running.
+    """Returns the problems that still exist, and the findings about the metadata folders (see `folder_findings`). Waits
+    only if an expiry may be running.
     """
     folders = list(folder_findings(table))
     pending = [p for p in problems if p.needed is not None]
@@ -80,7 +80,7 @@ class _States:
         self._named = {s.name for s in named_states(table) if s.snapshot is not None} if has_names else set()
 
     def need(self, problem: Problem) -> bool:
-        """Returns True if a snapshot, tag or branch still exists that the problem is about."""
+        """Returns True if the problem is still about something that exists: a snapshot, a tag or a branch."""
         needed = problem.needed
         if needed is None or self._named.intersection(needed.named):
             return True

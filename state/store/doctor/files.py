@@ -19,7 +19,9 @@ are checked again.
 
 
 class FileChecks:
-    """Checks the files of the table at `path`, each correct file once, and records wrong files in `broken`."""
+    """Checks files of the table at `path`, and records wrong files in `broken`. A file that was found correct is not
+    checked again.
+    """
 
     def __init__(
         self, io: FileIO, path: str, schema: TableSchema, schema_of: Callable[[int], TableSchema], broken: Broken
@@ -29,7 +31,9 @@ class FileChecks:
         self._sound: set[bytes] = set()
 
     def with_schemas(self, schema_of: Callable[[int], TableSchema]) -> "FileChecks":
-        """Returns the same checks for snapshots with other schemas. Results for files are shared."""
+        """Returns checks of the same files for snapshots with other schemas. A file that either of the two has found
+        correct is not checked again.
+        """
         other = FileChecks(self._io, self._path, self._schema, schema_of, self.broken)
         other._sound = self._sound
         return other

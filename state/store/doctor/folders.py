@@ -25,7 +25,9 @@ from bucketline.state.types.logical import DataField, types_in
 
 
 def folder_findings(table: TableHandle) -> Iterator[Finding]:
-    """Yields problems in listings of folders and in small metadata files. Reads schemas, hints and consumers."""
+    """Yields the problems that show in the listings of metadata folders, and in schemas, hints, consumers, compaction
+    plans, changelogs and branches.
+    """
     yield from _schemas(table)
     yield from _snapshot_folder(table)
     for path, message in broken_consumers(table.io, table.metadata_path):

@@ -83,7 +83,9 @@ class HistoryWalk:
         self._broken.extend(snapshot.id, _Owners(self._live, named, self._index))
 
     def state(self, name: str, snapshot: Snapshot, files: FileChecks) -> Iterator[Problem]:
-        """Checks the snapshot of a tag or branch: that all files exist, on correct levels. Yields its problems."""
+        """Checks the snapshot of the tag or branch `name`: that all of its files exist, and that the levels of the live
+        files are correct. Yields the problems.
+        """
         own = self._deltas.get(snapshot.delta_manifest_list)
         if own is not None:
             self._broken.also(own, name)
@@ -98,8 +100,8 @@ class HistoryWalk:
         yield from other._index_of(state, snapshot)
 
     def _to_base(self, state: State, base: list[ManifestFileMeta] | None) -> Iterator[Problem]:
-        """Checks that the live files so far are the files that the snapshot's base manifests name, and yields a problem
-        if they are not. Then loads the live files from the base manifests, if necessary.
+        """Checks that the live files of the previous snapshot are the files that the next snapshot's base manifests
+        name, and yields a problem if they are not. Then loads the live files from the base manifests, if necessary.
         """
         is_next = self._at is not None and state.id == self._at + 1
         if base is None:
@@ -128,7 +130,7 @@ class HistoryWalk:
         self._load(state, base)
 
     def _load(self, state: State, metas: Sequence[ManifestFileMeta]) -> None:
-        """Reads the live files from all their manifests."""
+        """Replaces the live files in memory by those that the manifests `metas` name."""
         self._is_whole = True
         self._live.load(e for meta in metas for e in self._entries(state, meta) or ())
         self._is_whole = all(self._sums.get(m.file_name) is not None for m in metas)
@@ -241,7 +243,7 @@ class HistoryWalk:
             return None
 
     def _entries(self, state: State, meta: ManifestFileMeta) -> list[ManifestEntry] | None:
-        """Returns a manifest's entries, and records their sum; None if the manifest cannot be read."""
+        """Returns a manifest's entries, and records the sum of the entries; None if the manifest cannot be read."""
         try:
             entries = self._manifests.read(meta)
         except BucketlineError as e:
@@ -258,8 +260,8 @@ class HistoryWalk:
         return entries
 
     def _added_up(self, names: Counter[str]) -> int | None:
-        """Returns the sum of the manifests' entries, where each manifest counts as often as it is named; None if a
-        manifest could not be read.
+        """Returns the sum of the entries of all these manifests; None if a manifest could not be read. `names` says how
+        often a manifest is listed, and so how often its entries count.
         """
         total = 0
         for name, count in names.items():

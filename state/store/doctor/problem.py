@@ -1,5 +1,5 @@
-"""The problems (broken rules) that an examination finds. A problem may end by itself, so it also says in which
-snapshots, tags and branches it was seen.
+"""The problems (broken rules) that an examination finds. A problem ends by itself when the snapshots, tags and branches
+with the problem are removed, so these are recorded with it.
 """
 
 from collections.abc import Container, Iterator
@@ -39,7 +39,8 @@ class Problem:
 class State:
     """A snapshot of the table, by its id; or the snapshot of a tag or branch, by its name.
 
-    `has_tags` is False for the changelog of a snapshot, because a tag does not keep a changelog.
+    `has_tags` is True if tags of the snapshot also need its files. It is False for the changelog of a snapshot, because
+    a tag does not keep a changelog.
     """
 
     name: str

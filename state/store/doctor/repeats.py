@@ -88,7 +88,7 @@ class _RepeatedKeys:
 
 @dataclass(frozen=True, slots=True)
 class _Repeated(Selection):
-    """Selects all rows of keys that have several rows, if readers see at least one of them."""
+    """Selects all rows of each key that has several rows, if at least one of these rows is not a delete."""
 
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
         if starts.all():

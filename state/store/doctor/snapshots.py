@@ -1,7 +1,5 @@
-"""Checks that all committed snapshots exist, and that hints, tags and consumers agree with them. The findings say what
-to do.
-
-This is checked for each folder of metadata: the table's own folder, and the folder of each branch.
+"""Checks that all committed snapshots exist, and that hints, tags and consumers refer to existing snapshots. The
+findings say what to do.
 
 Source: Paimon 2.0 SnapshotManager, HintFileUtils, TagManager, ConsumerManager.
 """

@@ -24,10 +24,7 @@ class NamedState:
 
 
 def named_states(table: TableHandle) -> Iterator[NamedState]:
-    """Yields every snapshot that a tag or a branch refers to. If one cannot be read, the others are still returned. The
-    marker tag of a stream is left out if its snapshot expired before the tag was written; such a tag still records how
-    far the stream has got.
-    """
+    """Yields every snapshot that a tag or a branch refers to. For a snapshot that cannot be read, yields the reason."""
     yield from _tags(table, None)
     branches = Branches(table.io, table.path)
     for branch in branches.names():

@@ -25,8 +25,8 @@ from bucketline.state.types.logical import DataField
 
 
 class StatsCheck:
-    """Compares one file's statistics, of keys and of values, with its rows. `columns` are the columns that the rows for
-    `add` must have.
+    """Compares the statistics of one file's keys and values with the file's rows. The rows that `add` gets must have
+    the columns `columns`.
     """
 
     def __init__(self, schema: TableSchema, stored: TableSchema, file: DataFileMeta) -> None:

@@ -27,7 +27,9 @@ class IdleBucket:
 
 
 def compact_buckets(engine: Engine, write: BucketWrite, work: BucketWork) -> tuple[CommitMessage, ...]:
-    """Compacts these buckets as `write` says, and returns their commit messages. Nothing is committed."""
+    """Compacts the buckets in `work` as `write` says, and returns the commit messages of the buckets. Nothing is
+    committed.
+    """
     if not work:
         return ()
     return engine.run(Jobs([IdleBucket(write, *bucket) for bucket in work])).messages

@@ -90,9 +90,9 @@ class Outcome:
     - the number of records without a row, by kind;
     - the tables of the source that the records name;
     - the number of rows that do not meet an expectation, by expectation;
-    - keys whose rows came from several feeds (topic partitions), at most one for each task and kind of check;
+    - keys whose rows came from several topic partitions: at most one key for each task and kind of check;
     - where the source's table was truncated: topic, partition and the last offset there;
-    - messages of tasks about rows whose key changed and that lack values, as bytes.
+    - messages of tasks, as bytes, about rows that lack values and whose key has changed.
 
     The attributes are together because the results of all tasks are added up into one value.
     """
@@ -124,8 +124,8 @@ class Engine(Protocol):
         ...
 
     def run(self, work: Stages[Parts] | Jobs) -> Outcome:
-        """Runs stages: reads rows, gives them their buckets, writes them, and then compacts idle buckets. Or runs jobs:
-        either all of them or none. Returns the outcome; for jobs, its messages are in the order of the jobs.
+        """Runs stages or jobs, and returns the outcome. Stages read rows, assign them to buckets, write them, and then
+        compact idle buckets. The commit messages of jobs are in the order of the jobs.
 
         Raises the errors of stages and jobs. All files that were written are removed then, except files of a task that
         was killed.

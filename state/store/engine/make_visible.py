@@ -45,8 +45,9 @@ def _nobody(at: TableAt, messages: Sequence[CommitMessage], committed: Committed
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """How a lost compaction is repeated: by which commit user, with the `trigger` of the lost compaction, and for how
-    long. `told` is called after each commit, with the table after it.
+    """How a lost compaction is repeated. `author` commits the new compactions, `trigger` is the trigger of the lost
+    compaction, and `budget` limits the time. `told` is called after each commit, and gets the table after the commit,
+    the commit messages, and the result.
     """
 
     engine: Engine
@@ -60,10 +61,10 @@ def compact_until_visible(at: TableAt, files: FileNames | None, again: Again) ->
     """Compacts the buckets of these files, on the newest snapshot each time, until none of the files is on level 0 any
     more. Returns what was done.
 
-    If `files` is None, all buckets are compacted in which the trigger finds something to compact. Each round first
-    checks whether some process has compacted the files already. After a lost round, the next round waits first, and
-    takes half as many buckets, because a smaller compaction takes less time. Raises the errors of `TableAt.refreshed`,
-    the engine and the commit, except StorageError, which counts as a lost round.
+    If `files` is None, compacts every bucket in which the trigger finds something to compact. Each round first checks
+    whether some process has compacted the files already. After a lost round, the next round waits first, and takes half
+    as many buckets, because a smaller compaction takes less time. Raises the errors of `TableAt.refreshed`, the engine
+    and the commit, except StorageError, which counts as a lost round.
     """
     left, snapshots, budget = files or {}, list[Snapshot](), again.budget
     lost, most = "no time was allowed to compact again", 1 << 31
@@ -108,8 +109,8 @@ def is_lasting(failure: object) -> bool:
 
 
 def _trigger(at: TableAt, lost: CompactTrigger) -> CompactTrigger:
-    """Returns the trigger of the next try. It is a minor compaction, because this conflicts less often. If the options
-    allow rows to wait on level 0, it is the trigger of the lost compaction (`lost`).
+    """Returns the trigger of the next try. If the options allow rows to wait on level 0, it is `lost`, the trigger of
+    the lost compaction. Otherwise it is the trigger of a minor compaction, which conflicts less often.
     """
     gentle = at.plan.compact_options.lookup_compact is LookupCompact.GENTLE
     return lost if gentle else CompactTrigger.MINOR

@@ -101,8 +101,8 @@ class SampledKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds(Placing):
-    """Turns the sample of a partition into the bounds of ranges, and returns the bounds as a note. `counts` holds the
-    number of ranges of each partition.
+    """Divides the sampled keys of a partition into ranges, and returns the bounds of the ranges as a note. `counts`
+    holds the number of ranges of each partition.
     """
 
     counts: Mapping[bytes, int]

@@ -113,9 +113,9 @@ def _spilled_blocks(spill: SpillFile, run: _Run) -> Iterator[pa.Table]:
 
 
 def _merged(runs: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
-    """Merges sorted runs, and yields their rows in order. One block of each run is in memory. In each step, the lowest
-    one of the blocks' last rows is a limit: the blocks in memory hold all rows up to this limit, which are sorted
-    together and yielded.
+    """Merges sorted runs, and yields their rows in order. One block of each run is in memory. Each step compares the
+    last rows of these blocks, and takes the lowest of them as a limit. All rows up to the limit are in memory then;
+    they are sorted together and yielded.
     """
     heads = [(block, run) for run in runs if (block := next(run, None)) is not None]
     while heads:

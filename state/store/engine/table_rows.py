@@ -48,7 +48,7 @@ class PostponedFile:
 class CurrentRows:
     """The current rows of a real bucket. A table with a primary key has one row for each key, merged in `memory_bytes`.
 
-    `origin` is the number of the bucket among all parts of the source. `vector_files` are the index files with the
+    `origin` is the position of the bucket among all parts of the source. `vector_files` are the index files with the
     bucket's deletion vectors.
     """
 

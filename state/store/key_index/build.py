@@ -60,8 +60,9 @@ class BuildReport:
 class KeyIndexBuild:
     """Collects the keys of a new index. It is used in a `with` block, so that an interrupted build leaves no files.
 
-    With `keep_latest` only the newest partition and bucket of a key counts, because an expired key may come back in
-    another partition. Without it, a key in two buckets is an error: a single job cannot cause it.
+    With `keep_latest`, if a key is in several buckets, only the newest of them counts, because an expired key may come
+    back in another partition. Without `keep_latest`, a key in two buckets is an error: it shows that several jobs wrote
+    the table.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class KeyIndexBuild:
         yield from self._spill.ranges(self._budget_bytes // 4)
 
     def _places(self) -> KeyEntries:
-        """Returns the partition and bucket for each source number."""
+        """Returns the partition, the bucket and the time of each source (see `SourcedKeys`), by source number."""
         columns = np.array(list(self._sources), np.int64).reshape(-1, 3)
         partitions, buckets, seconds = columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32), columns[:, 2]
         return KeyEntries(pa.nulls(len(columns)), partitions, buckets, seconds.astype(np.uint32))

@@ -1,10 +1,6 @@
-"""A note beside the key index with the changes that a batch makes to the keys of a share. It is used once it is known
-that the batch was committed.
-
-The index itself is never changed before the commit. The note has a token, and the batch's snapshot has the token among
-its properties. If the tokens are equal, the next batch applies the note, and need not read the files that the commit
-has added. Otherwise the note is ignored, and the files are read. A note records the label of its index, and is valid
-only while the index has this label.
+"""A note beside the key index with the changes that a batch makes to the keys of a share. The index itself is never
+changed before the batch is committed. A note records the label of its index, and is valid only while the index has this
+label.
 """
 
 import json
@@ -30,9 +26,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Note:
-    """The changes to an index with the label `base`: keys, and for each key its partition as a position in `partitions`
-    (NOWHERE for keys to remove), its bucket, and the time of writing in seconds; and how many keys each bucket gains or
-    loses (`gains`).
+    """The changes to an index with the label `base`. For each of the `keys` there is its partition, as a position in
+    `partitions` (`numbers`; NOWHERE for a key to remove), its bucket, and its time of writing in seconds. `gains` says
+    how many keys each bucket gains or loses.
     """
 
     token: str

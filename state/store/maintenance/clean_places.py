@@ -37,8 +37,8 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 
 @dataclass(frozen=True, slots=True)
 class OldFiles:
-    """The files of a folder that the removal looks at: `files` that are old enough, files of any age that an earlier
-    removal has hidden (`aside`), and `uploads` in parts that were begun long enough ago but not completed.
+    """The files of a folder that may be orphan files. `files` and `uploads` (uploads in parts that were not completed)
+    are old enough to be removed. `aside` are files of any age that an earlier removal has hidden.
     """
 
     io: FileIO

@@ -1,7 +1,4 @@
-"""The upkeep that a compactor of plans does between its rounds, if a round has committed. It does what a writer does
-after a commit.
-
-Between rounds the compactor holds no item of a plan, so none of its leases can end while it maintains the table.
+"""Maintains a table between the rounds of a compactor of plans, as a writer does after a commit.
 
 Source: Paimon 2.0, whose compaction jobs maintain a table as its writers do.
 """

@@ -197,7 +197,7 @@ def move_tag(
 
 
 def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot: Snapshot, old: Tag) -> None:
-    """Removes the marker tag again and raises RemovalUnderWayError, if its snapshot is gone or is being removed."""
+    """If the snapshot of a new marker tag is gone or being removed, restores `old` and raises RemovalUnderWayError."""
     # The newest snapshot is never announced for removal. If this snapshot is no longer the newest, the process that
     # announces its removal sees the tag.
     if not Snapshots(io, root).exists(snapshot.id + 1):
@@ -229,7 +229,7 @@ def _is_due(snapshots: Snapshots, retention: Retention, world: World, newest_id:
 class _Expiry:
     """One run of expiry over the table at `path`, or over its branch with metadata at `root`.
 
-    The attributes give access to the table's metadata, because expiry must ask all of it which files are still needed.
+    The attributes give access to all of the table's metadata, because any of it may say that a file is needed.
     """
 
     def __init__(self, io: FileIO, path: str, schema: TableSchema, world: World, root: str | None = None) -> None:
@@ -286,8 +286,8 @@ class _Expiry:
     def release(self, released: Snapshot) -> None:
         """Removes the files of an expired snapshot that no remaining snapshot, tag or branch needs.
 
-        Does nothing unless the expired snapshot is older than every existing snapshot. A newer one shares files with
-        existing snapshots, or was rolled back, and then its files are orphan files.
+        Does nothing unless the expired snapshot is older than every existing snapshot. A newer snapshot shares files
+        with existing snapshots, or was rolled back, so that its files are orphan files.
         """
         # A snapshot whose own file exists is not older than the oldest snapshot.
         earliest = None if self._snapshots.exists(released.id) else self._snapshots.earliest_id()
@@ -346,8 +346,8 @@ class _Expiry:
         )
 
     def _end_among_others(self, end: int, notes: Notes) -> int:
-        """Returns up to which id (not included) this run may remove snapshots while other processes are active. If
-        other runs have announced removals up to a higher id, that id is used. What consumers or pins need is kept.
+        """Returns the id before which this run may remove snapshots while other processes are active: `end`, or a
+        higher id that other runs have announced, or a lower id that a consumer or pin needs.
         """
         others = [r for r in notes.removals.values() if r is not None and r.history == self._notebook.history]
         announced = [r for r in others if r.end > end]
@@ -427,7 +427,7 @@ class _Expiry:
 
     def _leaves_markers(self, steps: Sequence[_Step], tags: Sequence[Tag]) -> bool:
         """Creates a marker tag for each stream that has none among `tags` and may lose its last snapshots in these
-        steps. Returns True if there was such a stream.
+        steps. Returns True if it has created any.
         """
         going = [s.snapshot for s in steps]
         ends = self._schema.settings.tags.end_by_time

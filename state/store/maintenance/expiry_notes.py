@@ -19,19 +19,19 @@ _FOLDER = "bucketline"
 
 
 def seen_up_to(io: FileIO, path: str, user: str, marker: Snapshot) -> int:
-    """Returns a snapshot id: the writer has made none of the snapshots that come after the marker's snapshot, up to
-    this id. Without a note, it is the id of the marker's own snapshot.
+    """Returns the id in the writer's note: up to this id, none of the snapshots after the marker tag's snapshot was
+    made by the writer `user`. Without a note, returns the id of the marker tag's own snapshot.
     """
     noted = _read(io, path, user)
     return marker.id if noted is None or noted[0] != marker.id else max(marker.id, noted[1])
 
 
 def note_expired(io: FileIO, path: str, tags: Iterable[Tag], users: Mapping[int, str]) -> None:
-    """Writes a note for each marker tag that is older than the removed snapshots. The note says up to which id no
-    snapshot was made by the marker's writer.
+    """Writes a note for each marker tag that is older than the removed snapshots. The note holds a snapshot id: up to
+    this id, the marker's writer has made no snapshot after the marker's snapshot.
 
-    `users` maps the ids of the removed snapshots to their commit users. The note ends before a gap in the ids, and
-    before a snapshot of the writer.
+    `users` maps the ids of the removed snapshots to their commit users. The id in the note is the last one before a gap
+    in these ids, or before a snapshot of the writer.
     """
     for tag in tags:
         user = tag.name.removeprefix(MARKER_TAG)
@@ -52,8 +52,8 @@ def drop_note(io: FileIO, path: str, tag_name: str) -> None:
 
 
 def _read(io: FileIO, path: str, user: str) -> tuple[int, int] | None:
-    """Returns the id of the marker's snapshot, and the id up to which the note speaks; None if there is no note that
-    can be read.
+    """Returns the two ids in the writer's note: the id of the marker's snapshot, and the id up to which the writer has
+    made no later snapshot. Returns None if there is no note that can be read.
     """
     data = io.read_optional(_path(path, user))
     try:

@@ -29,8 +29,8 @@ def leave_markers(
     that are about to be removed (`going`, oldest first). The removal of these snapshots has been announced. Returns
     True if there was such a stream; then the table's tags have changed.
 
-    The marker expires as if the stream had created it together with the snapshot. If tags expire by time (`ends`), no
-    marker is created that would have expired already.
+    The marker expires as if the stream had created it together with the snapshot. If tags expire by time (`ends`), a
+    marker that would have expired already is not created.
     """
     made = False
     for name, snapshot in unmarked(going, [t.name for t in known]).items():

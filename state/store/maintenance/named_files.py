@@ -96,7 +96,7 @@ class NamedFiles:
 
     def _add_pinned(self) -> None:
         """Adds the snapshots and files to which other processes are about to refer. Raises CorruptFileError for a pin
-        that cannot be read, because the files that its process needs are not known.
+        that cannot be read, because it is not known which files the process of the pin needs.
         """
         notes = Notebook(self._io, self._path).look()
         for name, pin in notes.pins.items():
@@ -146,8 +146,8 @@ class NamedFiles:
             self.names.add(snapshot.index_manifest)
 
     def _add_changelog(self, list_name: str | None) -> None:
-        """Adds the files that a changelog names. They are removed with the changelog's snapshot unless a tag keeps the
-        snapshot, so they may be missing.
+        """Adds the names in a manifest list and its manifests. They may be missing if a changelog names them, because
+        they are removed with the changelog's snapshot unless a tag keeps the snapshot.
         """
         if list_name is None:
             return

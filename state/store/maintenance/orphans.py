@@ -119,7 +119,7 @@ def _remove_old(old: OldFiles, used: NamedFiles, world: World) -> Iterator[FileI
 
 def _remove(io: FileIO, files: Sequence[FileInfo], used: NamedFiles, world: World) -> list[FileInfo]:
     """Removes the files, and returns the files that are gone. If the storage can rename in one step, a file is hidden
-    first, and removed only if still nothing names it.
+    first, and then removed only if no new commit names it.
     """
     places: dict[str, tuple[FileInfo, FileInfo]] = {}
     removed = []

@@ -11,7 +11,7 @@ from bucketline.state.store.storage.file_io import FileIO
 
 
 def changelogs_of_others(io: FileIO, path: str, root: str, first: int, last: int) -> list[Snapshot]:
-    """Returns the snapshots with the ids from `first` to `last` in all other histories of the table at `path` than the
+    """Returns the snapshots with the ids from `first` to `last` in all histories of the table at `path`, except the
     history at `root`. Changelogs that outlive their snapshots are included.
     """
     branches = Branches(io, path)

@@ -48,8 +48,8 @@ class Upkeep:
     """Maintains one table for one writer, and holds what must be remembered between the writer's commits.
 
     A stream keeps one `Upkeep`; each batch write makes its own. A stream first checks for expired partitions at a
-    random moment within `partition.expiration-check-interval`. So some of many short streams check, even if each of
-    them ends within the interval.
+    random moment within `partition.expiration-check-interval`. So if many short streams follow each other, some of them
+    check, although each ends within the interval.
     """
 
     def __init__(self) -> None:

@@ -267,8 +267,8 @@ class Compactor:
         return False
 
     def _lost(self, claims: Sequence[Claimed], lost: Lost, ends: "_Ends") -> None:
-        """Looks again at items whose commit has lost against another commit: another process was faster with an item or
-        with its bucket. A lost commit does not count as an error of the item.
+        """Looks again at items whose commit was refused because another process has committed the item, or other work
+        on its bucket, first. This does not count as an error of the item.
         """
         self._is_fresh = False
         for c in claims:
@@ -321,8 +321,8 @@ class _Ends:
         self.finished.append(Finished(c.item, result, result.reason))
 
     def leave(self, c: Claimed, reason: str) -> None:
-        """Ends an item whose outcome is unclear, but keeps its lease until the lease ends, so that the outcome has time
-        to show in the table.
+        """Ends the work on an item whose outcome is unclear. The lease is not released, so until the lease ends by
+        itself, no other compactor takes the item, and the outcome can show in the table.
         """
         self._held.remove(c)
         self.finished.append(Finished(c.item, None, reason))

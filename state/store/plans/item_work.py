@@ -262,8 +262,8 @@ def do_item(job: BucketJob) -> CommitMessage:
 @dataclass(slots=True)
 class GivenBackWatch:
     """Checks at intervals whether an item was released, that is whether there is a file at `path`. If the storage does
-    not answer, the item counts as not released. Each task has its own copy. In each copy, the first interval begins
-    with the first call.
+    not answer, the item counts as not released. Each task has its own copy of the watch, and its first interval begins
+    with the first call of the copy.
     """
 
     access: BucketAccess

@@ -37,8 +37,8 @@ _ITEM = re.compile(r"item-([0-9a-f-]{36})-([0-9]+)-(lease|beat|release|result)(?
 
 @dataclass(slots=True)
 class _Listed:
-    """The files of one item in a listing: which numbers of leases (epochs) have a lease file, a heartbeat file, a
-    release file; and whether there is a result.
+    """The files of one item in a listing. `epochs` holds the numbers of the leases (epochs) for each kind of file:
+    lease, heartbeat and release. `has_result` says whether the item has a result file.
     """
 
     epochs: dict[str, set[int]] = field(default_factory=lambda: {"lease": set(), "beat": set(), "release": set()})
@@ -67,7 +67,7 @@ class Listing:
 class PlanFolder:
     """The compaction plans of a table, or of a branch, whose metadata is at `path`.
 
-    Plans, leases and releases never change, so each is read once.
+    Files of plans, leases and releases never change, so each of these files is read only once.
     """
 
     def __init__(self, io: FileIO, path: str) -> None:

@@ -1,5 +1,5 @@
-"""Decides when a writer makes a plan: by its batches, by time, and a full plan if the table asks for full
-compactions.
+"""Decides when a writer makes a plan of compactions: after some number of batches, or after some time. Also decides
+which buckets the plan compacts fully.
 """
 
 from collections.abc import Callable, Collection
@@ -17,8 +17,8 @@ _MOST_SNAPSHOTS = 100
 
 
 class WhenToPlan:
-    """Decides when one writer makes a plan. Time counts from its last plan. At the start, time counts from the last
-    compaction among the table's newest snapshots, whichever process made it.
+    """Decides when one writer makes a plan. Time is measured from the writer's last plan. Before its first plan, time
+    is measured from the last compaction among the table's newest snapshots, whichever process made it.
     """
 
     def __init__(self, world: World = SYSTEM_WORLD) -> None:

@@ -38,8 +38,8 @@ NO_VECTORS: Mapping[BucketId, VectorFiles] = MappingProxyType({})
 
 
 class BucketDeletions:
-    """The positions of deleted rows, by the name of the data file. `is_modified` says whether they differ from the
-    stored vectors.
+    """The positions of deleted rows, by the name of the data file. `is_modified` says whether the positions differ from
+    the stored vectors.
     """
 
     def __init__(self, vectors: Mapping[str, BitMap] | None = None) -> None:
@@ -70,8 +70,8 @@ class BucketDeletions:
         self.is_modified |= self._vectors.pop(file_name, None) is not None
 
     def keep(self, names: Collection[str]) -> None:
-        """Drops the vectors of all files that are not in `names`. Vectors that Paimon has written may be for files that
-        are gone, and no commit accepts these.
+        """Drops the vectors of all files that are not in `names`. An index file of Paimon may have vectors of files
+        that are gone, and a commit with such vectors would be refused.
         """
         self._vectors = {name: vector for name, vector in self._vectors.items() if name in names}
 

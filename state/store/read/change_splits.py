@@ -27,8 +27,8 @@ from bucketline.state.store.read.splits import SplitSizes, TablePlace
 
 @dataclass(frozen=True, slots=True)
 class ChangeUnit:
-    """A file with changes of a snapshot. `time_ms` is the time at which the snapshot was committed. `bucket` is the
-    bucket of the file, with this file as its only file.
+    """A file with changes of a snapshot. `time_ms` is the time at which the snapshot was committed. `bucket` describes
+    the bucket of the file, and lists only this file.
     """
 
     snapshot_id: int

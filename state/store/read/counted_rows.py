@@ -1,8 +1,8 @@
 """Counts rows without reading them, for reads that ask for no column. The metadata of a file often says how many of its
 rows a reader sees.
 
-Such a count is used only for a file that is not merged with other files, has no deletes, and whose rows all meet the
-filter.
+The count in the metadata is used only for a file that is not merged with other files, that has no deletes, and whose
+rows all meet the filter.
 
 Source: Paimon 2.0 DataSplit.mergedRowCount, which Paimon's Spark uses for counts; it allows only filters on partitions.
 """
@@ -56,8 +56,8 @@ def rows_without_columns(count: int) -> Iterator[pa.RecordBatch]:
 
 
 def _shown_rows(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -> int | None:
-    """Returns how many rows of a file a reader sees, for a file that is not merged with other files; None if its
-    metadata does not say it.
+    """Returns how many rows a reader sees of a file that is not merged with other files; None if the file's metadata
+    does not say how many.
     """
     if access.schema.primary_keys and file.may_hold_deletes:
         return None

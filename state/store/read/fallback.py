@@ -50,8 +50,8 @@ def own_view(table: TableHandle, version: Version | None) -> BranchView:
 
 def branch_views(table: TableHandle, version: Version | None) -> list[BranchView]:
     """Returns the views of the branches of a read, in the order of reading: one view, or two if an option names another
-    branch that exists. Raises OptionError for a version that does not exist in one of them, UnsupportedTableError if
-    their columns differ.
+    branch that exists. Raises OptionError for a version that does not exist in a branch, UnsupportedTableError if the
+    columns of the branches differ.
     """
     own = own_view(table, version)
     # The newest schema names the other branch, even if an older snapshot is read.
@@ -108,7 +108,7 @@ def _view_of_other(own: BranchView, other: TableHandle, version: Version | None)
     If `version` is a snapshot id, it is an id of the own branch. The other branch is then read as it was when the own
     branch's snapshot was committed; if the other branch had no snapshot at that time, its first snapshot is read. If
     `version` is a tag, the other branch is not read: the tag has the same snapshot in both branches, so the other
-    branch has no other partitions. A time, or an id from `scan.version`, applies to the other branch directly.
+    branch adds no partitions. A time, or an id from `scan.version`, applies to the other branch directly.
     """
     versions = Versions(other.io, other.metadata_path)
     settings = ReadSettings(own.table.read_options if version is None else {})

@@ -70,8 +70,8 @@ def indexed_names(access: FileAccess, bucket: BucketFiles, file: DataFileMeta) -
 def _lacking(
     access: FileAccess, bucket: BucketFiles, file: DataFileMeta, wanted: Mapping[int, pa.Array], opens_files: bool
 ) -> frozenset[int]:
-    """Returns the ids of the columns for which the file, by its index, has none of the wanted values. `wanted` maps
-    column ids to values.
+    """Returns the ids of the columns that have none of their wanted values in the file, as its index shows. `wanted`
+    maps the ids of columns to wanted values.
     """
     if file.embedded_index is None and not (opens_files and _index_names(file)):
         return frozenset()
@@ -129,6 +129,6 @@ def _reader_of(index: bytes) -> _Read:
 def _whole(found: bytes, start: int, length: int) -> bytes:
     if len(found) < length:
         raise CorruptFileError(
-            f"a file index ends after {counted(start + len(found), 'byte')}", offset=start + len(found)
+            f"a file index ends too early, after {counted(start + len(found), 'byte')}", offset=start + len(found)
         )
     return found

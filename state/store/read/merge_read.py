@@ -136,8 +136,9 @@ def merge_section(
     key ranges overlap. If the newest row of a key is of kind -U or -D, it is included.
 
     `columns` must include the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND` (see
-    `merge_columns`). The fold decides which columns are returned; if the fold only selects rows, `out` decides. With
-    `ages_known` (see `are_ages_known`) sequence numbers are neither read nor returned.
+    `merge_columns`). The fold decides which columns are returned; if the fold only selects rows, the columns `out` are
+    returned (None: all columns). With `ages_known` (see `are_ages_known`) sequence numbers are neither read nor
+    returned.
 
     Takes about `memory_bytes` of Arrow data, including the caller's work on a batch. However small `memory_bytes` is,
     each sorted run takes at least about 3 MB, and a run of ORC files takes one stripe.
@@ -256,9 +257,9 @@ def _in_place(
     columns: Sequence[str],
     read: Callable[[FileAccess, BucketFiles, Sequence[str]], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows that `read` reads. The values of a row may come from several files, so columns for the partition
-    and the bucket of a row can be added, but not for its file. Raises UnsupportedTableError if `columns` has a column
-    for the file of a row or for the position in the file.
+    """Yields the rows that `read` reads, with the columns for their partition and bucket, if these are among `columns`.
+    The values of a row may come from several files. So UnsupportedTableError is raised if `columns` asks for the file
+    of a row, or for the position in the file.
     """
     refuse_places(access.schema, columns, (FILE_PATH, ROW_INDEX))
     rows = read(access, bucket, stored_columns(access.schema, columns))

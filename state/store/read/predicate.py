@@ -79,10 +79,8 @@ def possible(
 
 
 def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.Scalar]:
-    """Returns the columns that must have one known value in every row that meets the filter, with this value as a
-    scalar of the column's type.
-
-    A column is left out if its value cannot be converted exactly to its type, or if it is a float column.
+    """Returns the columns for which the filter allows a single value, as in `id = 7`, and that value as a scalar of the
+    column's type.
     """
     pinned: dict[str, pa.Scalar] = {}
     try:

@@ -134,9 +134,9 @@ def keeps_file(
     by_values: Collection[str],
     by_keys: Collection[str],
 ) -> bool:
-    """Returns True if a read must open `file`, which is one of the `files` of a bucket. `by_values` are the names of
-    the files that may hold rows that meet the filter, judging by all columns; `by_keys` are these names judging by the
-    key columns only.
+    """Returns True if a read must open `file`, which is one of the `files` of a bucket. `by_values` and `by_keys` are
+    names of files that may hold rows that meet the filter: `by_values` by the statistics of all columns, `by_keys` by
+    those of the key columns only.
     """
     if not schema.primary_keys:
         return file.file_name in by_values
@@ -260,8 +260,9 @@ class _Pruning:
     def _ranges(
         self, file: DataFileMeta, stats: SimpleStats, stored: Sequence[DataField], *, of: Collection[int] | None = None
     ) -> pc.Expression:
-        """Returns the guarantee that statistics over the columns `stored` give for the current columns. Columns whose
-        type has changed are left out. With `of`, only columns with these ids are used.
+        """Returns a guarantee for the rows of a file, in terms of the current columns. It is made from `stats`, the
+        statistics of the columns `stored` with which the file was written. Columns whose type has changed are left out.
+        With `of`, only columns with these ids are used.
         """
         if stats.null_counts is None or len(stats.null_counts) != len(stored):
             return ALWAYS

@@ -26,7 +26,9 @@ from bucketline.state.types.values import to_scalar
 
 @dataclass(frozen=True, slots=True)
 class BucketPlace:
-    """The values that all rows of a file, or of a bucket, have in the columns of places: one value for each column."""
+    """The place where the rows of a file, or of a bucket, are stored: the value of each column that tells the place
+    (see `with_places`).
+    """
 
     values: dict[str, pa.Scalar]
 

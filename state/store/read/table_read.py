@@ -203,8 +203,8 @@ class RowsPlan:
 
 
 def plan_views(asked: Sequence[BranchView], *, read_optimized: bool) -> list[PlannedRead]:
-    """Returns the plan for reading each branch in `asked`. From the second branch only partitions are read for which
-    the first branch has no visible files.
+    """Returns the plan for reading each branch in `asked`. From the second branch, only those partitions are read that
+    have no visible files in the first branch.
     """
     plans: list[PlannedRead] = []
     shown: set[bytes] = set()
@@ -272,8 +272,8 @@ def _rows_of(planned: PlannedRead, projection: Projection) -> Iterator[pa.Record
 def _sources(
     planned: PlannedRead, projection: Projection, opened: ExitStack
 ) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
-    """Returns functions that each read a part of a branch's rows; together they yield the rows of `_rows_of`. They can
-    be called at the same time, until `opened` is closed. A small read is a single part.
+    """Divides the read of a branch into parts, and returns a function for each part, which reads the part's rows. The
+    functions can be called at the same time, until `opened` is closed. A small read is a single part.
     """
     size_bytes = sum(f.file_size for b in planned.buckets for f in b.files)
     if planned.waiting or size_bytes < _SMALL_BYTES:

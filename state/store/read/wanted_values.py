@@ -91,8 +91,8 @@ def _of_type(literals: Sequence[pa.Array], kind: pa.DataType) -> list[pa.Array]:
 
 
 def _literals(expression: pc.Expression) -> Iterator[pa.Array]:
-    """Yields the literals in an expression, and the values of each IN. They are read from the serialized form of the
-    expression.
+    """Yields the literals in an expression, and the list of values of each `IN` condition. All are read from the
+    serialized form of the expression.
     """
     try:
         _, (serialized, *_) = expression.__reduce__()

@@ -65,7 +65,7 @@ class RestClient:
         return self._asked(f"{self.uri.rstrip('/')}/v1/config?{urlencode({'warehouse': warehouse})}")
 
     def names(self, member: str, *path: str) -> list[str]:
-        """Returns the names in all pages of a listing, sorted."""
+        """Returns the names in all pages of a listing, sorted. Each page holds its names under the key `member`."""
         names: list[str] = []
         query: dict[str, str] = {}
         while True:

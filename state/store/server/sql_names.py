@@ -145,7 +145,8 @@ class SqlLock:
         while not self._acquire():
             if world.stopwatch.elapsed_ms() - since > self.timeout_ms:
                 raise StorageError(
-                    f"the lock {self.lock_id!r} was not free within {self.timeout_ms} ms, the 'lock-acquire-timeout'",
+                    f"the lock {self.lock_id!r} was not free within {self.timeout_ms} ms; if other processes hold the "
+                    "lock for longer, raise 'lock-acquire-timeout'",
                     path=self.lock_id,
                     retryable=True,
                     missing=False,

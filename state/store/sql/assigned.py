@@ -86,8 +86,8 @@ def with_defaults(values: exp.Values, fields: Sequence[DataField]) -> exp.Values
 def _by_field(
     assignments: SetValues, fields: Sequence[DataField], verb: str, above: tuple[str, ...]
 ) -> dict[DataField, dict[tuple[str, ...], exp.Expression]]:
-    """Returns the assignments to each field: each value by the rest of its path after the field (an empty path for the
-    field as a whole). `above` is the path to the fields, for messages.
+    """Divides assignments by the first name in their paths, and returns them by field. In the result a path begins
+    after the field, and is empty if the whole field is set. `above` is the path to `fields`, for messages.
     """
     found: dict[str, dict[tuple[str, ...], exp.Expression]] = {}
     for (name, *rest), node in assignments.items():

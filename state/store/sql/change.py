@@ -82,9 +82,9 @@ def _without_default(statement: Insert, fields: Sequence[DataField]) -> Insert:
 
 
 def _overwritten(session: SqlSession, table: Table, queries: Queries) -> Table:
-    """Returns the table for INSERT OVERWRITE without a partition, with the option that says what is replaced. All rows
-    are replaced, unless Spark's mode is dynamic, or an option of the table, the session or the statement says
-    otherwise.
+    """Returns the table with the option that says what an INSERT OVERWRITE without a partition replaces. An option of
+    the table, the session or the statement decides. If there is none, Spark's overwrite mode decides: all rows are
+    replaced unless the mode is `dynamic`.
     """
     handle = handle_of(table)
     if says_what_is_overwritten({**handle.table_schema.options, **handle.write_options}):
@@ -119,8 +119,8 @@ def _literal_rows(statement: Insert, fields: Sequence[DataField], queries: Queri
     """Returns the rows of VALUES, with the types of the columns; None if the statement has a query instead, or if a
     value is no literal.
 
-    Also returns None if Spark runs the queries, and a value is a time literal for a column with local time zone: the
-    Spark session has the time zone for this value.
+    Also returns None if Spark runs the queries, and a column with local time zone gets a time literal, because Spark
+    must read this literal in the time zone of its session.
     """
     tree = statement.query.tree
     if not isinstance(tree, exp.Values) or statement.by_name:

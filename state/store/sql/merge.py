@@ -81,9 +81,7 @@ class _Clauses:
 
     @property
     def _inserts_by_key(self) -> bool:
-        """Returns True if new rows could replace rows of the table, because the table may have a row with the
-        same key.
-        """
+        """Returns True if a new row may replace a row of the table that has the same key."""
         return bool(self._statement.not_matched) and bool(self._schema.primary_keys)
 
     def _joins(self, part: exp.Expression) -> bool:

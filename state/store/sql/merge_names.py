@@ -100,8 +100,8 @@ class MergeNames:
         return _placed(side, name)
 
     def local(self, node: exp.Expression, wanted: pa.DataType) -> exp.Expression:
-        """Converts a value for a column as Spark does: if the column has no time zone, a timestamp with time zone
-        becomes a local time of its time zone.
+        """Converts a value for a column of the type `wanted` as Spark does: if the column has no time zone, a timestamp
+        with time zone becomes the local time in the timestamp's time zone.
         """
         if not isinstance(node, exp.Column) or node.table != SOURCE:
             return node

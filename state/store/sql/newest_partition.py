@@ -50,8 +50,8 @@ def _with_literals(session: SqlSession, text: str) -> str:
 
 
 def _literal(session: SqlSession, call: NewestPartitionCall) -> str:
-    """Returns the largest value that the first partition column has in any file, as a literal of SQL. It is a string
-    literal, or a number if the call is compared with a value and the column has an integer type.
+    """Returns the largest value of the first partition column, among the partitions with files, as an SQL literal: a
+    number if the call is compared with a value and the column has an integer type, otherwise a string.
     """
     handle = handle_of(session.table(call.table))
     schema = handle.table_schema

@@ -42,8 +42,8 @@ _POLL_MS = 200
 
 
 def plan_compaction(table: Table, arguments: Arguments) -> pa.Table:
-    """Plans compactions that compactors carry out later. Returns one row for each item of the plan, with the number of
-    the plan and the number of executors that can share its work. Raises OptionError, UnsupportedTableError.
+    """Plans compactions that compactors carry out later. Returns one row for each item of the plan, with the plan's
+    number and the number of executors that can share the plan's work. Raises OptionError, UnsupportedTableError.
     """
     options = options_of(arguments)
     if "compact_strategy" in arguments:
