@@ -35,7 +35,7 @@ column. Source: StatsCollectorFactories.
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """The minimum and the maximum of a column, which are not shortened, and how many values are null.
+    """The minimum and the maximum of a column, at full length (not shortened), and the number of nulls.
 
     Both bounds are None if every value is null, or if `is_bounded` is False. In the latter case the bounds are unknown,
     and stay unknown when they are merged with other bounds.
@@ -73,8 +73,8 @@ class ColumnStats:
         return ColumnStats(self.fields, self.modes, columns)
 
     def of_keys(self, keys: Sequence[DataField]) -> "ColumnStats | None":
-        """Returns the statistics of the columns in `keys` with the mode `KEY_MODE`; None if these statistics were not
-        collected in full.
+        """Returns the statistics of the columns in `keys`, with the mode `KEY_MODE` for each of these columns. Returns
+        None if no bounds were collected for one of these columns.
         """
         places = {f.name: i for i, f in enumerate(self.fields)}
         positions = [places[k.name] for k in keys if k.name in places and self.modes[places[k.name]].has_bounds]
@@ -96,8 +96,8 @@ class ColumnStats:
 
     def to_full_stats(self) -> SimpleStats:
         """Returns the statistics with an element for every field. The element is null if the statistics of the field
-        are unknown. Statistics of keys always have this form; all statistics have it if `metadata.stats-dense-store` is
-        false.
+        are unknown. Statistics of keys always have this form; all other statistics have this form only if
+        `metadata.stats-dense-store` is false.
 
         Source: Paimon 2.0 SimpleStatsConverter.toBinaryAllMode.
         """

@@ -37,8 +37,8 @@ def refuse_columns(form: FileFormat, columns: Sequence[DataField], stored: Seque
     """Raises UnsupportedTableError, which names the column, for a column that this release cannot write in the file
     format `form`.
 
-    `columns` are the columns of the table. `stored` are the columns of a data file, which has more columns than the
-    table, for example `_KEY_` columns.
+    `columns` are the columns of the table. `stored` are the columns of the data file, which may have more columns than
+    the table, for example `_KEY_` columns; if `stored` is None, the data file has the columns of the table.
     """
     match form:
         case FileFormat.PARQUET:

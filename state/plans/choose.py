@@ -3,7 +3,7 @@ files.
 
 `lsm.tree.pick` finds the compaction that a bucket needs. A strategy only decides which of these compactions the plan
 takes, and in which order. Times are local times, like the creation times of files.
-Source: Paimon 2.0 CompactProcedure (partition_idle_time); Hudi 1.x has strategies and triggers of such names.
+Source: Paimon 2.0 CompactProcedure (partition_idle_time); Hudi 1.x, for the names of strategies and triggers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence

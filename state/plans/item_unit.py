@@ -31,9 +31,9 @@ def live_inputs(
     """Returns the metadata of the item's input files, in the order of the item, or Obsolete if the item cannot be done
     any more. `files` are the live files of the bucket.
 
-    `total_buckets` and `vector_files` are the present number of buckets and index files, which must be the same as in
-    the item. There is one exception: if the item is for a postpone bucket and was planned when the partition had no
-    real buckets, any number of buckets is accepted.
+    `total_buckets` is the present number of buckets, and `vector_files` are the present index files with deletion
+    vectors. Both must be the same as in the item. There is one exception: if the item is for a postpone bucket and was
+    planned when the partition had no real buckets, any number of buckets is accepted.
     """
     live = {(f.file_name, f.level): f for f in files}
     missing = [f for f in item.inputs if (f.name, f.level) not in live]

@@ -82,8 +82,8 @@ class ItemView:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The epoch and the heartbeat of an item that a worker saw, and the time since which the worker has seen both
-    unchanged, by the worker's monotonic clock.
+    """What a worker remembers of an item: the epoch and the heartbeat that the worker saw, and since when it has seen
+    no change of the two, by its monotonic clock.
     """
 
     epoch: int

@@ -32,9 +32,10 @@ class Item:
     rewritten by itself. `vector_files` are the index files that had the bucket's deletion vectors when the item was
     planned.
 
-    An item of a postpone bucket moves its rows to the real buckets of the partition, and compacts the real buckets: if
-    `output_level` is 0, the buckets that need a compaction; otherwise all of them fully. Its `total_buckets` is the
-    number of real buckets, or 0 if there were none yet.
+    An item of a postpone bucket moves the rows of this bucket to the real buckets of the partition, and then compacts
+    real buckets. If `output_level` is 0, it compacts the real buckets that need a compaction; otherwise it compacts all
+    real buckets fully. The item's `total_buckets` is the number of real buckets, or 0 if there were no real buckets
+    yet.
     """
 
     number: int

@@ -40,7 +40,9 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def decode_plan(data: bytes, path: str) -> Plan:
-    """Returns the plan in a file. Raises CorruptFileError, which names the file, if it cannot be read."""
+    """Decodes a file with a plan, and returns the plan. Raises CorruptFileError, which names the file, if the file
+    cannot be decoded.
+    """
     members = _decode(data, path)
     with _naming(path):
         return Plan(
@@ -58,7 +60,9 @@ def encode_lease(lease: Lease) -> bytes:
 
 
 def decode_lease(data: bytes, path: str) -> Lease:
-    """Returns the lease in a file. Raises CorruptFileError, which names the file, if it cannot be read."""
+    """Decodes a file with a lease, and returns the lease. Raises CorruptFileError, which names the file, if the file
+    cannot be decoded.
+    """
     members = _decode(data, path)
     with _naming(path):
         return Lease(str(members["owner"]), int(members["periodMs"]))
@@ -69,8 +73,8 @@ def encode_release(release: Release) -> bytes:
 
 
 def decode_release(data: bytes, path: str) -> Release:
-    """Returns the release in a file, which says why the owner of a lease gave an item back. Raises CorruptFileError,
-    which names the file, if it cannot be read.
+    """Decodes a file with a release, which says why the owner of a lease gave an item back, and returns the release.
+    Raises CorruptFileError, which names the file, if the file cannot be decoded.
     """
     return Release(_text_or_none(_decode(data, path).get("failure")))
 
@@ -80,7 +84,9 @@ def encode_result(result: ItemResult) -> bytes:
 
 
 def decode_result(data: bytes, path: str) -> ItemResult:
-    """Returns the result of an item in a file. Raises CorruptFileError, which names the file, if it cannot be read."""
+    """Decodes a file with the result of an item, and returns the result. Raises CorruptFileError, which names the file,
+    if the file cannot be decoded.
+    """
     members = _decode(data, path)
     with _naming(path):
         snapshot = members.get("snapshot")

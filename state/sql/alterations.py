@@ -238,8 +238,8 @@ def _altered(words: Words) -> list[SchemaChange]:
         field = _declared(path, words.source(*words.clause()))
         if not field.type.nullable or field.description is not None or field.default_value is not None:
             raise refused(
-                "ALTER TABLE ALTER COLUMN ... TYPE takes only a type; write the rest into another ALTER COLUMN, after "
-                "a comma, or use MODIFY for the whole column",
+                "ALTER TABLE ALTER COLUMN ... TYPE takes only a type; write another change after a comma, as in ALTER "
+                "COLUMN a TYPE INT, a COMMENT 'x', or use MODIFY for the whole column",
                 statement="ALTER TABLE",
             )
         return [ChangeType(path, field.type)]

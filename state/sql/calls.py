@@ -10,7 +10,9 @@ from bucketline.state.sql.words import Words
 
 
 def read_call(words: Words) -> Call | Merge:
-    """Parses a call; its arguments are strings. Raises OptionError for an argument that is no literal."""
+    """Parses a call, and returns it with its arguments as strings. Raises OptionError for an argument that is no
+    literal.
+    """
     words.expect("CALL")
     words.verb = "CALL"
     path = words.path("the name of a procedure")

@@ -192,7 +192,9 @@ def _refuse_columns(words: Words) -> None:
 
 
 def _clause(words: Words, columns: list[str]) -> tuple[str, object]:
-    """Parses a clause after the list of columns. Returns its name and its value."""
+    """Parses a clause after the list of columns. Returns its name and its value. New columns that PARTITIONED BY
+    declares are appended to `columns`.
+    """
     if words.take("COMMENT"):
         return "COMMENT", words.string("a comment")
     if words.take("WITH") or words.take("TBLPROPERTIES") or words.take("OPTIONS"):

@@ -29,7 +29,9 @@ def read_merge(text: str) -> Merge:
     parsed = read_relations(text)
     tree = parsed.tree
     if not isinstance(tree, exp.Merge):
-        raise refused("MERGE: the statement cannot be parsed", statement="MERGE")
+        raise refused(
+            "MERGE: the statement cannot be parsed; write MERGE INTO t USING s ON condition WHEN ...", statement="MERGE"
+        )
     only(tree, "MERGE", "this", "using", "on", "whens")
     if not isinstance(tree.args.get("on"), exp.Expression):
         raise refused("MERGE: ON is missing", statement="MERGE")

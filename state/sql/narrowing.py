@@ -47,8 +47,8 @@ def needed_columns(
 
 
 def star_beside(query: Query, hidden: Collection[str]) -> int | None:
-    """Returns the position of `*` in a query over one table that also uses a hidden column; None for other queries. If
-    the hidden column were read, Spark would include it in `*`.
+    """Returns the position of `*` in a query that reads one table, and that also uses one of the `hidden` columns by
+    name. Returns None for every other query. Spark would include a hidden column in `*` if the hidden column were read.
     """
     select, tokens = query.tree, tokens_of(query.text)
     names = {name.lower() for name in hidden}
@@ -165,7 +165,7 @@ def _conjuncts(node: exp.Expression) -> Iterator[exp.Expression]:
 def _passed_on(node: exp.Expression, known: dict[str, DataField], alias: str, *, needs_alias: bool) -> str | None:
     """Returns `node`, a part of WHERE, as SQL text on this table only. Returns None unless the part compares a column
     of the table with literals of the column's type. `known` has the columns by name in lower case. `alias` is the alias
-    or the name of the table; if `needs_alias` is true, it must come before the column.
+    or the name of the table; if `needs_alias` is true, a column must be written with the alias, as in `t.a`.
     """
 
     def field(operand: exp.Expression) -> DataField | None:

@@ -1,8 +1,8 @@
 """The parameters of procedures, and how the arguments of a call are assigned to them.
 
-Spark and Flink have the parameters in different orders. For positional arguments, the order is used in which the values
-of the arguments are valid. As in Flink, '' stands for an argument that is left out. `plan_compaction` and
-`run_compactor` are procedures of bucketline only.
+Spark and Flink have the parameters in different orders. If the arguments of a call have no names, the values show which
+order the call uses, because most values are not valid in the other order. As in Flink, '' stands for an argument that
+is left out. `plan_compaction` and `run_compactor` are procedures of bucketline only.
 Source: Paimon 2.0 org.apache.paimon.spark.procedure, org.apache.paimon.flink.procedure.
 """
 

@@ -290,7 +290,7 @@ class MergeAction:
 @dataclass(frozen=True, slots=True)
 class Merge:
     """MERGE. `source` is a table or a query in parentheses. `source_columns` are the names that the columns of the
-    source get; it is empty if the columns keep their names.
+    source get; `source_columns` is empty if the columns keep their names.
 
     The first clause of the right kind whose condition is true decides what happens to a row. A row for which no clause
     applies does not change.

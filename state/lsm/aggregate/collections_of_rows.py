@@ -32,8 +32,10 @@ from bucketline.state.types.logical import DataField, TypeRoot
 @dataclass(frozen=True, slots=True)
 class Collect(AggregateFunction):
     """Collects the elements of all arrays, in order of arrival. If `distinct` is true, equal elements are kept only
-    once. A -U or -D row removes the elements of its array, the oldest of equal elements first. If `late_first` is true,
-    the elements of late rows come before those of all other rows, and otherwise after them.
+    once. A -U or -D row removes the elements of its array; of equal elements, the oldest is removed.
+
+    A late row is a row that counts as older than all other rows. If `late_first` is true, the elements of late rows
+    come before all other elements; otherwise they keep the order of arrival.
     """
 
     distinct: bool
@@ -162,9 +164,9 @@ class MergeMapWithTime(AggregateFunction):
 
 
 def newest_by_code(entries: Entries, codes: Indices, events: Events) -> Mask:
-    """Returns a mask of the entries whose value is in the result: at most one of the entries of a key that have the
-    same code. This entry is the last that was added after the last -U or -D row with this code. An entry of a late row
-    is used only if there is no other entry.
+    """Returns a mask of the entries whose value is in the result: for each code, at most one of the entries that belong
+    to the same key of the table. This entry is the last that was added after the last -U or -D row with the code. An
+    entry of a late row (a row that counts as older than all other rows) is used only if there is no other entry.
     """
     chosen = np.zeros(len(codes), bool)
     if not len(codes):

@@ -14,9 +14,11 @@ from bucketline.state.lsm.aggregate.function import AggregateFunction
 
 @dataclass(frozen=True, slots=True)
 class ColumnAggregate:
-    """How one column is aggregated. If `ignores_retracts` is true, -U and -D rows leave the column unchanged. If
-    `is_strict` is true, an error is raised for rows without a result. Strict aggregates are for new rows, which can
-    still be refused; rows that are in the table must be merged in any case.
+    """How one column is aggregated. If `ignores_retracts` is true, -U and -D rows leave the column unchanged.
+
+    If `is_strict` is true, an error is raised for rows whose merging has no result that the column can hold. Strict
+    aggregates are for new rows, which can still be refused. Rows that are in the table already must be merged in any
+    case.
     """
 
     column: str
@@ -45,8 +47,8 @@ class ColumnAggregate:
         return pc.coalesce(folded, take_or_null(values, _newest(events)))
 
     def strict(self) -> "ColumnAggregate":
-        """Returns a variant of the aggregate for rows that are not in the table yet: for rows without a result, it
-        raises an error instead of returning null.
+        """Returns a variant of the aggregate for rows that are not in the table yet. If merging these rows has no
+        result, the variant raises an error instead of returning null.
         """
         return replace(self, function=self.function.strict(), is_strict=True)
 

@@ -39,7 +39,8 @@ def entries_of(values: pa.Array, chosen: Mask) -> Entries:
 
 def arrival(events: Events, rows: Indices) -> Indices:
     """Returns an integer for each row in `rows`. Within a key, the integers ascend in the order in which rows take
-    effect: late rows come before all other rows, and of two late rows the later one comes first.
+    effect: late rows (rows that count as older than all other rows) come first, and of two late rows the later one
+    comes first.
     """
     order: Indices = np.where(events.ops[rows] == Op.ADD_BEFORE, -rows - 1, rows)
     return order
@@ -57,8 +58,10 @@ def chronology(events: Events, entries: Entries) -> Indices:
 
 
 def grouped(keys: Indices, codes: Indices, ops: np.ndarray, order: Indices) -> tuple[Indices, Events]:
-    """Groups elements that have the same key and code. Returns the order of the elements by key, code and `order`, and
-    the events of the groups, in which each group is treated like a key. There must be at least one element.
+    """Groups the elements that have the same key and the same code. `ops` has an `Op` for each element.
+
+    Returns the indices of the elements, sorted by key, code and `order`, and an Events object in which each group takes
+    the place of a key. There must be at least one element.
     """
     sorted_by = np.lexsort((order, codes, keys))
     changes = np.ones(len(keys), bool)

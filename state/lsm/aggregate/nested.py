@@ -166,7 +166,9 @@ class NestedUpdate(AggregateFunction):
 
 @dataclass(frozen=True, slots=True)
 class NestedPartialUpdate(AggregateFunction):
-    """Keeps one nested row for each nested key. Each field of the row is the last value of the key that is not null."""
+    """Merges the nested rows of each nested key into one row. Each field of this row has the last value that is not
+    null.
+    """
 
     key: tuple[int, ...]
 
@@ -278,7 +280,9 @@ def _positions(entries: Entries, codes: Indices, events: Events) -> Indices:
 
 
 def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indices:
-    """Returns for each entry the rank of its position among the distinct positions in its key, from 0."""
+    """Returns for each entry its rank in the key to which the entry belongs, from 0. Entries are ranked by `position`,
+    and entries with the same position have the same rank.
+    """
     owners = events.key_of_row[entries.rows]
     pairs, inverse = np.unique(np.stack([owners, position], axis=1), axis=0, return_inverse=True)
     begins = np.searchsorted(pairs[:, 0], pairs[:, 0], side="left")
@@ -287,9 +291,9 @@ def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indice
 
 
 def _finished(values: pa.Array, items: pa.Array, rows: Indices, events: Events, live: Mask) -> pa.Array:
-    """Returns an array with the list of each key. `items` are the chosen items of all keys, and `rows` has the index of
-    the row from which each item came. A key with a single array keeps this array unchanged, including null rows and
-    repeated nested keys.
+    """Returns an array with a list for each key. `items` are the elements of all lists, and `rows` has for each element
+    the index of the row from which the element came. A key with a single array keeps this array unchanged, including
+    null rows and repeated nested keys.
     """
     present = np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
     lists = list_array(events.key_of_row[rows], events.key_count, items, present, values.type)

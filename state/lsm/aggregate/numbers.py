@@ -32,9 +32,7 @@ _BITS = {TypeRoot.TINYINT: 8, TypeRoot.SMALLINT: 16, TypeRoot.INT: 32, TypeRoot.
 
 @dataclass(frozen=True, slots=True)
 class Computed(AggregateFunction):
-    """Base class of `sum` and `product`: computes a number from the numbers of the rows. The result may not fit into
-    the column.
-    """
+    """Base class of `sum` and `product`, which compute a number that may not fit into the column."""
 
     column: str
     is_strict: bool = False
@@ -89,11 +87,13 @@ def step(
     negate: bool = False,
     keys: Indices | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the accumulators of the given keys after all of their rows that count, and a mask of the accumulators
-    that are not null. The rows of a key are processed one by one, for all keys at once.
+    """Computes the accumulator of each key in `keys` (all keys if `keys` is None) from the rows in `live`. The rows of
+    a key are processed one by one, for all keys at once. Returns the accumulators, and a mask of the accumulators that
+    are not null.
 
     `add` and `retract` compute the new accumulators for rows that add a value or take a value back. If a row takes a
-    value back while the accumulator is null, the result is null; if `negate` is true, the result is the negated value.
+    value back while the accumulator is null, the accumulator stays null; if `negate` is true, it becomes the negated
+    value.
     """
     keys = np.arange(events.key_count) if keys is None else keys
     order, steps = events.steps(keys)

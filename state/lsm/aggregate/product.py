@@ -94,7 +94,7 @@ class Product(Computed):
             if self.is_strict and not ends.all():
                 raise SchemaMismatchError(
                     f"column {self.column}: a product cannot retract a value if the quotient has infinitely many "
-                    "digits",
+                    f"digits; set 'fields.{self.column}.ignore-retract' = 'true' to leave the column as it is",
                     column=self.column,
                 )
             quotients, fits = rounded(abs(held) * unit, abs(divisor), _signs(held, divisor))

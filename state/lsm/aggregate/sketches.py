@@ -78,8 +78,8 @@ def _hll_of_two(held: bytes, added: bytes) -> bytes:
 
 
 def _hll_sketch(data: bytes) -> "datasketches.hll_sketch":
-    """Decodes an HLL sketch, and marks it as in order, so that the C++ library keeps the stored estimate as Java does.
-    Otherwise the C++ library ignores the estimate of a sketch that is not in order.
+    """Decodes an HLL sketch. Clears the mark that the sketch is out of order, because the C++ library would ignore the
+    stored estimate of such a sketch, and Java uses the estimate.
     """
     check_hll_sketch(data)
     try:

@@ -26,9 +26,9 @@ _WHITE_SPACE = (
 
 @dataclass(frozen=True, slots=True)
 class ListAgg(AggregateFunction):
-    """Joins, with the delimiter between them, all strings that are not blank. Strings of late rows come first. The
-    result is null if there is no string to join. If `distinct` is true, each string is split at the delimiter and
-    repeated parts are left out.
+    """Joins, with the delimiter between them, all strings that are not blank. Strings of late rows (rows that count as
+    older than all other rows) come first. The result is null if there is no string to join. If `distinct` is true, each
+    string is split at the delimiter and repeated parts are left out.
     """
 
     delimiter: str
@@ -75,9 +75,10 @@ class ListAgg(AggregateFunction):
         return pc.coalesce(joined, take_or_null(values, blank))
 
     def _distinct(self, texts: pa.Array, keys: Indices) -> tuple[pa.Array, Indices]:
-        """Returns the first string of each key unchanged, and then those parts of the key's other strings that have not
-        appeared before. `keys` has the index of each string's key, and the second result has the index of the key for
-        each returned string.
+        """Splits the strings of each key and leaves out repeated parts. `keys` has the index of the key of each string.
+
+        Returns the remaining strings and, for each of these strings, the index of its key. For each key, they are the
+        first string, unchanged, and then each part of the other strings that has not appeared before.
         """
         tokens = pc.split_pattern(texts, self.delimiter)
         entries = entries_of(tokens, np.ones(len(texts), bool))

@@ -45,10 +45,11 @@ class Union(AggregateFunction):
     @abstractmethod
     def unite(self, values: Sequence[bytes], late: Sequence[bool]) -> bytes:
         """Returns the union of two or more values, which are in order of arrival. Raises CorruptFileError for bytes
-        that it cannot read.
+        that cannot be decoded.
 
-        `late` marks the values of late rows. The union of all values before a late value is added to the late value;
-        every other value is added to the union.
+        `late` marks the values of late rows, which count as older than all other rows. The result may depend on what is
+        added to what. Normally a value is added to the union of the values before it. For a late value, the union of
+        the values before it is added to the late value.
         """
 
     @abstractmethod

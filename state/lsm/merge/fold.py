@@ -79,7 +79,7 @@ class KeepAll(Selection):
 
 @dataclass(frozen=True, slots=True)
 class Visible(Selection):
-    """Selects the rows that the selection `of` selects, without -U and -D rows, which readers do not see."""
+    """Selects what the selection `of` selects, but leaves out -U and -D rows, which readers do not see."""
 
     of: Selection
 

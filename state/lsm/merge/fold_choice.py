@@ -23,8 +23,8 @@ def reading_fold(schema: TableSchema) -> Fold:
 
 
 def sealing_fold(schema: TableSchema) -> Fold | None:
-    """Returns a fold with which a task may merge a part of the rows of a batch before all rows are together. Returns
-    None if every row is needed later, or if the table has no primary key.
+    """Returns a fold with which a task may merge some rows of a batch before the other rows have arrived. Returns None
+    if every row is needed later, or if the table has no primary key.
     """
     if not schema.primary_keys or schema.settings.changelog.producer.logs_input:
         return None
@@ -42,8 +42,9 @@ def strict_fold(fold: Fold) -> Fold:
 
 
 def early_fold(schema: TableSchema) -> Fold:
-    """Returns a fold with which some of the sorted runs of a batch may be merged before the others have arrived. If the
-    fold of `sealing_fold` selects rows, it is returned. Otherwise `KeepAll` is returned, which keeps every row.
+    """Returns a fold with which a task may merge some sorted runs of a batch before the other sorted runs have arrived.
+    If the fold of `sealing_fold` selects rows, this fold is returned. Otherwise `KeepAll` is returned, which keeps
+    every row.
     """
     fold = sealing_fold(schema)
     return fold if isinstance(fold, Selection) else KeepAll()

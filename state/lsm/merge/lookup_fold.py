@@ -28,9 +28,9 @@ _NO_LEVEL = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, slots=True)
 class OlderMatches:
-    """The keys that were found on higher levels. `keys` has their positions in the request, in ascending order. `rows`
-    has a row for each found key, with the columns of the rows to merge and the column LEVEL. `rows` is None if only the
-    existence of the keys matters.
+    """The result of looking up keys on higher levels. `keys` has the indices, in the table of requested keys, of the
+    keys that were found; the indices ascend. `rows` has a row for each found key, with the columns of the rows to merge
+    and the column LEVEL. `rows` is None if only the existence of the keys matters.
     """
 
     keys: Indices

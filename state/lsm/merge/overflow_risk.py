@@ -1,4 +1,4 @@
-"""Finds the columns of a bucket for which merging its files may have no result, for example because a sum overflows.
+"""Finds the columns for which merging the files of a bucket may have no result, for example because a sum overflows.
 Only the metadata of the files is used.
 
 Source: Paimon 2.0 FieldSumAgg, FieldProductAgg: every merge of a key fails if an integer overflows or a quotient has

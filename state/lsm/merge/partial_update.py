@@ -98,8 +98,8 @@ class PartialUpdate(ComputedFold):
     def _removals(
         self, kinds: np.ndarray, starts: Indices, seeds: Mask, codes: Mapping[SequenceGroup, Indices]
     ) -> Mask:
-        """Returns a mask of the -D rows that remove everything before them. Of the -D rows of a key that do this, the
-        last is always in the mask; earlier rows may be left out.
+        """Returns a mask of -D rows that remove all earlier rows of their key. For each key, the mask has the last of
+        these -D rows, but not always the earlier ones.
         """
         removing = [codes[g] for g in self.groups if g.removes]
         deletes = (kinds == RowKind.DELETE) & ~seeds

@@ -109,8 +109,8 @@ class PartialUpdateMerging(Merging):
         return None
 
     def _aggregates(self, groups: Sequence[SequenceGroup]) -> dict[str, ColumnAggregate]:
-        """Returns the aggregations of the columns in sequence groups that have an aggregate function. Raises
-        OptionError if a column outside of all groups has a function.
+        """Returns the aggregation of each column that is in a sequence group and has an aggregate function, by the name
+        of the column. Raises OptionError if a column outside of all groups has a function.
         """
         columns = self.schema.settings.columns
         protected = {column for group in groups for column in group.columns}

@@ -18,12 +18,10 @@ _UNSET = TableSettings({})
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """The options of a table that decide which files are compacted. Sizes are in bytes, intervals in milliseconds, and
-    hours from 0 to 23, or -1 if unset.
+    """The options of a table that decide which files are compacted: one attribute for each option. Sizes are in bytes,
+    intervals in milliseconds, and hours from 0 to 23, or -1 if unset.
 
     `lookup_cause` is the name of the option that makes compactions look up older values; None if no option does.
-
-    There is one attribute for each option of the table that compactions follow.
     """
 
     compaction_trigger: int = 5

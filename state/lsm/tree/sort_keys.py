@@ -47,8 +47,9 @@ def merge_order(
     """Returns the order of the keys of all pieces together, and a mask of the positions in this order at which the key
     changes; the first position is in the mask. Equal keys keep their order.
 
-    If `are_sorted` is true, the keys of each piece ascend. The order is given as positions in the concatenation of the
-    pieces, or as None if the concatenation is already in order.
+    If `are_sorted` is true, the keys of each piece ascend. `fixed_width_bytes` limits the memory for keys that are
+    converted to strings of a fixed width. The order is given as positions in the concatenation of the pieces, or as
+    None if the concatenation is already in order.
     """
     keys = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
     values = _comparable(keys, fixed_width_bytes)

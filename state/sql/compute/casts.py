@@ -102,7 +102,7 @@ def _stamp_texts(micros: pa.Array) -> pa.Array:
 
 
 def _checked(values: pa.Array, is_right: pa.Array) -> npt.NDArray[np.bool_]:
-    """Returns a mask of the rows that are true in `is_right` or whose value is null."""
+    """Returns a mask of the rows for which `is_right` is true or the value is null."""
     right: npt.NDArray[np.bool_] = np.asarray(pc.fill_null(is_right, False)) | np.asarray(values.is_null())
     return right
 
@@ -242,7 +242,10 @@ def _to_stamp(values: pa.Array, wanted: DataType, context: Context) -> Tried | N
 def _in_unit(moments: pa.Array, target: pa.TimestampType, texts: pa.Array | None = None) -> Tried:
     """Converts times in microseconds to the unit of the type `target`, and returns them with a mask of the times that
     the type can hold. Digits finer than the unit are cut off. A time that does not fit into 64 bits of nanoseconds is
-    not in the mask. The nanoseconds are read from `texts`, the strings from which the times came.
+    not in the mask.
+
+    If the times were parsed from strings, `texts` has these strings, and the digits after the microseconds are read
+    from them.
     """
     if target.unit == "us":
         return _all(moments)

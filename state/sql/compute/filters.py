@@ -270,7 +270,7 @@ def _compare_beyond(column: pc.Expression, sign: str, infinite: pa.Scalar) -> pc
 
 def _compare_exact(field: DataField, sign: str, number: Decimal) -> pc.Expression:
     """Returns the condition `column sign number`. The number may also be between two values of the column's type, or
-    outside its range.
+    outside the range of the type.
     """
     column = pc.field(field.name)
     digits, low, high = _bounds(field)

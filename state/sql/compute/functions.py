@@ -53,9 +53,9 @@ def call_function(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _special(name: str, *keys: str, notes: tuple[str, ...] = ()) -> Callable[[Any], FunctionCall]:
-    """Returns a function that converts a node with a special grammar, such as TRIM(BOTH 'x' FROM a), to a function
-    call. `keys` are the names of the node's parts that become the arguments, in order. `notes` are the names of parts
-    that are ignored.
+    """Returns a function that converts a node with a special grammar, such as TRIM(BOTH 'x' FROM a), to a call of the
+    function `name`. `keys` are the names of the node's parts that become the arguments, in order. `notes` are the names
+    of parts that are ignored.
     """
 
     def read(node: Any) -> FunctionCall:

@@ -87,9 +87,9 @@ class NodeRows:
     def _operand(self, node: Any) -> Value:
         """Returns the value of an operand of an arithmetic operator.
 
-        If an expression that is no literal has a single integer as its value, the integer is repeated in a column. This
-        matters if the other operand is a decimal: then the precision of the result depends on all digits that the type
-        of a column allows, but only on the actual digits of a single value.
+        The result is a column for an integer that is no literal, even if it is the same in all rows. For arithmetic
+        with decimals, Spark gives a literal only the digits that it has, and any other integer all digits that its type
+        can have.
         """
         value = self.value(node)
         while isinstance(node, exp.Paren | exp.Neg):

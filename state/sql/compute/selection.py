@@ -16,8 +16,8 @@ from bucketline.state.sql.dialect import DIALECT, reason_of
 
 @dataclass(frozen=True, slots=True)
 class SelectedColumns:
-    """The columns of a SELECT list. If `has_star` is true, they are all columns except those in `left_out`, unchanged.
-    `items` are additional columns by name, with the expressions that compute them.
+    """The columns of a SELECT list. If `has_star` is true, the list has all columns of the rows, unchanged, except the
+    columns in `left_out`. `items` are the columns that are computed: the name of each column, and its expression.
     """
 
     has_star: bool = True

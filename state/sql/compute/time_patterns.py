@@ -290,8 +290,9 @@ OTHER_STAMP = (
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """Strings parsed as times: for each string the microseconds of the time as it is written, and whether it is a time.
-    If a string contains an offset from UTC (`has_zone`), also the offset in microseconds.
+    """Strings parsed as times. For each string, `moments` has the time as it is written, in microseconds, and `is_read`
+    says whether the string is a time. If `has_zone` is true for a string, the string contains an offset from UTC, and
+    `offsets` has this offset in microseconds.
     """
 
     moments: Longs
@@ -322,11 +323,12 @@ def read_stamps(texts: pa.Array) -> Stamps:
 
 
 def refuse_beyond(texts: pa.Array, is_read: Bools, pattern: str) -> None:
-    """Raises ArrowInvalid, which names the string, if a string that could not be parsed matches the regular expression
-    `pattern`. Spark can parse such strings, so they must not become null.
+    """Raises ArrowInvalid for strings that Spark can parse and this module cannot, because such strings must not become
+    null. The error names the string. `is_read` marks the strings that were parsed. Every other string that matches the
+    regular expression `pattern` is refused.
 
-    An example is a time without a date. A time without a date would mean a time of today, which may be another day when
-    a batch is repeated.
+    An example is a time without a date. Its date would be the present day, which may be another day when a batch is
+    repeated.
     """
     unread = texts.filter(pa.array(~is_read & np.asarray(texts.is_valid())))
     beyond = unread.filter(pc.match_substring_regex(unread, pattern)) if len(unread) else unread

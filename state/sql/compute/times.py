@@ -362,7 +362,9 @@ def _back(micros: pa.Array, value: Evaluate) -> pa.Array:
 def _now(call: FunctionCall, value: Evaluate) -> Value:
     now = value.context.now_us
     if now is None:
-        raise OptionError(f"{call.text} is not supported here", key="expression", function=call.name)
+        raise OptionError(
+            f"{call.text} is not supported here; write the time as a literal", key="expression", function=call.name
+        )
     instant = pa.array([now], pa.int64()).cast(INSTANT)
     if call.name in ("current_date", "curdate"):
         return dates_of(instant, value.context)[0]

@@ -60,17 +60,16 @@ def alter_table(table: Handle, changes: Sequence[SchemaChange]) -> Handle:
 
 
 def check_replaceable(table: TableHandle, planned: TableSchema) -> None:
-    """Checks that a table can get the schema `planned` in place of its own schema.
+    """Checks that the schema of a table can be replaced by the schema `planned`.
 
-    Raises OptionError for other partition columns, UnsupportedTableError for a table whose schemas a REST catalog
-    stores.
+    Raises OptionError if the partition columns differ, and UnsupportedTableError for a table whose schemas a REST
+    catalog stores.
     """
     newest = newest_schema(table.io, table.metadata_path, table=table.path)
     if newest.partition_keys != planned.partition_keys:
         raise OptionError(
-            "REPLACE TABLE needs a table with the same partition columns, "
-            f"{', '.join(newest.partition_keys) or 'none'}, not {', '.join(planned.partition_keys) or 'none'}; use "
-            "DROP TABLE and CREATE TABLE instead",
+            f"REPLACE TABLE cannot change the partition columns from {', '.join(newest.partition_keys) or 'none'} to "
+            f"{', '.join(planned.partition_keys) or 'none'}; use DROP TABLE and CREATE TABLE instead",
             key="partition",
         )
     if owner_of(table.io, table.metadata_path) is not None:

@@ -86,7 +86,9 @@ class Branches:
             with undone(lambda: self._remove(name, world)):
                 check()
                 if not self._has_schema(name):
-                    raise OptionError(f"Branch '{name}' was deleted meanwhile.", key="branch", value=name)
+                    raise OptionError(
+                        f"Branch '{name}' was deleted meanwhile; create it again", key="branch", value=name
+                    )
                 pins.check()
 
     def _publish(self, name: str, tag: Tag | None) -> None:
@@ -258,8 +260,8 @@ class Branches:
         return self._history(name) in Notebook(self._io, self._path).deleted()
 
     def states_of_others(self, root: str) -> list[tuple[str, Snapshot]]:
-        """Returns snapshots, each with a description for messages. Together they have all files that other histories
-        share with the history at `root`.
+        """Returns snapshots of all histories except the history at `root`, each with a description for messages.
+        Together, these snapshots have all files that the other histories share with the history at `root`.
 
         A history is the sequence of snapshots of the table or of a branch. `root` is the metadata folder of the table
         or of a branch. Raises the errors of `states`.
@@ -289,12 +291,13 @@ class Branches:
         return [snapshot for s, i in found if (snapshot := s.get(i)) is not None]
 
     def states_of(self, name: str) -> list[tuple[str, Snapshot]]:
-        """Returns snapshots, each with a description for messages. Together they have all files that a branch shares
-        with the table.
+        """Returns snapshots of a branch, each with a description for messages. Together, these snapshots have all files
+        that the branch shares with the table.
 
         These snapshots are the oldest snapshot of the branch, the tags of the branch (which may be older), and, if the
-        table was fast-forwarded to the branch, some later snapshots. If a later snapshot of the branch still has a file
-        that is older than the branch, the oldest snapshot has this file, too.
+        table was fast-forwarded to the branch, the later snapshots that the table got from the branch. Other snapshots
+        are not needed: a file that is older than the branch and still is in a later snapshot is also in the oldest
+        snapshot.
         """
         tags = Tags(self._io, self.path(name)).list()
         return self.snapshots_of(name) + [(f"tag {t.name} of branch {name}", t.snapshot) for t in tags]
@@ -304,8 +307,8 @@ class Branches:
         return [(f"{subject} of branch {name}", state) for subject, state in self._shared(self.path(name), self._path)]
 
     def _shared(self, other: str, root: str) -> list[tuple[str, Snapshot]]:
-        """Returns snapshots of the history at `other` that together have all files that this history shares with the
-        history at `root`.
+        """Returns snapshots of the history at `other`, each with a description. Together, these snapshots have all
+        files that the history at `other` shares with the history at `root`.
         """
         snapshots = Snapshots(self._io, other)
         ids = snapshots.ids()
@@ -355,5 +358,5 @@ def check_branch_name(name: str) -> None:
         raise OptionError(f"Branch name {name!r}: '{MAIN}' and numbers are not allowed", key="branch", value=name)
     if "/" in name or "\x00" in name:
         raise OptionError(
-            f"branch name {name!r}: a branch is a folder, so it cannot hold '/'", key="branch", value=name
+            f"branch name {name!r}: a branch is a folder, so its name cannot hold '/'", key="branch", value=name
         )

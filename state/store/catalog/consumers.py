@@ -19,8 +19,8 @@ _LONG = range(-(2**63), 2**63)
 
 
 def next_of_consumers(io: FileIO, path: str) -> dict[str, int]:
-    """Returns, for each consumer of the table at `path`, the id of the snapshot that it will read next. Raises
-    CorruptFileError.
+    """Returns, for each consumer of the table at `path`, the id of the snapshot that the consumer will read next.
+    Raises CorruptFileError.
     """
     next_ids = {}
     for name in io.list_names(f"{path}/{CONSUMER_DIR}"):
@@ -57,10 +57,10 @@ def drop_consumer(io: FileIO, path: str, name: str) -> None:
 
 
 def begin_consumer(snapshots: Snapshots, io: FileIO, path: str, name: str, next_snapshot: int, world: World) -> None:
-    """Stores the next snapshot of a consumer as `set_next_of_consumer` does. It is for a reader that has just begun,
-    and whose snapshots are not protected by a consumer yet.
+    """Stores the next snapshot of a consumer as `set_next_of_consumer` does. A reader that has just begun must use this
+    function, because no consumer protects its snapshots from expiry yet.
 
-    Raises RemovalUnderWayError if these snapshots are being removed; nothing is stored then.
+    Raises RemovalUnderWayError if the snapshots are being removed; nothing is stored then.
     """
     held = next_of_consumers(io, path).get(name)
     is_held = held is not None and held <= next_snapshot
@@ -110,7 +110,7 @@ def _next_snapshot(file: str, data: bytes) -> int:
     try:
         next_id = json.loads(data)["nextSnapshot"]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
-        raise CorruptFileError(f"{file} is not a consumer file: {e!r}", path=file) from e
+        raise CorruptFileError(f"{file} is not a consumer file: {e!r}; remove the consumer", path=file) from e
     if isinstance(next_id, bool) or not isinstance(next_id, int) or next_id not in _LONG:
-        raise CorruptFileError(f"{file}: nextSnapshot is {next_id!r}", path=file)
+        raise CorruptFileError(f"{file}: nextSnapshot is {next_id!r}; remove the consumer", path=file)
     return next_id

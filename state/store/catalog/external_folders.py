@@ -14,8 +14,8 @@ _NAME = ".bucketline-table"
 
 
 def claim_folders(io: FileIO, path: str, schema: TableSchema) -> None:
-    """Writes the identity of the table into each external folder for new files. If the folder already has the identity,
-    this costs one small read.
+    """Marks each external folder for new files as a folder of this table, by writing the identity of the table into it.
+    If the folder is marked already, this costs one small read.
 
     Raises UnsupportedTableError for a folder of another table, and for storage that cannot publish.
     """
@@ -30,8 +30,8 @@ def claim_folders(io: FileIO, path: str, schema: TableSchema) -> None:
         if identity is not None and identity != wanted:
             raise UnsupportedTableError(
                 f"{folder} holds files of another table, as {_NAME} there says; two tables cannot share a folder of "
-                f"'{EXTERNAL_PATHS.key}': give {path} a folder of its own. If it is this table, which was moved, "
-                "remove that file",
+                f"'{EXTERNAL_PATHS.key}': give {path} a folder of its own. If the files belong to this table, which "
+                f"was moved, remove the file {_NAME}",
                 path=folder,
                 option=EXTERNAL_PATHS.key,
             )

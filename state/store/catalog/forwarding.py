@@ -216,8 +216,10 @@ def _forward(
 
 
 def _copy_tags(target: Snapshots, newest: Snapshot, copied: Iterable[Tag]) -> None:
-    """Gives the table the tags of the branch. Takes back those that a rollback would have removed, if the table was
-    rolled back meanwhile, and raises CommitConflictError then.
+    """Gives the table the tags of the branch.
+
+    Raises CommitConflictError if the table was rolled back meanwhile. The new tags that the rollback would have removed
+    are then deleted again.
     """
     tags = Tags(target.io, target.root)
     for tag in copied:
@@ -284,11 +286,12 @@ def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | Non
 
 
 def _publish(target: Snapshots, snapshot: Snapshot, before: Snapshot | None, world: World) -> None:
-    """Publishes a snapshot of the branch after the snapshot `before`. If a writer has taken its id meanwhile, the
-    snapshot of the writer is removed first.
+    """Publishes a snapshot of the branch after the snapshot `before`. If a writer has taken the id of the snapshot
+    meanwhile, the snapshot of the writer is removed first.
 
-    Raises CommitConflictError if a rollback has removed the snapshot `before`: a snapshot would be missing between the
-    target of the rollback and the published snapshot. What the rollback and later writers have left stays then.
+    Raises CommitConflictError if a rollback has removed the snapshot `before`, because there would be a gap in the ids
+    before the published snapshot. The snapshots of the table then stay as the rollback and later writers have left
+    them.
     """
     if before is not None and _is_rolled_back(target, before):
         raise _rolled_back(target)
@@ -325,8 +328,8 @@ def _name_newest(target: Snapshots, newest: Snapshot) -> None:
 
 
 def _is_rolled_back(target: Snapshots, snapshot: Snapshot) -> bool:
-    """Returns True if a rollback has removed this snapshot of the table. If the snapshot has expired, no older snapshot
-    is left.
+    """Returns True if a rollback has removed this snapshot of the table. Returns False if the snapshot exists or has
+    expired; the table has no older snapshot after an expiry.
     """
     return not snapshot.is_same_as(target.get(snapshot.id)) and any(i <= snapshot.id for i in target.ids())
 
@@ -361,8 +364,8 @@ def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newe
 def _drop_unrelated(target: Snapshots, first: Snapshot, manifests: Manifests, *, is_all: bool) -> None:
     """Removes snapshots of the table that are older than the branch's first snapshot (`first`) and do not belong to the
     history of the branch. With `is_all`, all older snapshots are removed. Without it, only snapshots that an
-    interrupted fast-forward has left are removed: there is a gap between their ids and the id of `first`, or `first`
-    was not made from the last of them.
+    interrupted fast-forward has left are removed: there is a gap between the older ids and the id of `first`, or
+    `first` was not made from the newest of the older snapshots.
     """
     older = [i for i in target.ids() if i < first.id]
     if older and (is_all or not _follows(target.get(older[-1]), first, manifests)):

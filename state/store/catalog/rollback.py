@@ -2,8 +2,8 @@
 
 A rollback removes only snapshot files, tags, and changelogs without their snapshots. The marker tags of streams, which
 keep a stream's last snapshot, move back. The data files of removed snapshots become orphan files. `remove_orphan_files`
-removes orphan files that are a day old, and these files may be that old already. No writer should commit at the same
-time. A writer of this library notices that the snapshot it builds on was replaced, and plans again.
+removes orphan files that are a day old; data files of removed snapshots may already be a day old. No writer should
+commit at the same time. A writer of this library notices that the snapshot it builds on was replaced, and plans again.
 
 The next write finishes an interrupted rollback. Once the first snapshot is gone, the tag `ROLLBACK_TAG` proves that the
 hint LATEST is low because of a rollback, and names the rollback's target (`state.commit.newest`). Before that, nothing
@@ -84,7 +84,8 @@ def _roll_back(
     if snapshots.get(wanted.id) is None:
         if not restores:
             raise RemovalUnderWayError(
-                f"{snapshots.root}: another rollback has removed snapshot {wanted.id} meanwhile; nothing is done",
+                f"{snapshots.root}: another rollback has removed snapshot {wanted.id} meanwhile; nothing is done; "
+                "choose another snapshot",
                 path=snapshots.path(wanted.id),
             )
         # The changelog was removed when the snapshot expired, whether or not a tag kept the snapshot.
@@ -130,9 +131,9 @@ class _Later:
         return ids
 
     def is_untouched(self) -> bool:
-        """Returns True if no writer has committed on top of the wanted snapshot. Then the next snapshot is the same as
-        at the beginning of the rollback, or it is gone while the wanted snapshot exists. In the second case it has not
-        expired, because the wanted snapshot would have expired first.
+        """Returns True if no writer has committed on top of the wanted snapshot. Then the wanted snapshot exists. The
+        next snapshot is either the same as at the beginning of the rollback, or it was removed. It cannot have expired,
+        because the wanted snapshot would have expired first.
 
         Returns False if the wanted snapshot is gone: a fast-forward has removed it, and without it nothing would be
         left of the table.
@@ -371,7 +372,7 @@ def _wanted(snapshots: Snapshots, tags: Tags, target: int | str) -> Snapshot:
     if own is not None and own.base_manifest_list != tag.snapshot.base_manifest_list:
         raise CorruptFileError(
             f"{snapshots.root}: tag {target} belongs to another history than snapshot {own.id}, because the table "
-            "was rolled back after the tag was created",
+            "was rolled back after the tag was created; choose another tag or a snapshot",
             path=snapshots.root,
             tag=target,
         )

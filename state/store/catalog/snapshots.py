@@ -72,8 +72,8 @@ class Snapshots:
 
     def check_rolled_back(self, known_id: int | None, proof: str, newest: Snapshot | None) -> None:
         """Raises MissingSnapshotError unless the table was rolled back. The caller knows that a snapshot later than
-        `newest` was published: `known_id` is the id of that snapshot (None if it is unknown), and `proof` says in the
-        message what shows it.
+        `newest` was published. `known_id` is the id of the later snapshot (None if the id is unknown), and `proof` is
+        the text in the message that says how the caller knows.
 
         The table was rolled back if the hint LATEST names an existing snapshot.
         """

@@ -149,7 +149,7 @@ def move_tag(
     with pinned(io, path, replace(pins, states=(*pins.states, before.snapshot)), world) as pin:
         check_kept(snapshots, tag)
         if tags.get(name) is None:
-            raise OptionError(f"Tag '{name}' doesn't exist any more.", key="tag", value=name)
+            raise OptionError(f"Tag '{name}' doesn't exist any more; create it instead", key="tag", value=name)
         tags.replace(tag)
         with undone(lambda: tags.replace(before)):
             check_kept(snapshots, tag)

@@ -93,7 +93,7 @@ class Versions:
         snapshot = self.at_time(time_ms)
         if snapshot is None:
             raise OptionError(
-                f"{self._path} has no snapshot committed at {time_ms} or before",
+                f"{self._path} has no snapshot committed at {time_ms} or before; choose a later time",
                 key=SCAN_TIMESTAMP_MILLIS.key,
                 value=time_ms,
             )

@@ -118,8 +118,8 @@ def append_changes(change: Append | Replace, changes: Changes) -> SnapshotChange
 
 
 def compact_changes(changes: Changes, planned: PlannedOn | None) -> SnapshotChanges:
-    """Returns the changes of the COMPACT snapshot of a commit. If it is the only snapshot of the commit, `planned` may
-    hold the state of the table when the compaction was planned.
+    """Returns the changes of the COMPACT snapshot of a commit. If the COMPACT snapshot is the only snapshot of the
+    commit, `planned` may hold the state of the table when the compaction was planned.
     """
     return SnapshotChanges(
         CommitKind.COMPACT,
@@ -281,8 +281,8 @@ class CommitChecks:
     def _totals(
         self, base: CommitBase, entries: tuple[ManifestEntry, ...], live: list[ManifestEntry] | tuple[()]
     ) -> dict[bytes, int]:
-        """Returns the bucket counts of the partitions of `entries` (fixed buckets only), without the partitions that
-        have entries in `live`.
+        """Returns the bucket count of each partition that has an entry in `entries` with fixed buckets, and no entry in
+        `live`.
         """
         known = {e.partition for e in live}
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)

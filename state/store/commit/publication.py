@@ -166,15 +166,16 @@ class _Publishing:
         raise _broken(snapshot, gone, f"{rest} and write the rows again")
 
     def _place(self) -> PublishOutcome:
-        """Returns whether a published snapshot is part of the table's history: WON or LOST; UNKNOWN if the snapshot no
-        longer exists.
+        """Returns whether the published snapshot is part of the table's history: WON or LOST; UNKNOWN if the snapshot
+        no longer exists.
 
-        The snapshot before it may have expired while the writer slept. Then others may have used the id of the
-        published snapshot, and have committed further. If this has happened, no newer snapshot builds on the published
-        snapshot, and it is taken back. It is also taken back if the snapshot before it was removed by its writer or by
-        a rollback, because the published snapshot would undo the removal. An expired snapshot is different from a
-        removed snapshot: it was the oldest snapshot. Raises CorruptFileError if the published snapshot cannot be taken
-        back, because another snapshot builds on it.
+        The published snapshot was made from the snapshot `before`. There are two cases in which the published snapshot
+        is taken back (LOST). First, its id was already used: while the writer slept, others committed, and the
+        snapshots up to this id have expired. Then no newer snapshot builds on the published snapshot. Second, `before`
+        was removed by its writer or by a rollback, so that the published snapshot would undo the removal. An expired
+        `before` is no reason: it was the oldest snapshot.
+
+        Raises CorruptFileError if the published snapshot cannot be taken back, because another snapshot builds on it.
         """
         snapshots, snapshot, before = self.snapshots, self.snapshot, self.before
         base = None if before is None else snapshots.get(before.id)
@@ -206,8 +207,8 @@ class _Publishing:
         return PublishOutcome.WON
 
     def _has_trace(self) -> bool:
-        """Returns True if the newest snapshot still holds files of the published snapshot. If it returns False, these
-        files may have been compacted, or the table was rolled back.
+        """Returns True if the newest snapshot still holds files of the published snapshot. A result of False proves
+        nothing: the files may have been compacted, or the table was rolled back.
         """
         newest = self.snapshots.latest()
         if newest is None:
@@ -250,7 +251,7 @@ def _holds(manifests: Manifests, named: Sequence[ManifestFileMeta], proof: Files
 
 def _no_trace(snapshots: Snapshots, snapshot: Snapshot) -> StorageError:
     return StorageError(
-        f"{snapshots.path(snapshot.id)} was written and has expired since, and the newest snapshot holds none of its "
-        "files: the files were compacted, or were never in the table",
+        f"{snapshots.path(snapshot.id)} was written and has expired since, and the newest snapshot holds none of "
+        "the files that were added: they were compacted, or were never in the table",
         path=snapshots.path(snapshot.id),
     )

@@ -160,7 +160,7 @@ def test_a_replaced_table_is_empty_and_older_snapshots_stay(run: Run) -> None:
     for text, says in (
         ("REPLACE TABLE x (a INT)", "there is no table default.x; use CREATE OR REPLACE TABLE to create it"),
         ("REPLACE TABLE x AS SELECT 1 AS a", "there is no table default.x; use CREATE OR REPLACE TABLE to create it"),
-        ("CREATE OR REPLACE TABLE t (a INT, p INT) PARTITIONED BY (p)", "same partition columns, none, not p"),
+        ("CREATE OR REPLACE TABLE t (a INT, p INT) PARTITIONED BY (p)", "change the partition columns from none to p"),
         ("REPLACE TABLE t (a INT) TBLPROPERTIES ('bucketx' = '1')", "bucketx"),
     ):
         with pytest.raises(OptionError, match=says):
