@@ -54,8 +54,8 @@ DURATION_KEYS = frozenset(
 
 
 def check_given_durations(options: Mapping[str, str], *, origin: str = "the given options") -> None:
-    """Raises OptionError if a duration among the table options that a user gives has no unit. `origin` says in errors
-    where the options come from.
+    """Raises OptionError if a user gives a duration without a unit. `options` are the table options of the user.
+    `origin` is a phrase for the error, and says where these options come from.
     """
     for key in sorted(DURATION_KEYS & options.keys()):
         text = options[key]

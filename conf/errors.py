@@ -59,7 +59,9 @@ class OptionError(BucketlineError):
 
 
 class FilesTooYoungError(OptionError):
-    """Orphan removal was asked for files so young that a writer may still commit them. Nothing has been removed."""
+    """The caller asked orphan removal for files that are so young that a writer may still commit them. Nothing has been
+    removed.
+    """
 
     code = "FILES_TOO_YOUNG"
 

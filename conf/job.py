@@ -88,7 +88,9 @@ class RecordFormat(Enum):
 
 
 class ReaderChoice(Enum):
-    """Who reads a Kafka source or Parquet files: Spark's own source, or the tasks of bucketline themselves."""
+    """What reads a Kafka source or Parquet files: Spark's own source, or the job's tasks themselves. AUTO means the
+    tasks if they can read the source, and otherwise Spark.
+    """
 
     AUTO = "auto"
     SPARK = "spark"
@@ -108,8 +110,8 @@ class Trigger:
 class SourceConfig:
     """A Spark streaming source. `options` go to Spark unchanged.
 
-    `reader` says whether Spark or the tasks read Kafka's records and Parquet files. `token_provider` names the function
-    that returns the tokens with which tasks log in to Kafka.
+    `reader` says whether Spark's own source or the job's tasks read Kafka's records and Parquet files. `token_provider`
+    names the function that returns the tokens with which tasks log in to Kafka.
     """
 
     format: str
@@ -136,7 +138,7 @@ class Create:
 @dataclass(frozen=True, slots=True)
 class BadRecords:
     """Where bad records (records that cannot be written) are stored: in a folder, a table or a Kafka topic. At most one
-    of the three is set. `max_count` is the largest number of bad records in a batch.
+    of the three is set. If a batch has more than `max_count` bad records, the job stops.
     """
 
     path: str | None
@@ -154,8 +156,8 @@ class BadRecords:
 class Setting:
     """The text of a setting, and its origin: `command line`, the name of a file, `table` or `default`.
 
-    For `source.reader`, `--print-config` adds to the origin who reads the source. `written` is the text of the setting
-    before references were replaced; if it is set, it is shown instead of `text`.
+    For the setting `source.reader`, `--print-config` adds to the origin whether Spark or the tasks read the source.
+    `written` is the text of the setting before references were replaced; if it is set, it is shown instead of `text`.
     """
 
     text: str

@@ -147,7 +147,7 @@ def parse_given_duration(text: str) -> int:
 
 
 def with_units(text: str) -> str:
-    """Returns a text with suggestions for a duration that was given without a unit, for an error message."""
+    """Returns suggestions for a duration without a unit, for an error message: the number of `text` with each unit."""
     number = text.strip()
     return f"'{number} ms', '{number} s', '{number} min', '{number} h' or '{number} d'"
 
@@ -321,8 +321,9 @@ def parse_enum(kind: type[E]) -> Callable[[str], E]:
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Returns the known word that is most similar to the given word; None if no known word is similar. If several known
-    words are equally similar, the first in sorted order is returned. `cutoff` is the least similarity.
+    """Returns the known word that is most similar to `word`; None if no known word is similar. A word counts as similar
+    if its similarity to `word`, from 0 to 1, is at least `cutoff`. If several known words are equally similar, the
+    first in sorted order is returned.
     """
     matches = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=cutoff)
     return matches[0] if matches else None
@@ -354,8 +355,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def nearest_key(key: str, known: Iterable[str]) -> str:
-    """Returns the end of an error message about an unknown key, as `did_you_mean` does. If no known key is similar
-    enough for a suggestion, the text names the known key with the least difference.
+    """Returns the end of an error message about an unknown key. The text suggests the most similar known key, as
+    `did_you_mean` does. If no known key is similar enough for a suggestion, the text names the nearest known key.
     """
     keys = set(known)
     similar = did_you_mean(key, keys)

@@ -159,8 +159,8 @@ def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> Pl
 
 
 def lease_and_others(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:
-    """Returns how long an item of a compaction plan stays reserved for a compactor, in milliseconds, and the options
-    without the option for this time. Raises OptionError if the time is too short.
+    """Splits options into the lease and all other options. The lease is the time in milliseconds for which an item of a
+    compaction plan stays reserved for a compactor. Raises OptionError if the lease is too short.
     """
     lease_ms = COMPACTOR_LEASE.get(options)
     if lease_ms < SHORTEST_LEASE_MS:

@@ -49,7 +49,9 @@ class ScanMode(Enum):
 
 
 class ChangeColumns(Enum):
-    """The values of the option that decides whether changes are returned with columns that say how each row changed."""
+    """The values of the option `read.changelog`: whether changes are returned with columns that say how each row
+    changed.
+    """
 
     AUTO = "auto"
     TRUE = "true"
@@ -218,8 +220,8 @@ class ReaderOptions:
         return any(option.key in self.given for option in _ONLY_STREAM)
 
     def split_bytes(self, table_options: Mapping[str, str]) -> tuple[int, int]:
-        """Returns two sizes in bytes for the planning of splits: the target size of a split, and the least size with
-        which a file counts.
+        """Returns two sizes in bytes for the planning of splits: the target size of a split, and the open cost. A file
+        that is smaller than the open cost counts as a file of this size.
 
         Options of the reader override options of the table.
         """
@@ -306,7 +308,8 @@ def check_stream(options: ReaderOptions) -> None:
     if mode is ScanMode.DEFAULT and named:
         right = ScanMode.FROM_TIMESTAMP if by_time else ScanMode.FROM_SNAPSHOT
         raise OptionError(
-            f"'{named[0]}' of a stream needs '{SCAN_MODE.key}' = {right.value}, or another mode with this option",
+            f"'{named[0]}' of a stream needs '{SCAN_MODE.key}' = {right.value}, or another start mode that uses this "
+            "option",
             key=SCAN_MODE.key,
         )
     if mode in (ScanMode.LATEST_FULL, ScanMode.LATEST, ScanMode.COMPACTED_FULL) and named:

@@ -197,9 +197,11 @@ def check_key(key: str, origin: str) -> None:
             name = key.removeprefix(prefix)
             refuse_storage_keys({name: ""}, origin)
             if name in _OWN_SECTION:
-                raise OptionError(f"'{key}' in {origin} is written '{name}' in a job", key=key)
+                raise OptionError(f"'{key}' in {origin} must be written '{name}' in a job", key=key)
             if name == FRAME_READER.key:
-                raise OptionError(f"'{key}' in {origin} is for a TableSink; a job has '{SOURCE_READER.key}'", key=key)
+                raise OptionError(
+                    f"'{key}' in {origin} is for a TableSink; in a job, set '{SOURCE_READER.key}' instead", key=key
+                )
             if name not in known and not name.startswith(tuple(HARMLESS_PREFIXES)):
                 raise OptionError(f"unknown option '{name}' in {origin}{nearest_key(name, known)}", key=key)
             return

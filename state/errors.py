@@ -73,7 +73,9 @@ class FilesGoneError(CommitConflictError):
 
 
 class CommitOutcomeUnknownError(BucketlineError):
-    """The storage did not say whether the commit happened; the caller deletes nothing, and the next start finds out."""
+    """The storage did not say whether the commit happened; the caller deletes nothing. The next start of the writer
+    finds out whether the commit happened.
+    """
 
     code = "COMMIT_OUTCOME_UNKNOWN"
 

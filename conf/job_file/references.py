@@ -100,7 +100,7 @@ def _file(key: str, name: str) -> str:
         return _read(key, name).removesuffix("\n").removesuffix("\r")
     found = dict(parse_properties(_read(key, path)))
     if inner not in found:
-        raise OptionError(f"'{key}' refers to {inner!r} in the file {path}, which has no such key", key=key)
+        raise OptionError(f"'{key}' refers to the key {inner!r} in the file {path}, which has no such key", key=key)
     return found[inner]
 
 

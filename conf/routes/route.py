@@ -68,8 +68,8 @@ class Names:
 class Route:
     """A rule that says to which table the records of some source tables or of a topic go.
 
-    `number` is the number of the route in its job, from 0. `target` is the path or name of a table. This text may
-    contain `{database}`, `{schema}`, `{table}`, and groups of the pattern such as `{1}`.
+    `number` is the index of the route in its job, from 0. `target` is the path or name of a table. It may contain the
+    placeholders `{database}`, `{schema}` and `{table}`, and placeholders for groups of the pattern, such as `{1}`.
     """
 
     number: int
@@ -125,18 +125,22 @@ class Route:
 
 
 def placeholders(target: str) -> tuple[str, ...]:
-    """Returns the names in braces in the target of a route."""
+    """Returns the placeholders (the names in braces) in the target of a route."""
     return tuple(_PLACEHOLDER.findall(target))
 
 
 def check_target(target: str, names: Names, key: str) -> None:
-    """Raises OptionError if a name in braces in the target of a route has no value."""
+    """Raises OptionError if the target of a route has a placeholder that is unknown, or a group that the pattern in
+    `names` does not have. `key` names the setting in errors.
+    """
     known = (*_PARTS, *(str(n) for n in range(1, names.group_count + 1)))
     for placeholder in placeholders(target):
         if placeholder not in known:
             more = "" if placeholder.isdigit() else did_you_mean(placeholder, known)
             raise OptionError(
-                f"{key}: {{{placeholder}}} is none of {', '.join(f'{{{one}}}' for one in known)}{more}", key=key
+                f"{key}: unknown placeholder {{{placeholder}}}; known are "
+                f"{', '.join(f'{{{one}}}' for one in known)}{more}",
+                key=key,
             )
     if "{" in _PLACEHOLDER.sub("", target) or "}" in _PLACEHOLDER.sub("", target):
         raise OptionError(f"{key}: {target!r} has an opening brace without a closing brace, or the reverse", key=key)

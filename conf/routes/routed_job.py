@@ -84,9 +84,9 @@ class Resolved:
 class RoutedJob:
     """A job of several tables.
 
-    `common` has the settings that all tables share, as a job without a table. The first route in `routes` that takes a
-    record decides the table of the record. `exclude` has the names of source tables whose records are left out.
-    `settings` says where each setting comes from.
+    `common` has the settings that all tables share, in the form of a job without a table. The first route in `routes`
+    that takes a record determines the table of the record. `exclude` has the names of source tables whose records are
+    left out. `settings` says where each setting comes from.
     """
 
     common: JobConfig
@@ -161,8 +161,8 @@ def check_route_key(key: str, origin: str) -> str:
     if name in _ROUTE_KEYS or (name.startswith(_ROUTE_FAMILIES) and name not in _ROUTE_FAMILIES):
         return name
     raise OptionError(
-        f"unknown key '{name}' in tables[{number}] of {origin}{nearest_key(name, _ROUTE_KEYS)}; a route has "
-        f"{', '.join(_ROUTE_KEYS[:3])} and options of its table; all other settings belong at the top level of the "
+        f"unknown key '{name}' in tables[{number}] of {origin}{nearest_key(name, _ROUTE_KEYS)}; a route may have "
+        f"{', '.join(_ROUTE_KEYS[:3])} and the options of its table; all other settings belong at the top level of the "
         "file",
         key=name,
     )
@@ -265,19 +265,19 @@ def _check_source(job: RoutedJob) -> None:
     for route in job.routes:
         if route.of_topic and source.format != KAFKA:
             raise OptionError(
-                f"tables[{route.number}] takes a Kafka topic, and source.format is {source.format}; use source-table",
+                f"tables[{route.number}] names a Kafka topic, but source.format is {source.format}; use source-table",
                 key=TOPIC.key,
             )
         if route.asks_names and not decode.names_tables:
             raise OptionError(
                 f"tables[{route.number}] needs records that name their table, but with '{SOURCE_DECODE.key}' = "
-                f"'{decode.value}' they do not; use topic, and no {{database}}, {{schema}} or {{table}}",
+                f"'{decode.value}' records do not name it; use topic, and no {{database}}, {{schema}} or {{table}}",
                 key=SOURCE_TABLE.key,
             )
     if job.exclude and not decode.names_tables:
         raise OptionError(
             f"{EXCLUDE.key} needs records that name their table, but with '{SOURCE_DECODE.key}' = '{decode.value}' "
-            f"they do not; remove {EXCLUDE.key}",
+            f"records do not name it; remove {EXCLUDE.key}",
             key=EXCLUDE.key,
         )
 

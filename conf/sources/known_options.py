@@ -104,9 +104,9 @@ def refuse_mistyped_kafka(options: Mapping[str, str]) -> tuple[str, ...]:
     ignores.
 
     Raises OptionError for an option that is probably mistyped, because its name is similar to an option of Spark or of
-    Kafka's client. If the options name a class of the user that may read the option, the option is accepted, with
-    advice. Upper and lower case are the same, because Spark does not distinguish them and passes options to Kafka's
-    client in lower case.
+    Kafka's client. But if the options name a Java class of the user, this class may read the option. Then the option is
+    accepted, with advice. Upper and lower case are the same, because Spark does not distinguish them and passes options
+    to Kafka's client in lower case.
     """
     spark_names = {name.lower(): name for name in KAFKA_OPTIONS}
     advice = []
@@ -129,7 +129,7 @@ def refuse_mistyped_listing(options: Mapping[str, str], others: Iterable[str] = 
     """Raises OptionError for an option of a file source that is probably mistyped, because its name is similar to an
     option that selects files.
 
-    `others` are the names of more known options. Options of the file format are not checked.
+    `others` are the names of further options that the source may have. Options of the file format are not checked.
     """
     known = {name.lower(): name for name in (*LISTING_OPTIONS, *others)}
     for key in options:

@@ -136,7 +136,8 @@ def parse_source_type(text: str) -> SourceType:
         precision, scale = int(decimal[1]), int(decimal[2] or 0)
         if not 0 < precision <= _MOST_DIGITS or scale > precision:
             raise OptionError(
-                f"DECIMAL must have 1 to {_MOST_DIGITS} digits, and at most as many after the point", value=text
+                f"DECIMAL must have 1 to {_MOST_DIGITS} digits, and not more digits after the point than in total",
+                value=text,
             )
         return SourceType(SourceKind.DECIMAL, precision, scale)
     for kind in SourceKind:

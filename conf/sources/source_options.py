@@ -60,7 +60,9 @@ class SourceOptions:
 
 
 def source_options(source: SourceConfig) -> SourceOptions:
-    """Returns the options of a source, with defaults. Raises OptionError for missing or invalid options."""
+    """Returns the options that Spark gets for a source, including defaults. Raises OptionError for missing or invalid
+    options.
+    """
     if source.decode is not RecordFormat.NONE and source.format in PARSED_FORMATS:
         raise OptionError(
             f"source.decode = {source.decode.value} reads a column 'value', but Spark reads format {source.format!r} "
@@ -82,8 +84,8 @@ def find_option(options: Mapping[str, str], name: str) -> str | None:
 
 
 def most_records(options: Mapping[str, str]) -> int | None:
-    """Returns the largest number of records in a batch of a Kafka source; None if there is no limit, or if Spark will
-    refuse the text.
+    """Returns the largest number of records in a batch of a Kafka source. Returns None if no limit is set, or if the
+    limit is no valid number; Spark refuses such a limit.
     """
     text = (find_option(options, MAX_OFFSETS) or "").strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
@@ -184,9 +186,9 @@ def starts_at(options: Mapping[str, str]) -> object:
 
 
 def first_records(source_format: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options with which Spark reads the first records of a source once, without a stream.
+    """Returns the options with which Spark, in one batch read, reads the first records that a stream would read.
 
-    If a stream would begin after the newest record in Kafka, the options read the older records.
+    If a stream would begin after the newest record in Kafka, the batch read begins at the oldest record instead.
     """
     if source_format != KAFKA:
         return dict(options)

@@ -60,8 +60,8 @@ class ChangelogProducer(Enum):
 
     @property
     def logs_lookups(self) -> bool:
-        """Returns True if a compaction looks up the older rows for the rows on level 0, and logs how the older rows
-        change.
+        """Returns True if a compaction looks up the older row of each key on level 0, and logs how the row of the key
+        changes.
         """
         return self is ChangelogProducer.LOOKUP
 

@@ -1,5 +1,5 @@
-"""Paimon's options for compaction: when a compaction starts, which files a compaction takes, and which of
-the taken files it rewrites.
+"""Paimon's options for compaction: when a compaction starts, which files a compaction takes, and which of these files
+it rewrites.
 
 Source: Paimon 2.0 CoreOptions, OffPeakHours, LookupStrategy.
 """

@@ -63,7 +63,9 @@ class FieldOptions:
 
 @dataclass(frozen=True, slots=True)
 class SequenceGroupOption:
-    """An option `fields.<sequence>.sequence-group`, and the columns that its key and its value name."""
+    """An option `fields.<sequence>.sequence-group`. `sequence` are the columns in its key, and `columns` are the
+    columns in its value.
+    """
 
     key: str
     sequence: tuple[str, ...]
@@ -115,13 +117,13 @@ class ColumnSettings:
         )
 
     def check(self, columns: Sequence[str]) -> None:
-        """Raises the first error of `problems`, if a `fields.*` option names a column that the table does not have."""
+        """Raises OptionError for the first name in a `fields.*` option that is not a column of the table."""
         for problem in self.problems(columns):
             raise problem
 
     def problems(self, columns: Sequence[str]) -> Iterator[OptionError]:
-        """Yields an error for each name in a `fields.*` option that is not a column of the table, with the option and
-        the name.
+        """Yields an error for each name in a `fields.*` option that is not a column of the table. The error has the key
+        of the option and the name.
         """
         for key, names, _ in _parsed(self._options):
             for name in names:

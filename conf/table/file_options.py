@@ -38,7 +38,7 @@ def _by_level(parse: Callable[[str], T]) -> Callable[[str], Mapping[int, T]]:
         by_level: dict[int, T] = {}
         for level, value in parse_map(text).items():
             if _LEVEL.fullmatch(level) is None:
-                raise OptionError(f"{level!r} is no level, which is a number from 0", value=text)
+                raise OptionError(f"{level!r} is no level; a level is a whole number from 0", value=text)
             try:
                 by_level[whole_number(level)] = parse(value)
             except OptionError as e:

@@ -87,8 +87,8 @@ def bloom_columns(options: Mapping[str, str]) -> tuple[BloomColumn, ...]:
 def _parameter(
     options: Mapping[str, str], names: list[str], parameter: str, parse: Callable[[str], T], default: T
 ) -> T:
-    """Returns a parameter of a bloom filter. The key of its option contains the name of a column. `names` are the names
-    to try, in this order; the first one whose option is set counts. If none is set, the default is returned.
+    """Returns a parameter of a bloom filter, or `default` if the parameter is not set. `names` are column names that
+    the key of its option may contain. The first name whose option is set counts.
     """
     for name in names:
         value = Option(f"{PREFIX}{BLOOM_FILTER}.{name}.{parameter}", parse, None, "").find(options)
@@ -100,14 +100,14 @@ def _parameter(
 def _item_count(text: str) -> int:
     count = parse_int(text)
     if count < 1:
-        raise OptionError("a filter needs at least one value", value=text)
+        raise OptionError("must be at least 1", value=text)
     return count
 
 
 def _share(text: str) -> float:
     share = parse_float(text)
     if not 0 < share < 1:
-        raise OptionError("the share of false positives must be between 0 and 1, for example 0.01", value=text)
+        raise OptionError("the rate of false positives must be between 0 and 1, for example 0.01", value=text)
     return share
 
 

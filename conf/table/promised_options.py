@@ -35,14 +35,14 @@ OF_WRITES: Mapping[str, str] = {
 
 
 def unkept_by_reads(key: str, options: Mapping[str, str]) -> str | None:
-    """Returns why bucketline does not follow an option for reads; Returns None for an option that bucketline follows,
+    """Returns why bucketline does not follow an option for reads. Returns None for an option that bucketline follows,
     and for an option that is off.
     """
     return None if _is_off(options.get(key, "")) else OF_READS.get(key)
 
 
 def unkept_by_writes(key: str, options: Mapping[str, str]) -> str | None:
-    """Returns why bucketline does not follow an option for writes; Returns None for an option that bucketline follows,
+    """Returns why bucketline does not follow an option for writes. Returns None for an option that bucketline follows,
     and for an option that is off.
     """
     if _is_off(options.get(key, "")):

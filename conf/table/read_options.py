@@ -133,10 +133,10 @@ def check_data_folder(options: Mapping[str, str]) -> None:
     parts = folder.split("/") if folder else []
     if any(part in ("", ".", "..") or "=" in part or part.startswith("bucket-") for part in parts):
         why = (
-            "names folders below the table, as 'data' or 'files/data', and none of them may look like a partition or "
-            "bucket"
+            "must be a path below the table's folder, such as 'data' or 'files/data', and no part of it may look like "
+            "the folder of a partition or bucket"
         )
-        raise OptionError(f"'{DATA_FILE_DIRECTORY.key}' = {folder!r}: it {why}", key=DATA_FILE_DIRECTORY.key)
+        raise OptionError(f"'{DATA_FILE_DIRECTORY.key}' = {folder!r} {why}", key=DATA_FILE_DIRECTORY.key)
     if parts and parts[0] in _OTHER_FOLDERS:
         raise OptionError(
             f"'{DATA_FILE_DIRECTORY.key}' = {folder!r}: the table has other files in {parts[0]}; choose another name",

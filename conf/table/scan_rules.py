@@ -70,8 +70,8 @@ set determines it.
 
 
 def scan_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """Yields an error for each `scan.*` option that other options exclude, and if the start mode lacks the option
-    that it needs.
+    """Yields an error for each option that the start mode of the table's reads excludes, and an error if the start mode
+    does not have exactly one of the options that it needs.
     """
     named = {_OLD_KEYS.get(key, key): value for key, value in options.items()}
     word = named.get(SCAN_MODE_KEY, "default").strip().lower().replace("_", "-")
@@ -92,7 +92,7 @@ def scan_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
         if key in named:
             yield OptionError(
                 f"'{key}' cannot be an option of a table whose reads start {_as(mode, named)}: Paimon cannot open such "
-                f"a table; remove one of the two options, and give '{key}' when the table is read",
+                f"a table; remove '{key}' from the table, and set it when the table is read",
                 key=key,
             )
 
@@ -111,7 +111,7 @@ def _misses(one_of: tuple[str, ...], own: list[str], mode: str, named: Mapping[s
     version = SCAN_VERSION.key
     if version in named and not own:
         return OptionError(
-            f"'{version}' cannot be an option of a table: Paimon cannot open such a table; remove the option, and give "
+            f"'{version}' cannot be an option of a table: Paimon cannot open such a table; remove the option, and set "
             "it when the table is read",
             key=version,
         )
@@ -124,7 +124,7 @@ def _misses(one_of: tuple[str, ...], own: list[str], mode: str, named: Mapping[s
 
 
 def _as(mode: str, named: Mapping[str, str]) -> str:
-    """Returns a phrase for error messages that names the options because of which reads start in this mode."""
+    """Returns the end of a phrase for errors, `reads start ...`: it names the options that choose the start mode."""
     if SCAN_MODE_KEY in named and named[SCAN_MODE_KEY].strip().lower() != "default":
         return f"by '{SCAN_MODE_KEY}' = '{mode}'"
     by = next(keys for keys, chosen in _CHOSEN_BY if chosen == mode)

@@ -394,7 +394,5 @@ def refuse(key: str, message: str) -> NoReturn:
 
 
 def says_what_is_overwritten(options: Mapping[str, str]) -> bool:
-    """Returns True if the options say which partitions are replaced by an overwrite that does not name partitions
-    itself.
-    """
+    """Returns True if an option says which partitions are replaced by an overwrite that names no partitions."""
     return DYNAMIC_PARTITION_OVERWRITE.is_set(options)

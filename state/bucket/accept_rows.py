@@ -48,8 +48,8 @@ class AcceptedRows:
         return AcceptedRows(self.rows.filter(keep), self.kinds.filter(keep), self.input_rows(keep), feeds, left_out)
 
     def of_feeds(self, feeds: NDArray[Any] | None) -> "AcceptedRows":
-        """Returns the same rows with their feeds set. A feed is the number of the Kafka partition from which a row
-        came; `feeds` has the feed of each row of the input.
+        """Returns the same rows with `feeds` set. The argument `feeds` has a number for each row of the input, which
+        identifies the Kafka partition from which the row came.
         """
         if feeds is not None and self.positions is not None:
             feeds = feeds[np.asarray(self.positions)]

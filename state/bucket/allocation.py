@@ -124,8 +124,8 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Assigners:
-    """How many assigners (tasks that choose the buckets of keys) share the keys of each partition. `counts` has the
-    number by partition, and `first` is the number for all other partitions.
+    """How many assigners (tasks that choose the buckets of keys) share the keys of each partition. `counts` maps a
+    partition to its number of assigners. A partition that is not in `counts` has `first` assigners.
 
     If `counts` is empty and `first` is None, the table has no assigners, and any task may write a bucket. If
     `across_partitions` is true, the n-th assigner is the same task in all partitions.
@@ -142,8 +142,8 @@ class Assigners:
         return count
 
     def writer(self, partition: bytes, bucket: int) -> int:
-        """Returns the number of the task that writes a bucket. All buckets of a partition for which the result is equal
-        are written by the same task.
+        """Returns a number for the task that writes a bucket. Buckets of a partition with equal numbers are written by
+        the same task.
         """
         count = self.counts.get(partition, self.first)
         return bucket if count is None else bucket % count
@@ -154,8 +154,8 @@ class Assigners:
 
 
 def hash_share(hashes: Int32s, count: int | Int32s) -> Int32s:
-    """Returns for each hash a number in [0, count): the absolute value of Java's remainder. `count` is one number for
-    all hashes, or has a number for each hash.
+    """Returns for each hash a number from 0 to `count` - 1: the absolute value of Java's `hash % count`. `count` is one
+    number for all hashes, or an array with a number for each hash.
     """
     return np.abs(np.fmod(hashes, np.int32(count) if isinstance(count, int) else count))
 

@@ -119,14 +119,21 @@ def bucket_keys(schema: TableSchema) -> tuple[str, ...]:
     """
     mode = bucket_mode(schema)
     if schema.primary_keys and not schema.trimmed_primary_key:
-        raise UnsupportedTableError("the primary key has only partition columns", primary_key=schema.primary_keys)
+        raise UnsupportedTableError(
+            "the primary key has only partition columns; create a table whose primary key has another column, too",
+            primary_key=schema.primary_keys,
+        )
     names = schema.settings.bucket.key
     if names is None:
         if mode is BucketMode.FIXED and not schema.primary_keys:
             raise OptionError("a bucketed table without a primary key needs bucket-key", key=BUCKET_KEY.key)
         return schema.trimmed_primary_key
     if mode not in (BucketMode.FIXED, BucketMode.POSTPONE):
-        raise OptionError("bucket-key needs bucket to be a count, not -1", key=BUCKET_KEY.key, value=",".join(names))
+        raise OptionError(
+            "bucket-key needs a fixed number of buckets; set bucket to a number above 0, or remove bucket-key",
+            key=BUCKET_KEY.key,
+            value=",".join(names),
+        )
     # Java does not remove spaces, so " b" means a column whose name starts with a space.
     for name in names:
         problem = _refusal(schema, name)

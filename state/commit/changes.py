@@ -50,7 +50,7 @@ class Changes:
 
 
 def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
-    """Collects and returns the entries that the messages ask for."""
+    """Returns the changes that all commit messages of a batch make."""
     all_messages = list(messages)
     return Changes(
         append_entries=tuple(

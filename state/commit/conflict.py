@@ -78,9 +78,9 @@ def check_conflicts(
     """Checks the rules that apply to every commit, and returns the conflict for the first broken rule; None if the
     changes may be published.
 
-    `base_entries` are the ADD entries of the live files, at least of the changed buckets. `partition_totals` has the
-    number of buckets of partitions whose other buckets are not in `base_entries`. `key_order` is None for tables
-    without a primary key.
+    `base_entries` are the ADD entries of the live files, at least of the changed buckets. If `base_entries` lacks other
+    buckets of a partition, `partition_totals` must have the number of buckets of the partition. `key_order` is None for
+    tables without a primary key.
     """
     base = list(base_entries)
     live = {e.identity: e for e in base}

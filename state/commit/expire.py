@@ -147,8 +147,9 @@ def sharing_tags(tags: Iterable[Snapshot], begin: int, end: int) -> list[Snapsho
     """Returns the tagged snapshots that may share files with the snapshots from `begin` up to `end` (not included): the
     tagged snapshots in this range, and the nearest tagged snapshot before `begin`.
 
-    A file is live in consecutive snapshots. So the nearest tag before `begin` has every file that these snapshots share
-    with older tags, and snapshot `end` has every file that they share with later tags.
+    Other tags need no check, because a file is live in consecutive snapshots. If a snapshot of the range shares a file
+    with an older tag, the nearest tag before `begin` has the file, too. If it shares a file with a tag after the range,
+    snapshot `end` has the file, too.
     """
     ordered = sorted(tags, key=lambda s: s.id)
     before = [s for s in ordered if s.id < begin]

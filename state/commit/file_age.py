@@ -1,9 +1,9 @@
 """The age from which orphan removal may remove a file, and the age from which a commit must check that its own files
 still exist.
 
-Only its age protects a file that is written but not committed yet. Orphan removal never removes a file younger than
-`REMOVABLE_MS`. A commit whose files may be older than half of this time first checks that they exist. The other half of
-the time allows for clocks that differ, and for a slow removal between listing and removing. If possible, ages are
+A file that is written but not committed yet is protected only by its age. Orphan removal never removes a file younger
+than `REMOVABLE_MS`. A commit whose files may be older than half of `REMOVABLE_MS` first checks that they exist. The
+other half allows for clocks that differ, and for a slow removal between listing and removing. If possible, ages are
 measured with one clock: that of the storage, or that of the process that planned the work.
 """
 

@@ -74,8 +74,8 @@ class LiveFiles:
         return dict(self._totals)
 
     def other_totals(self, bucket_count: int) -> dict[bytes, int]:
-        """Returns the partitions that have another fixed number of buckets than `bucket_count`, each with this
-        number.
+        """Returns the number of buckets of each partition that has a fixed number of buckets other than
+        `bucket_count`.
         """
         return {p: total for p, total in self._totals.items() if total > 0 and total != bucket_count}
 
@@ -90,7 +90,7 @@ class LiveFiles:
         return [e for bucket in self._buckets.values() for e in bucket.entries.values()]
 
     def after(self, snapshot: Snapshot, delta: Iterable[ManifestEntry]) -> "LiveFiles":
-        """Returns the live files at `snapshot`, which follows this one. `delta` has the changes of that snapshot."""
+        """Returns the live files at the next snapshot, `snapshot`. `delta` has the changes of the next snapshot."""
         buckets, totals = dict(self._buckets), dict(self._totals)
         own: dict[BucketId, dict[EntryIdentity, ManifestEntry]] = {}
         touched: set[bytes] = set()

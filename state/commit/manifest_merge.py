@@ -92,8 +92,8 @@ class ManifestMergePlan:
 def plan_manifest_merge(manifests: Sequence[ManifestFileMeta], options: ManifestMergeOptions) -> ManifestMergePlan:
     """Returns the plan for merging the manifests of a base list, oldest first.
 
-    A full merge is planned if the manifests that have DELETE entries or are smaller than the target size have at least
-    the threshold size together.
+    A full merge always rewrites the manifests that have DELETE entries or are smaller than the target size. It is
+    planned if the total size of these manifests is at least the threshold size.
     """
     must_rewrite = [m for m in manifests if m.num_deleted_files > 0 or m.file_size < options.target_size_bytes]
     is_due = sum(m.file_size for m in must_rewrite) >= options.full_threshold_bytes
@@ -151,7 +151,7 @@ def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
         else:
             raise CommitConflictError(
                 f"{entry.kind.name} of {entry.file.file_name} in bucket {entry.bucket} on level {entry.file.level}"
-                f" follows its {before.name}",
+                f" follows its {before.name}; run `bucketline doctor`",
                 file=entry.file.file_name,
                 bucket=entry.bucket,
                 level=entry.file.level,

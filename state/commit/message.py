@@ -32,15 +32,15 @@ _HEAD = struct.Struct(">4sBI")
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
-    """The changes that one writer made to one bucket. `partition` is a BinaryRow, with its number of fields in
-    4 bytes before it.
+    """The changes that one writer made to one bucket. `partition` is a BinaryRow, with its number of fields in 4 bytes
+    before it.
 
     `total_buckets` is the number of buckets that the manifest entries record: -1 for dynamic and unaware tables, and -2
     for postpone tables.
     A file that moves to a higher level is in `compact_before`, and with its new level in `compact_after`.
     `deleted_files` are live files that the new files replace (copy-on-write). If there are any, the snapshot is an
     OVERWRITE.
-    The kind (ADD or DELETE) of an index entry is ignored, because the attribute with the entry determines the kind.
+    The `kind` of an index entry is ignored: the attribute that has the entry says whether it is added or deleted.
 
     The members are the same as in Paimon's commit message.
     """
@@ -104,7 +104,8 @@ def decode_messages(data: bytes) -> tuple[CommitMessage, ...]:
     """
     if len(data) < _HEAD.size:
         raise CorruptFileError(
-            f"the commit messages of a task are cut off after {counted(len(data), 'byte')}", size=len(data)
+            f"the commit messages of a task are cut off after {counted(len(data), 'byte')}; try the write again",
+            size=len(data),
         )
     magic, version, checksum = _HEAD.unpack_from(data)
     if magic != MAGIC:
@@ -119,7 +120,8 @@ def decode_messages(data: bytes) -> tuple[CommitMessage, ...]:
     payload = bytes(data[_HEAD.size :])
     if zlib.crc32(payload) != checksum:
         raise CorruptFileError(
-            "the commit messages of a task were damaged on the way to the driver: the checksum does not match"
+            "the commit messages of a task were damaged on the way to the driver (the checksum does not match); "
+            "try the write again"
         )
     records = fastavro.schemaless_reader(BytesIO(payload), _MESSAGES, None)
     return tuple(_message(r) for r in records)

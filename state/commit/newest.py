@@ -96,13 +96,12 @@ class Vanished:
 def newest_of(history: History) -> NewestId | CutShort | Vanished:
     """Decides which snapshot is the newest, whether a rollback was interrupted, or whether snapshot files are missing.
 
-    If the hint LATEST names an existing snapshot, it counts more than references to later snapshots. The hint can name
-    a snapshot that is not the newest for two reasons: a writer was stopped before it updated the hint, or a rollback
-    lowered the hint before it removed snapshots. The reason was a rollback if a tag or changelog refers to a snapshot
-    whose file is missing, and this snapshot was committed at the time of the newest existing snapshot or later. (If
-    there had been a commit after the rollback, its snapshot would be younger than this snapshot.) If the rollback
-    created a tag to mark itself, the target is taken from this tag, because the hint may come from a writer that was
-    stopped.
+    If the hint LATEST names an existing snapshot, the hint counts more than references to later snapshots. There are
+    two reasons why the hint may name a snapshot that is not the newest: a writer was stopped before it updated the
+    hint, or a rollback lowered the hint before it removed snapshots. It was a rollback if a tag or changelog refers to
+    a missing snapshot that is not older than the newest existing snapshot. (A commit after the rollback would have made
+    a snapshot that is younger than the missing one.) If the rollback created a tag to mark itself, the target is taken
+    from this tag, because the hint may come from a writer that was stopped.
     """
     hinted = None if history.latest is None else history.latest.snapshot_id
     if hinted is not None and hinted in history.ids:
@@ -131,7 +130,7 @@ def _proofs_of_rollback(history: History) -> tuple[Reference, ...]:
 
 def _is_before_all(history: History, hinted: int) -> bool:
     """Returns True if the hint LATEST was lowered below the id of the oldest snapshot. Only a rollback to an expired
-    snapshot does so.
+    snapshot lowers the hint so far.
     """
     if history.ids:
         return hinted < min(history.ids) and bool(_proofs_of_rollback(history))

@@ -39,8 +39,8 @@ class Committed:
 
     `dropped` is the reason why the compactions were not committed although the new files were. A later compaction will
     select their files again.
-    If `replayed` is true, another process with the same commit user had already committed this identifier. Then the
-    snapshot is the snapshot of the other process, and does not contain the files of these messages.
+    If `replayed` is true, another process with the same commit user had already committed this identifier. Then
+    `snapshots` has the snapshot of the other process, which does not contain the files of this commit.
     `live` are the table's live files after the commit; None if they were not known before the commit.
     """
 

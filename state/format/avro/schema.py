@@ -69,11 +69,11 @@ def nullable(name: str, kind: Json) -> dict[str, Json]:
 
 @lru_cache(maxsize=64)
 def reading_schema(text: bytes, form: AvroRecordFormat) -> tuple[object, bool]:
-    """Returns the parsed schema of an array of the writer's records, and True if the writer's schema makes a record
-    nullable that `form` requires.
+    """Returns two values: the parsed schema of an array of the writer's records, and True if the writer's schema has
+    null as an alternative to a record that is required in `form`.
 
-    Writers up to Paimon 0.9 make such records nullable, but never write a null for such a record. So if the second
-    value is True, the caller checks the decoded values with `holds_records`.
+    Writers up to Paimon 0.9 have such schemas, but never write a null for such a record. So if the second value is
+    True, the caller checks the decoded values with `holds_records`.
     """
     try:
         schema = _Inliner().inline(json.loads(text), 0)
@@ -189,7 +189,7 @@ class _Inliner:
 
 
 def _match(stored: Json, wanted: Json, path: str) -> bool:
-    """Returns True if the schema `stored` makes a record nullable that `wanted` requires.
+    """Returns True if the schema `stored` has null as an alternative to a record that is required in `wanted`.
 
     Raises CorruptFileError if the schemas differ in another way, so that a value of `stored` cannot be read as a value
     of `wanted`. `path` names the field for errors.

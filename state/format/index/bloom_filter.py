@@ -45,8 +45,8 @@ class BloomSize:
 
     @staticmethod
     def of(items: int, wrong_share: float) -> "BloomSize":
-        """Returns the size of a filter for `items` different values. `wrong_share` is the rate of false positives,
-        from 0 to 1: how many of the values that are not in the filter it wrongly reports as possible.
+        """Returns the size of a filter for `items` different values. `wrong_share` is the rate of false positives, from
+        0 to 1: the fraction of other values that the filter wrongly reports as possible.
         """
         bits = int(-items * math.log(wrong_share) / (math.log(2) * math.log(2)))
         bits += 8 - bits % 8

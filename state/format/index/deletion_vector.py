@@ -68,8 +68,8 @@ def encode_deletion_vectors(
 
 
 def read_span(at: DeletionVectorRange) -> tuple[int, int]:
-    """Returns the offset and the number of bytes to read from an index file for one vector. The file may have fewer
-    bytes from the offset on.
+    """Returns the offset and the number of bytes to read from an index file for one vector. The number may go beyond
+    the end of the file.
     """
     return at.offset, at.length + _FRAME_BYTES
 

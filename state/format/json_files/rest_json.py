@@ -14,7 +14,7 @@ _Path = tuple[str, ...]
 
 
 def new_schema_json(schema: TableSchema) -> dict[str, object]:
-    """Returns the schema of a table to be created."""
+    """Returns the JSON of the schema of a table to be created."""
     members: dict[str, object] = {
         "fields": [field_to_json(f) for f in schema.fields],
         "partitionKeys": list(schema.partition_keys),
@@ -25,7 +25,9 @@ def new_schema_json(schema: TableSchema) -> dict[str, object]:
 
 
 def schema_changes(before: TableSchema, wanted: TableSchema) -> list[JsonChange]:
-    """Returns the changes from one schema to the other, in the order in which they apply."""
+    """Returns the JSON of the changes from the schema `before` to the schema `wanted`, in the order in which they
+    apply.
+    """
     changes = [*_row_changes((), before.fields, wanted.fields), *_option_changes(before.options, wanted.options)]
     if before.comment != wanted.comment:
         changes.append({"action": "updateComment", "comment": wanted.comment})

@@ -32,7 +32,7 @@ class TableSchema:
     `storage` are the storage options of this process, which are neither in the schema file nor printed. `settings` are
     the options, parsed.
 
-    The members are the members of Paimon's schema file, `storage` and `settings`.
+    All other members are the same as in Paimon's schema file.
     """
 
     id: int

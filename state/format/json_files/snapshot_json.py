@@ -122,7 +122,7 @@ def _integer(members: dict[str, object], member: str) -> int:
 def _size(members: dict[str, object], member: str) -> int | None:
     value = _optional_integer(members, member)
     if value is not None and value < 0:
-        raise CorruptFileError(f"snapshot member {member} is {value}, which is no size", member=member)
+        raise CorruptFileError(f"snapshot member {member} is {value}, which is negative", member=member)
     return value
 
 

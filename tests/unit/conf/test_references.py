@@ -49,7 +49,7 @@ def test_a_file_is_its_text_without_the_last_line_feed_or_one_of_its_keys(tmp_pa
         (KEY, "${file:TMP}", "which cannot be read: Is a directory"),
         (KEY, "${file:TMP/bytes}", "which is no valid UTF-8 text"),
         (KEY, "${file:TMP/large}", "larger than 1 MiB"),
-        (KEY, "${file:TMP/keys:user}", "refers to 'user' in the file TMP/keys, which has no such key"),
+        (KEY, "${file:TMP/keys:user}", "refers to the key 'user' in the file TMP/keys, which has no such key"),
         ("create.schema", "${env:HOME}", "'create.schema' is stored with the table"),
         ("create", "${env:HOME}", "is stored with the table"),
         ("create.options.bucket", "${env:HOME}", "is stored with the table"),

@@ -218,7 +218,9 @@ def test_every_default_is_shown_in_words_that_can_be_set() -> None:
 
 
 def test_a_job_says_who_reads_its_source_in_one_place() -> None:
-    with pytest.raises(OptionError, match=r"options.frame-reader.*is for a TableSink; a job has 'source.reader'"):
+    with pytest.raises(
+        OptionError, match=r"options.frame-reader.*is for a TableSink; in a job, set 'source.reader' instead"
+    ):
         job(YAML, "options.frame-reader=spark")
 
 

@@ -116,7 +116,7 @@ def test_a_group_without_part_in_the_match_is_an_error() -> None:
         ("tables: [{table: /w/a, source-tabel: a.b}]", "did you mean 'source-table'"),
         ("tables: [{table: /w/a, source-table: a.b, checkpoint: x}]", "unknown key 'checkpoint' in tables.0."),
         ("tables: [{table: /w/a, source-table: a.b, options: {rout-memory: 1}}]", "did you mean 'route-memory'"),
-        ("tables: [{table: '/w/{2}', source-table: 'regex:(a)'}]", "{2} is none of"),
+        ("tables: [{table: '/w/{2}', source-table: 'regex:(a)'}]", "unknown placeholder {2}; known are"),
         ("tables: [{table: '/w/{tabel}', source-table: a.b}]", "did you mean 'table'"),
         ("tables: [{table: '/w/{table', source-table: a.b}]", "without a closing brace"),
         ("tables: [{table: /w/a, source-table: 'regex:('}]", "pattern is no valid regular expression"),

@@ -148,7 +148,7 @@ def test_the_printed_settings_say_what_key_order_is(
     ("setting", "message"),
     [
         ("key-order=stop", "option 'key-order' = 'stop'.*fail"),
-        ("options.key-order=warn", "'options.key-order' in command line is written 'key-order' in a job"),
+        ("options.key-order=warn", "'options.key-order' in command line must be written 'key-order' in a job"),
         ("keyorder=warn", "did you mean 'key-order'"),
     ],
 )

@@ -194,7 +194,7 @@ def test_print_config_touches_nothing_but_the_job_file(tmp_path: Path, place: st
         (["bad-records.max=5"], "OPTION", "bad-records.path, the folder that stores them, is not set"),
         (["options.merge-memory=1 kb"], "OPTION", "must be at least 1 mb"),
         (["options.async-compaction.tasks=2"], "OPTION", "has an effect only with 'compaction' = 'async'"),
-        (["options.bad-records.max=5"], "OPTION", "is written 'bad-records.max' in a job"),
+        (["options.bad-records.max=5"], "OPTION", "must be written 'bad-records.max' in a job"),
         (["create.schema=id BIGNIT"], "OPTION", "column 'id'"),
         (["create.primary-key=x"], "OPTION", "should include all primary key fields"),
         (["create.options.lock.enabled=true"], "OPTION", "no catalog lock is taken"),
