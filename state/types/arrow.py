@@ -122,8 +122,8 @@ def _key_value_fields(fields: tuple[DataField, ...], key: tuple[str, ...]) -> tu
 def logical_type(arrow: pa.DataType, nullable: bool, *, ids: Iterator[int] | None = None) -> DataType:
     """Returns the logical type that a new table uses for an Arrow type. An unsigned integer becomes a wider signed one.
 
-    `ids` yields the ids of sub-fields of ROWs, depth first; without it the ids start at 0.
-    Raises SchemaMismatchError for a type that Paimon cannot hold (uint64, durations, null, decimals beyond 38 digits).
+    `ids` yields the ids of sub-fields of ROWs, depth first; if `ids` is None, the ids start at 0. Raises
+    SchemaMismatchError for a type that Paimon cannot hold (uint64, durations, null, decimals beyond 38 digits).
     """
     ids = count() if ids is None else ids
     for matches, logical in _LOGICAL:
@@ -150,7 +150,9 @@ def logical_type(arrow: pa.DataType, nullable: bool, *, ids: Iterator[int] | Non
         return DataType(TypeRoot.MAP, nullable, key=key, value=value)
     if pa.types.is_struct(arrow):
         return DataType(TypeRoot.ROW, nullable, fields=_logical_fields(list(arrow), ids))
-    raise SchemaMismatchError(f"Arrow type {arrow} has no Paimon type", found=str(arrow))
+    raise SchemaMismatchError(
+        f"Arrow type {arrow} has no Paimon type; cast the column to another type", found=str(arrow)
+    )
 
 
 def logical_fields(schema: pa.Schema) -> tuple[DataField, ...]:

@@ -3,7 +3,7 @@
 A row consists of null bits, an 8-byte slot for each field, and a variable area of 8-byte words. So this module builds
 rows as arrays of 8-byte words.
 `encode_rows` and `hash_rows` work on whole columns. `encode_row` and `decode_row` work on the single rows of metadata.
-They share no code with the column functions, so tests can check one against the other.
+These two functions share no code with the functions for whole columns, so tests can check one kind against the other.
 
 Source: Paimon 2.0 BinaryRow, BinaryRowWriter, AbstractBinaryWriter, SerializationUtils.
 """

@@ -20,10 +20,10 @@ from bucketline.state.store.table.write_result import WriteResult
 class QueryTarget:
     """The table into which the rows of a query go.
 
-    The query's columns are written to the columns `names` of the table, by position; if `names` is None, to the columns
-    with the same names. Every other column of the table gets its value in `constants`, or null. With `overwrites`, the
-    rows replace the rows that `partition` matches; without `partition`, they replace the rows that `Table.overwrite`
-    would replace.
+    `names` are the columns of the table into which the columns of the query go, in this order; if `names` is None, each
+    column goes into the column with its own name. `constants` holds values for other columns of the table; all columns
+    that are left become null. With `overwrites`, the new rows replace the rows of the partitions that match
+    `partition`; if `partition` is None, they replace the same rows as in `Table.overwrite`.
     """
 
     table: Table
@@ -46,7 +46,7 @@ class Queries(Protocol):
 
     @property
     def engine(self) -> Engine:
-        """Returns the engine that does the work on tables."""
+        """Returns the engine by which statements change and compact tables."""
         ...
 
     def rows(self, session: SqlSession, query: Query) -> pa.RecordBatchReader:
@@ -64,8 +64,8 @@ class Queries(Protocol):
         ...
 
     def write(self, session: SqlSession, query: Query, target: QueryTarget) -> WriteResult | None:
-        """Writes the rows of a query into a table, from the tasks that compute the rows. Returns None, and writes
-        nothing, if queries run in this process.
+        """Writes the rows of a query into a table, and returns the result. The tasks that compute the rows also write
+        the rows. If queries run in this process, writes nothing and returns None.
         """
         ...
 
@@ -111,7 +111,7 @@ LOCAL_QUERIES = LocalQueries()
 
 def engine_of(queries: Queries, table: Table) -> Engine:
     """Returns the engine that changes rows of a table: the engine of `queries`, or this process if readers of the table
-    also see rows in the postpone bucket, because no other engine can read these.
+    also see rows in the postpone bucket, because no other engine can read the postpone bucket.
     """
     reading = handle_of(table).table_schema.settings.reading
     return LOCAL_ENGINE if reading.sees_postponed else queries.engine

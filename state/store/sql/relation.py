@@ -99,8 +99,8 @@ class Source:
 
 
 def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: bool = True) -> Source:
-    """Returns the table of a relation, at the version that it names, as a source. If `reads` is False, because the
-    query is only checked, the source has no rows.
+    """Returns the table of a relation as a source of rows, at the version that the relation names. If `reads` is False,
+    because the query is only checked, the source has no rows.
     """
     table, between = session.queried(relation)
     if between is not None:
@@ -128,7 +128,7 @@ def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = (
 
 def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:
     """Returns the schema with its columns renamed to `names`; unchanged if `names` is empty. Raises OptionError for a
-    wrong number of names, with `place` (where the statement has the names) in the message.
+    wrong number of names; `place` is the part of the statement that the error blames.
     """
     if not names:
         return schema
@@ -140,8 +140,8 @@ def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:
 def bind_columns(
     node: exp.Expression, fields: Sequence[DataField], alias: str, *, also: Collection[str] = ()
 ) -> exp.Expression:
-    """Returns a copy of the node in which columns have the table's spelling and no alias before them. Names in `also`
-    stay unchanged.
+    """Returns a copy of the node in which columns have the table's spelling, without the table's alias (`alias`) before
+    them. Names in `also` stay unchanged.
 
     `TIMESTAMP '...'` and similar literals become plain strings, which get the type of the column that they are compared
     with. If a literal is a whole column of the result, it keeps its type. Raises OptionError for a column that is
@@ -187,7 +187,9 @@ def _inner_field(column: exp.Expression, path: Sequence[str]) -> exp.Expression:
 
 
 def _names_places(node: exp.Expression, hidden: Sequence[DataField]) -> bool:
-    """Returns True if a condition names a column that tells where a row is stored. No file contains such a column."""
+    """Returns True if a condition names one of the hidden columns that tell where a row is stored. Files do not contain
+    these columns.
+    """
     places = {f.name for f in hidden if f.name in PLACES}
     return any(c.parts[0].name in places for c in node.find_all(exp.Column))
 
@@ -225,7 +227,9 @@ def is_local(arrow: pa.DataType) -> bool:
 
 
 def refuse_subqueries(node: exp.Expression, verb: str) -> None:
-    """Raises OptionError if a condition or value contains a query. The message says what to use instead."""
+    """Raises OptionError if a condition or value contains a query. The message says what to use instead. `verb` is the
+    statement that the message names.
+    """
     if node.find(exp.Select, exp.Subquery, exp.Exists):
         raise refused(
             f"{verb}: a query in {node.sql(DIALECT)!r} is not supported; use MERGE INTO ... USING (SELECT ...)",

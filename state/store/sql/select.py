@@ -1,7 +1,7 @@
 """Carries out SELECT without Spark: Arrow filters, projects, counts, sorts and limits the rows of one table.
 
-Any other clause is refused with a message that names it; a Spark session can run it. Sorting and aggregates hold the
-columns that they need in memory; all other queries stream.
+A query with any other clause is refused with a message that names the clause; such a query needs Spark. Sorting and
+aggregates hold the columns that they need in memory; all other queries stream.
 """
 
 from collections.abc import Iterator, Sequence
@@ -293,8 +293,8 @@ class _Select:
         return _Output(name, column=of.name, aggregate=function, distinct=distinct)
 
     def _group(self, outputs: Sequence[_Output]) -> list[str] | None:
-        """Returns the columns of GROUP BY; an empty list if the result is one row of aggregates; None if nothing is
-        aggregated.
+        """Returns the columns of GROUP BY. Without GROUP BY, returns an empty list if the query has aggregates (the
+        result is then one row), and None if it has no aggregates.
         """
         group = self._tree.args.get("group")
         keys: list[str] = []
@@ -304,7 +304,7 @@ class _Select:
             if isinstance(node, exp.Literal) and not node.is_string:
                 at = _position(node)
                 if not 1 <= at <= len(outputs) or outputs[at - 1].aggregate or outputs[at - 1].column is None:
-                    raise refused(f"GROUP BY {node.this}: the result has no such column")
+                    raise refused(f"GROUP BY {node.this}: the result has no such column; name a column of the table")
                 node = exp.column(outputs[at - 1].column)
             if not isinstance(node, exp.Column):
                 raise _needs_spark(f"GROUP BY {node.sql(DIALECT)}")
@@ -374,7 +374,10 @@ class _Select:
             if 1 <= _position(node) <= len(outputs):
                 at = str(_position(node) - 1)
             elif isinstance(node, exp.Literal) and node.this.isdigit():
-                raise refused(f"ORDER BY {node.sql(DIALECT)}: the result has no such column")
+                raise refused(
+                    f"ORDER BY {node.sql(DIALECT)}: the result has no such column; give a number from 1 to "
+                    f"{len(outputs)}"
+                )
             elif isinstance(node, exp.Column):
                 places = [i for i, o in enumerate(outputs) if o.name == node.name]
                 places += [i for i, o in enumerate(outputs) if o.column == node.name and o.aggregate is None]
@@ -433,8 +436,8 @@ def _constant(node: exp.Expression) -> pa.Scalar:
 
 
 def _constants(rows: Sequence[Sequence[exp.Expression]]) -> pa.RecordBatchReader:
-    """Returns a reader of rows of constants. Raises OptionError for rows of different lengths, and for types without a
-    common type.
+    """Returns a reader of the rows that VALUES lists. Raises OptionError for rows of different lengths, and for values
+    in one column whose types have no common type.
     """
     if any(len(row) != len(rows[0]) for row in rows):
         raise refused("VALUES: all rows must have the same number of values")
@@ -451,7 +454,9 @@ def _constants(rows: Sequence[Sequence[exp.Expression]]) -> pa.RecordBatchReader
 
 
 def _computed(name: str, node: exp.Expression) -> _Output:
-    """Returns a value that is computed from columns. Raises OptionError if the computation needs Spark."""
+    """Returns a column of the result that is computed from columns of the table. Raises OptionError if the computation
+    needs Spark.
+    """
     uses = tuple(dict.fromkeys(c.name for c in node.find_all(exp.Column)))
     try:
         computed = SqlExpression(sql_text(node))

@@ -122,7 +122,7 @@ class SqlSession:
         between = changed_between(handle_of(table), options, relation.name.system)
         mode = INCREMENTAL_BETWEEN_SCAN_MODE.key
         if between is None and mode in hints:
-            raise refused(f"the hint '{mode}' has no effect without '{BETWEEN}'", option=mode)
+            raise refused(f"the hint '{mode}' has no effect without '{BETWEEN}'; set both or none", option=mode)
         return table, between
 
     def options_for(self, name: TableReference) -> dict[str, str]:

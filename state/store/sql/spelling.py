@@ -41,13 +41,13 @@ def spelled(names: Iterable[str], columns: Collection[str]) -> list[str]:
 
 
 def spelled_keys(values: Mapping[str, _Value], columns: Collection[str]) -> dict[str, _Value]:
-    """Returns the values by column, in the spelling of the columns. Raises the errors of `spelled`, and OptionError for
-    a column that is given twice.
+    """Returns the mapping with its keys, which are names, in the spelling of the columns. Raises the errors of
+    `spelled`, and OptionError if two keys mean the same column.
     """
     names = spelled(values, columns)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise refused(f"column '{twice}' is given twice", column=twice)
+        raise refused(f"column '{twice}' is given twice; name each column once", column=twice)
     return dict(zip(names, values.values(), strict=True))
 
 

@@ -1,5 +1,5 @@
-"""Converts the values of INSERT to the types of the columns that store them, by the casts that Paimon's Spark
-makes.
+"""Converts the values of INSERT to the types of the columns that store the values, by the same casts as Paimon's Spark
+connector.
 """
 
 import pyarrow as pa
@@ -52,8 +52,8 @@ def stored_column(column: pa.Array, field: DataField, fields_rule: FieldRule) ->
 
 
 def _cast(values: pa.Array, wanted: DataType, path: str) -> pa.Array:
-    """Returns the values, which are not nested, cast to `wanted` if `_is_cast` says so; `path` names the column in
-    errors.
+    """Returns the values cast to `wanted`; unchanged if `_is_cast` says that no cast is needed. The type of the values
+    must not be nested. `path` is the name of the column, for errors.
     """
     if not _is_cast(values.type, wanted):
         return values

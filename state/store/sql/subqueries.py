@@ -62,8 +62,10 @@ def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) ->
 def with_literals(
     session: SqlSession, node: exp.Expression, statement: Update | Delete, queries: Queries
 ) -> exp.Expression:
-    """Returns the value or condition with its queries replaced by literals: the rows that the queries find. Raises
-    OptionError for a query that refers to the changed row of the table, or that finds too many rows.
+    """Runs the queries inside a value or condition. Returns the value or condition with the rows that a query has
+    found, as literals, in place of the query.
+
+    Raises OptionError for a query that refers to the changed row of the table, or that finds too many rows.
     """
     copied = exp.Paren(this=node.copy())
     for place in list(copied.find_all(exp.In, exp.Exists, exp.Subquery)):
@@ -115,7 +117,7 @@ def _rows(
         if count > MOST_VALUES:
             raise refused(
                 f"the query {select.sql(DIALECT)!r} returns more than {counted(MOST_VALUES, 'row')}; use MERGE INTO "
-                "... USING (SELECT ...), which joins them"
+                "... USING (SELECT ...), which joins rows"
             )
     return pa.Table.from_batches(found, schema=reader.schema)
 
@@ -159,15 +161,17 @@ def _tables(node: exp.Expression) -> list[exp.Table]:
 
 
 def _relation(statement: Update | Delete, table: exp.Table) -> Relation | None:
-    """Returns the relation that the statement has for a table of one of its queries; None if the table is the name of
-    a query in WITH.
+    """Returns the relation for a table that is named in a query of the statement; None if the name stands for a query
+    in WITH.
     """
     start = start_of(table)
     return next((r for r in statement.relations if r.start == start), None)
 
 
 def _read_alone(statement: Update | Delete) -> Relation:
-    """Returns the table that the statement changes as a relation that a query can read, without options."""
+    """Returns a relation without options for the table that the statement changes, so that a query can read
+    the table.
+    """
     return replace(statement.table, options={})
 
 

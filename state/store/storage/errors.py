@@ -55,7 +55,8 @@ def storage_error(
 ) -> StorageError:
     """Returns the error as a StorageError that names the path. `remedy` is added at the end of the message.
 
-    If `retryable` is None, the number of the error decides whether another attempt may help.
+    If `retryable` is None, the number of the error decides whether another attempt may help. `published` is False if
+    the file was certainly not published.
     """
     said = _EXPLAINED.get(error.errno or 0) or error.strerror or str(error)
     return StorageError(

@@ -111,11 +111,10 @@ class FileIO(Protocol):
 def file_io_for(uri: str, storage: Mapping[str, str] | None, world: World = SYSTEM_WORLD) -> tuple[FileIO, str]:
     """Returns the FileIO for a path or URI, and the path that this FileIO uses for it, without a slash at the end.
 
-    `storage` are storage options (`s3.endpoint`, ...); options of other schemes are ignored. The parameter has no
-    default, so that no caller can forget to pass them on. `world` supplies the names of temporary files. A local path
-    may be relative to the working directory; `%` has no special meaning, as in Paimon. Schemes may be written in
-    capitals (`FILE:/data`). Raises OptionError for a URI with an unknown scheme, and the errors of
-    `check_storage_options`.
+    `storage` are storage options (`s3.endpoint`, ...); options of other schemes are ignored. `storage` has no default,
+    so that no caller can forget the options. `world` supplies the names of temporary files. A local path may be
+    relative to the working directory; `%` has no special meaning, as in Paimon. Schemes may be written in capitals
+    (`FILE:/data`). Raises OptionError for a URI with an unknown scheme, and the errors of `check_storage_options`.
     """
     options = check_storage_options(storage)
     io, root = plain_io(uri, options, world)

@@ -30,8 +30,8 @@ def is_aside(file: FileInfo) -> bool:
 
 
 def place_aside(io: FileIO, file: FileInfo, world: World) -> FileInfo:
-    """Returns the description of the file under a new hidden name, without renaming the file; unchanged if the storage
-    cannot rename in one step.
+    """Returns the description that the file will have under a new hidden name; the file is not renamed here. If the
+    storage cannot rename in one step, returns `file` itself.
     """
     if not isinstance(bare(io), HasFolders):
         return file

@@ -1,8 +1,9 @@
-"""Adds to a table's storage what the table's catalog needs. The table's link says which catalog it belongs to.
+"""The storage of a table that belongs to a catalog. The table's link names the catalog. For a catalog on a REST server,
+see `rest_table_io`.
 
-If a database stores the table's name, snapshots and schemas are published while Paimon's lock is held, if Paimon's JVM
-writers need this lock: without it, their commits could overwrite ours. After a change of the schema, the table's
-properties in the database are updated.
+For a catalog whose names are in a database, snapshots and schemas are published while Paimon's lock is held, if
+Paimon's JVM writers need this lock: without the lock, their commits could overwrite ours. After a change of the schema,
+the table's properties in the database are updated.
 
 Source: Paimon 2.0 RenamingSnapshotCommit, JdbcCatalog.alterTableImpl.
 """
@@ -31,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
-    """Returns a storage around `io` that also does what the catalog of the linked table needs."""
+    """Returns the storage `io` of a table in a wrapper that does what the table's catalog needs."""
     name = parse_table_name(link.table)
     root = plain_io(link.path, link.settings.storage, world)[1]
     if link.settings.metastore is MetastoreKind.REST:
@@ -48,8 +49,9 @@ def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
 
 @dataclass(frozen=True, slots=True)
 class SqlTableIO(WrappedIO):
-    """The storage of the table `name` at `root`. `lock` is held while a file is published; None if the
-    catalog needs no lock. The table's options are copied to `properties`; None if they are not copied.
+    """The storage of the table `name` at `root`. `lock` is held while a snapshot or schema is published; None if the
+    catalog needs no lock. `properties` is the database into which the table's options are copied; None if the options
+    are not copied.
     """
 
     storage: Inner

@@ -1,7 +1,8 @@
 """Access to files on a POSIX file system. A file is published by a hard link, because a hard link never replaces a
 file.
 
-Paimon's local rename replaces an existing file, so two processes can lose a commit. link(2) cannot.
+Paimon publishes a local file by a rename. A rename replaces an existing file, so of two commits at the same time one
+can be lost.
 """
 
 import errno
@@ -211,7 +212,9 @@ def _write_synced(path: str, data: bytes) -> None:
 
 
 def _write_unpublished(temporary: str, path: str, data: bytes) -> None:
-    """Writes a new file as `_write_synced` does. Its error says that nothing has been published."""
+    """Writes the new file `temporary` as `_write_synced` does. The error of a failure names `path`, and says that
+    nothing has been published.
+    """
     try:
         _write_synced(temporary, data)
     except OSError as e:
@@ -219,13 +222,14 @@ def _write_unpublished(temporary: str, path: str, data: bytes) -> None:
 
 
 def _placed(temporary: str, path: str, data: bytes) -> bool:
-    """Writes a temporary file and gives it its final name; returns False if the final name exists."""
+    """Writes a temporary file and gives it the name `path`; returns False if a file has this name already."""
     for _ in range(_TRIES):
         _write_unpublished(temporary, path, data)
         with suppress(FileNotFoundError):
             return _link(temporary, path)
     raise StorageError(
-        f"{path}: its temporary file was removed {_TRIES} times before it could be published",
+        f"{path}: its temporary file was removed {_TRIES} times before it could be published; find the program that "
+        "removes files from this folder, then write again",
         path=path,
         retryable=True,
         published=False,
@@ -233,7 +237,7 @@ def _placed(temporary: str, path: str, data: bytes) -> bool:
 
 
 def _link(temporary: str, path: str) -> bool:
-    """Gives a file its final name; returns False if the final name exists."""
+    """Gives a temporary file the name `path`; returns False if another file has this name already."""
     try:
         os.link(temporary, path)
     except FileExistsError:

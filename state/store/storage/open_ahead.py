@@ -20,7 +20,8 @@ _AHEAD = 16
 
 
 class OpenAhead(WrappedIO):
-    """A storage that opens the next files of `paths` while earlier files are read. All other operations are passed on.
+    """A storage that opens the next files of `paths` while earlier files are read. All other operations go unchanged to
+    the wrapped storage.
 
     Each path is opened ahead once. Several threads may use the object.
     """
@@ -62,8 +63,8 @@ class OpenAhead(WrappedIO):
 
 @contextmanager
 def open_ahead(inner: Inner, paths: Iterable[str]) -> Iterator[OpenAhead]:
-    """Gives the `with` block a storage that opens `paths` ahead, in this order. A file that is asked for in another
-    order is opened at that moment.
+    """Gives the `with` block a storage that opens `paths` ahead, in this order. A file that is asked for before its
+    turn is opened when it is asked for.
     """
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="bucketline-ahead") as pool:
         ahead = OpenAhead(inner, paths, pool)

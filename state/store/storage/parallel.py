@@ -168,8 +168,8 @@ class _Reading(Generic[T]):
 
 
 class QueuedWrites(WrappedIO):
-    """A storage on which new files wait until `flush` is called, if the storage is slow. All other operations are
-    passed on.
+    """A storage on which new files wait until `flush` is called, if the storage is slow. All other operations go
+    unchanged to the wrapped storage.
 
     Before `flush` the files do not exist. The error of a file is raised by `flush`, or by a later write.
     """

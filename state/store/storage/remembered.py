@@ -1,7 +1,7 @@
 """Caches files that never change in memory, by their names, within a budget of bytes.
 
-Manifests, manifest lists and index manifests never change, and their names are never used again, so what was read stays
-valid.
+Manifests, manifest lists and index manifests never change, and their names are never used again, so cached contents
+stay valid.
 """
 
 from collections import OrderedDict

@@ -32,7 +32,7 @@ class RequestCounts:
         return self.get + self.put + self.list + self.head + self.delete
 
     def since(self, before: "RequestCounts") -> "RequestCounts":
-        """Returns the number of requests since an earlier count."""
+        """Returns how many more requests of each kind were counted here than in the earlier counts `before`."""
         return RequestCounts(
             self.get - before.get,
             self.put - before.put,

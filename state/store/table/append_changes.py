@@ -68,7 +68,7 @@ class PassingRows:
     """The rows of one data file that match an expression, with the columns `FILE` and `POSITION` added. The value can
     be sent to tasks.
 
-    `number` is the number of the file in the list of files that the change reads. `columns` are the columns to read.
+    `number` is the index of the file in the list of files that the change reads. `columns` are the columns to read.
     `vectors` are the index files that hold a deletion vector of the file.
     """
 
@@ -137,8 +137,8 @@ def _with_ids(new: pa.Table, before: pa.RecordBatch) -> pa.Table:
 
 
 class Removed:
-    """The positions of the rows that a change takes out, as one bitmap for each file. The keys are the numbers of the
-    files.
+    """The positions of the rows that a change takes out, as one bitmap for each file. The keys of `positions` are the
+    `PassingRows.number`s of the files.
     """
 
     def __init__(self) -> None:
@@ -151,14 +151,16 @@ class Removed:
             self.positions.setdefault(number, BitMap()).update(positions[files == number].astype(np.uint32))
 
     def reports(self) -> Iterator[PartReport]:
-        """Yields one report for each file, with the number of the file and the positions, in the form in which a task
+        """Yields one report for each file, with the file's `number` and the positions, in the form in which a task
         sends a report to the planner. Yields nothing if no row is taken out.
         """
         for number, positions in self.positions.items():
             yield PartReport(_NUMBER.pack(number) + positions.serialize())
 
     def hear(self, packed: bytes) -> None:
-        """Adds the positions from a packed report of a task, as `reports` has made it."""
+        """Adds the positions from a report that `reports` has yielded in a task. `packed` are the bytes of the
+        report.
+        """
         (number,) = _NUMBER.unpack_from(packed)
         self.positions.setdefault(number, BitMap()).update(BitMap.deserialize(packed[_NUMBER.size :]))
 

@@ -34,7 +34,8 @@ def check_changeable(table: TableHandle, verb: str) -> None:
         if name is not None:
             raise UnsupportedTableError(
                 f"cannot {verb} {table.path}: '{branch.key}' is set, so reads return rows of another branch too. The "
-                "change cannot reach these rows and would hide the rows of their partitions; unset the option first",
+                "change cannot reach the rows of that branch, and would hide all its rows in the changed partitions; "
+                "unset the option first",
                 option=branch.key,
             )
     for key in settings.named_versions:
@@ -64,8 +65,8 @@ def check_delete(table: TableHandle) -> None:
 
 
 def check_update(table: TableHandle, verb: str = "update") -> None:
-    """Checks that a row of the table takes the values that an update gives it. Raises UnsupportedTableError if the
-    merge engine would combine old and new values, and the errors of `check_delete`.
+    """Checks that rows of the table have exactly the values of an update after the update. Raises UnsupportedTableError
+    if the merge engine would combine old and new values, and the errors of `check_delete`.
     """
     check_changeable(table, verb)
     if not table.primary_key:

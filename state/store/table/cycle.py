@@ -1,8 +1,8 @@
 """The steps of every write of a table: run → publish → make visible → maintain.
 
-Each operation (`Table.write`, changes of rows, overwrites, rescales, compactions) passes a function that does its own
-work. A batch of a stream can stop between the steps, so it does not use `carry_out`; it calls the same functions to
-publish and to make visible.
+Each operation (`Table.write`, a change of rows, an overwrite, a rescale, a compaction) passes a function that does the
+first step to `carry_out`, which does the other steps. A batch of a stream can stop between the steps, so it calls the
+functions of the single steps itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,8 +39,8 @@ class Commit:
 
 
 def noted(outcome: Outcome) -> dict[str, str]:
-    """Returns snapshot properties with the tokens of the notes (changes of keys) that the run has written beside the
-    key index. A note is valid only if a snapshot carries its token. Without notes, returns an empty dict.
+    """Returns the snapshot property that makes the notes of a run valid; an empty dict if the run has no notes. A note
+    holds changes of keys, beside the key index. It is valid only if a snapshot carries the token of the note.
     """
     return {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
 
@@ -69,7 +69,7 @@ def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger =
     its compaction to another commit, files are compacted again, as `trigger` says. Then snapshots and partitions expire
     and tags are created, as the table's options say.
 
-    If the work fails, its files are removed before its error is raised. Raises the errors of `commit_change`. Raises
+    If the work raises an error, the files of the work are removed. Raises the errors of `commit_change`. Raises
     CommitConflictError for a compaction that was lost to another commit, and if the snapshot that the work reads has
     expired during the work. Raises CommittedNotVisibleError if the rows are in the table but readers do not see them
     within `visibility-timeout`.

@@ -99,7 +99,11 @@ def mark_table_done(table: TableHandle, partitions: Sequence[Mapping[str, object
     chosen = [p for p in known if choose_partitions(schema, partitions)(p)]
     for choice in partitions or ():
         if not any(choose_partitions(schema, [choice])(p) for p in known):
-            raise OptionError(f"{table.path} holds no partition {dict(choice)!r}", key="partitions", value=dict(choice))
+            raise OptionError(
+                f"{table.path} holds no partition {dict(choice)!r}; choose partitions that have files",
+                key="partitions",
+                value=dict(choice),
+            )
     return tuple(mark_partitions(table, schema, chosen))
 
 

@@ -262,8 +262,8 @@ def _check_condition(test: SqlExpression | None, seen: pa.RecordBatch) -> None:
 def _first_true(
     clauses: Sequence[tuple[SqlExpression | None, T]], seen: pa.RecordBatch
 ) -> Iterator[tuple[T, pa.Array]]:
-    """Yields each clause with the indices of the rows that it takes: its condition is true and no earlier clause has
-    taken them. A clause that takes no row is left out.
+    """Yields each clause with the indices of the rows for which it is the first clause whose condition is true. A
+    clause without such rows is left out.
     """
     left = np.arange(seen.num_rows)
     for test, clause in clauses:

@@ -119,8 +119,8 @@ def _those(rows: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
 class Side:
     """The source rows of one share, indexed by key, ready to be joined. The arguments mean the same as in `join`.
 
-    Most attributes form one index of the source rows by key. `_is_in_table` and `_was_matched` record which source rows
-    have met a row of the table.
+    Most attributes form one index of the source rows by key. `_is_in_table` records which keys the table has, and
+    `_was_matched` records which source rows a row of the table has matched.
     """
 
     def __init__(

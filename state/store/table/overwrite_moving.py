@@ -50,8 +50,8 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedTable:
-    """The table as the stages of an overwrite see it. It is not sent to tasks, because its view has all files of the
-    table.
+    """The table as the stages of an overwrite see it. A ReplacedTable is not sent to tasks, because `view` holds all
+    files of the table.
     """
 
     view: LiveFiles
@@ -66,8 +66,8 @@ class ReplacedTable:
 
 
 class _States(Mapping[BucketId, BucketState]):
-    """The states of buckets: a replaced bucket counts as empty; any other bucket is not compacted, and its
-    sequence numbers continue.
+    """The states of buckets. A replaced bucket counts as empty. Any other bucket is not compacted, and its new rows get
+    sequence numbers after those of its stored rows.
 
     The states are looked up after all rows were read, because only then it is known which partitions get rows.
     """

@@ -23,8 +23,8 @@ from bucketline.state.store.write.table_at import TableAt
 
 
 def changed_parts(at: TableAt, expression: pc.Expression | None, change: RowChange) -> Parts:
-    """Returns a source for an engine that reads the rows that meet the expression, and yields the rows that the change
-    makes of them.
+    """Returns a source for an engine. The source reads the rows that meet the expression, and yields the rows that
+    `change` writes in their place.
 
     Raises SchemaMismatchError for an expression that does not fit the table.
     """
@@ -37,8 +37,9 @@ def changed_parts(at: TableAt, expression: pc.Expression | None, change: RowChan
 def buckets_to_change(
     at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Sequence[StoredBucket]:
-    """Returns one part for each bucket; each part yields the rows of its bucket that meet the expression. Readers of
-    the table must not see postponed rows. `partitions` are the partitions to look at; None stands for all partitions.
+    """Returns one part for each bucket, which yields the rows of the bucket that meet the expression. Must not be
+    called if readers of the table also see postponed rows. `partitions` are the partitions to look at; None stands for
+    all partitions.
     """
     source = _source(at, expression, partitions)
     assert not source.waiting, "an engine that reads elsewhere does not merge postponed rows"

@@ -138,8 +138,8 @@ def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | N
 
 
 def _tables(data: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """Yields the rows as tables. Small record batches of a reader are joined, because every column of a table
-    takes time by itself, however few rows there are. Large record batches are not copied.
+    """Yields the rows as tables. Small record batches of a reader are joined, because each table costs time for each of
+    its columns, however few rows it has. Large record batches are not copied.
     """
     if isinstance(data, pa.Table):
         yield data

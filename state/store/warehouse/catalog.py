@@ -111,8 +111,8 @@ class Catalog:
         return sorted(names)
 
     def has_table(self, name: str) -> bool:
-        """Returns True if there is a table with that name, and, if the name has a branch, if the table has
-        this branch.
+        """Returns True if the table exists. If the name has a branch (`shop.orders$branch_test`), the table must also
+        have this branch.
         """
         table_name = self._name(name)
         if not self.metastore.has_table(table_name.without_branch):

@@ -68,7 +68,10 @@ class RestMetastore:
             raise TableNotFoundError(f"there is no table {name}: {e.message}", table=str(name)) from e
         uri = str(answer.get("path") or "").rstrip("/")
         if not uri:
-            raise TableNotFoundError(f"the catalog does not say where the table {name} is", table=str(name))
+            raise TableNotFoundError(
+                f"the catalog does not say where the table {name} is: the server's answer must have the field 'path'",
+                table=str(name),
+            )
         if answer.get("isExternal"):
             # The server knows only the name of such a table. As in Paimon, the table's files decide.
             return TableAddress(uri, settings.storage)

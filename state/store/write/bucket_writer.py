@@ -61,9 +61,10 @@ class CompactTrigger(Enum):
 class BucketState:
     """The state of a bucket in the table before this batch. A bucket that does not exist yet is empty.
 
-    If `complete` is True, `files` are all live files. If it is False, the bucket will not be compacted, so `files` is
-    empty. `vector_files` are the index files with the bucket's deletion vectors. If `complete` is False and new rows
-    may need values of stored rows, `stored` are all live files, and `stored_vectors` their deletion vectors.
+    If `complete` is True, `files` are all live files. If `complete` is False, `files` is empty, because the bucket will
+    not be compacted. `vector_files` are the index files with the bucket's deletion vectors. If `complete` is False and
+    new rows may need values of stored rows, `stored` are all live files, and `stored_vectors` are the index files with
+    their deletion vectors.
     """
 
     next_sequence_number: int = 0
@@ -324,7 +325,7 @@ def _append(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: R
 
 
 def _sequenced(blob: Blob, start: int) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of a sealed run, where `start` is added to the arrival ranks, which makes them sequence
+    """Yields the batches of a sealed run. `start` is added to the arrival ranks, so that they become sequence
     numbers.
     """
     for batch in unseal(blob):

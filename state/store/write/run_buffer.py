@@ -177,8 +177,8 @@ class SpillFile(io.RawIOBase):
 class Pieces:
     """The sealed runs of several neighbouring buckets, without their rows.
 
-    `by_bucket` holds the runs of each bucket. `order` lists the runs in the order of their rows: for each run, the
-    number of its bucket, and the number of the run in this bucket.
+    `by_bucket` holds the runs of each bucket. `order` lists the runs in the order of their rows. It holds two indices
+    for each run: the index of the bucket in `by_bucket`, and the index of the run among the bucket's runs.
     """
 
     by_bucket: Sequence[Sequence[SealedRun]]

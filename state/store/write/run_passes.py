@@ -1,6 +1,5 @@
 """Reduces the number of sorted runs of a bucket before they are merged. Small runs become one table of rows, which is
-sorted. Larger runs are merged in groups, to disk, until they are so few that one merge can hold a batch of each in
-memory.
+sorted. Larger runs are merged in groups, to disk, until one merge can hold a record batch of every run in memory.
 
 A merge takes memory for each run that it reads, and a batch can have any number of runs. Without this step the memory
 of a write task would grow with the size of the batch.
@@ -45,8 +44,8 @@ def small_runs(
     runs: Sequence[tuple[SealedRun, Blob]], starts: Sequence[int], limit_bytes: int, watch: Watch = unwatched
 ) -> pa.Table | None:
     """Returns the rows of all sealed runs as one table, if sorting this table is faster than merging the runs: a merge
-    takes some time for each run, whatever its size. The numbers in `starts` are added to the arrival ranks of the runs,
-    which gives sequence numbers.
+    takes some time for each run, whatever its size. `starts` holds for each run the number that is added to its arrival
+    ranks, so that they become sequence numbers.
 
     Returns None if there is a single run, if the runs are large on average, or if together they exceed `limit_bytes`.
     The runs can be read again in any case.

@@ -384,8 +384,8 @@ def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase | CutRows) -> pa.Recor
 
 
 def sequence_offsets(runs: Iterable[SealedRun]) -> dict[tuple[int, int], int]:
-    """Returns, for each origin and group of a bucket, the number to add to its arrival ranks, so that its ranks come
-    after the ranks of all lower origins and groups.
+    """Returns, for each origin and group of a bucket, the number to add to the arrival ranks of this origin and group.
+    After the addition, these ranks come after the ranks of all lower origins and groups.
     """
     ends: dict[tuple[int, int], int] = {}
     for run in runs:

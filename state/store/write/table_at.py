@@ -1,4 +1,4 @@
-"""A table at one snapshot, as one job writes it: newest schema, plan, live files, index files. The value never changes.
+"""A table at one snapshot, as one job writes it: newest schema, plan, live files, index files. A TableAt never changes.
 
 A stream keeps the `TableAt` of its last batch, so that the next batch reads only what has changed since. A single write
 makes its own `TableAt` and drops it.

@@ -116,7 +116,7 @@ class Mode:
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
         """Returns stages in which the tasks that read send rows directly to the tasks that write. The tasks that read
-        do not know what the table holds. `stages` were planned for one worker.
+        do not know what the table holds. `stages` must be planned for one worker.
         """
         return stages
 

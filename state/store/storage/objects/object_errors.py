@@ -76,8 +76,8 @@ def says_keys_have_ended(error: Exception) -> bool:
 
 
 def says_condition_is_unknown(error: Exception) -> bool:
-    """Returns True if the store refused a put because it does not support the condition, and not because of the keys,
-    the bucket or the time.
+    """Returns True if the store refused a put because it does not support the condition of the put; False if it refused
+    the put for another reason, such as wrong keys.
     """
     status, code = status_of(error), _CODE.search(str(error))
     return status in _NOT_KNOWN or (status == _BAD_REQUEST and (code is None or code[1] in _NOT_TAKEN))

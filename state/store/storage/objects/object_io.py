@@ -234,8 +234,8 @@ class ObjectIO:
         return stored == data
 
     def _refuses_second(self) -> bool:
-        """Returns True if the store refuses to create an object under a name that exists. Tries it with a temporary
-        object. Raises StorageError.
+        """Returns True if the store refuses to create an object under a name that exists. To find out, creates a
+        temporary object twice. Raises StorageError if requests fail.
         """
         for left in reversed(range(_TRIES)):
             path = f"{self.root}/{SCHEMA_DIR}/{temporary_name('probe', self.world.ids.new_uuid())}"
@@ -247,7 +247,7 @@ class ObjectIO:
             finally:
                 with suppress(StorageError):
                     self.delete(path)
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("unreachable: the last try returns or raises an error")
 
     def _keeps_first(self, path: str) -> bool:
         clients, key = self._clients, self._key(path)
@@ -288,7 +288,8 @@ def requests_sent(io: object) -> RequestCounts:
 
 
 def object_io_for(uri: str, storage: Mapping[str, str], world: World) -> tuple[ObjectIO, str]:
-    """Returns the ObjectIO for a URI, and the path in it. `storage` are storage options that have been checked.
+    """Returns the ObjectIO for a URI, and the path that this ObjectIO uses for the URI. `storage` are storage options
+    that have been checked.
 
     Raises OptionError for settings that do not fit, and if obstore is not installed. Sends no request.
     """

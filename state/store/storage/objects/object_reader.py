@@ -56,14 +56,15 @@ def _open(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
 
 def _open_whole(clients: StoreClients, path: str, key: str) -> tuple[int, memoryview]:
     """Returns the object's size and its last bytes, for stores that send the whole object instead of a range. Some
-    stores do so if the object is empty.
+    stores send only an empty object as a whole.
     """
     answer = clients.ask(RequestKind.GET, path, lambda client: obstore.get(client, key))
     with object_errors(path):
         size = int(answer.meta["size"])
         if size > TAIL_BYTES:
             raise StorageError(
-                f"{path}: the store does not answer requests for a part of a file, which reading needs",
+                f"{path}: the store sends whole files when a part is requested, but reading needs parts; put the "
+                "table into a store that supports range requests",
                 path=path,
                 retryable=False,
                 missing=False,

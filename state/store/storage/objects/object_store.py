@@ -151,7 +151,7 @@ class StoreClients:
 
 
 def address_of(uri: str, storage: Mapping[str, str]) -> tuple[StoreAddress, str]:
-    """Returns the bucket that a URI names, and the key in it, without slashes at its ends.
+    """Returns the bucket that a URI names, and the key that follows the bucket, without slashes at the ends of the key.
 
     Raises OptionError for a URI without a bucket, and if obstore is not installed.
     """
@@ -202,15 +202,15 @@ def _pair(address: StoreAddress) -> ClientPair:
 
 
 def _has_keys_of_others(address: StoreAddress) -> bool:
-    """Returns True if another service hands out the keys, and gives new keys on request."""
+    """Returns True if the keys come from another service, which gives new keys when the keys expire."""
     named = {key for key, _ in address.options}
     return address.kind is StoreKind.S3 and (S3_ACCESS_KEY.key not in named or S3_ROLE.key in named)
 
 
 @cache
 def _counter_of(kind: StoreKind, bucket: str, host: str) -> RequestCounter:
-    """Returns the counter of requests for a bucket. It does not depend on the keys, because keys that a catalog lends
-    change within a batch.
+    """Returns the counter of requests for a bucket. Requests with other keys are counted together, because keys that a
+    catalog lends change within a batch.
     """
     return RequestCounter()
 

@@ -98,7 +98,7 @@ class ObjectWriter(io.RawIOBase):
             return
         self._finished(self._upload)
         raise StorageError(
-            f"{self._path}: the upload ended before the file was complete",
+            f"{self._path}: the upload ended before the file was complete; write the file again",
             path=self._path,
             retryable=True,
             missing=False,

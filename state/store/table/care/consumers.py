@@ -17,13 +17,18 @@ def set_consumer(table: TableHandle, name: str, next_snapshot: int | None) -> No
     that is being removed.
     """
     if not name.strip() or "/" in name:
-        raise OptionError(f"{name!r} is not a valid name of a consumer", key="consumer", value=name)
+        raise OptionError(
+            f"{name!r} is not a valid name of a consumer: a name must have characters other than spaces, and no '/'",
+            key="consumer",
+            value=name,
+        )
     if next_snapshot is None:
         drop_consumer(table.io, table.metadata_path, name)
         return
     if table.snapshot_store.get(next_snapshot) is None:
         raise OptionError(
-            f"{table.path} has no snapshot {next_snapshot} for the consumer to read next",
+            f"{table.path} has no snapshot {next_snapshot} for the consumer to read next; choose a snapshot that "
+            "`snapshots()` lists",
             key="next_snapshot",
             value=next_snapshot,
         )

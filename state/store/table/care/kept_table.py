@@ -227,10 +227,9 @@ class KeptTable(ReadableTable):
         dry run, these files are removed.
 
         Only files that have not changed for the time `older_than` count as orphan files. To remove files, `older_than`
-        must be at least a day, because a file that a writer has created and not committed yet also has no snapshot that
-        names it. `no_writers=True` states that nobody writes to the table, and allows a shorter time. Danger: if
-        anybody does write to the table, even Paimon or a paused job, the next snapshot can name removed files, and rows
-        are lost.
+        must be at least a day, because no snapshot names a file that a writer has created and not committed yet.
+        `no_writers=True` states that nobody writes to the table, and allows a shorter time. Danger: if anybody does
+        write to the table, even Paimon or a paused job, the next snapshot can name removed files, and rows are lost.
 
         Raises FilesTooYoungError for a removal with less than a day and without `no_writers`, UnsupportedTableError for
         storage that does not tell when a file was written, CorruptFileError if a file that says which files are in use

@@ -26,7 +26,8 @@ def purge_table(table: TableHandle) -> None:
     """Removes all rows, branches, tags, consumers, older snapshots and orphan files. No writer may be active during the
     call.
 
-    After an error, some of these may be left; another call removes them. Raises UnsupportedTableError for a branch.
+    If the call fails, some of the files may be left; the next call removes these files. Raises UnsupportedTableError
+    for a branch.
     """
     if table.metadata_path != table.path:
         raise UnsupportedTableError(

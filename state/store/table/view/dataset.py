@@ -30,8 +30,8 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
     """The rows of a table as a dataset. Reads apply columns, filters and limits themselves, and open only the files
     that can hold matching rows. The dataset shows the snapshot that was the newest when it was created.
 
-    If Arrow's own code reads the dataset without these methods, it finds a single file that does not exist. The name of
-    this file says which methods to use.
+    If Arrow's own code reads the dataset without the methods of this class, it finds a single file that does not exist.
+    The name of this file says which methods to use.
     """
 
     _rows: RowSource

@@ -115,8 +115,8 @@ def rows_of(table: TableHandle, version: Version | None, *, read_optimized: bool
 
 
 def system_rows(table: TableHandle, name: str, version: Version | None) -> RowSource:
-    """Returns a source for the rows of a system table. Raises OptionError for an unknown name, and if a version is
-    given.
+    """Returns a source for the rows of a system table. Raises OptionError for an unknown name, and if `version` is not
+    None, because the options of the table choose the version.
     """
     if version is not None:
         raise OptionError(

@@ -63,7 +63,9 @@ def place_batch(
 
     The rows have the table's columns and are in order of arrival; `kinds` (int8) has the row kind of each row. One call
     must get all rows of the share in the batch, because a second call would not know the rows of the first call. `own`
-    says which buckets may get new keys. `feeds` holds the feed (topic partition) of each row.
+    says which buckets may get new keys. Keys that were last written before `alive_since` (in seconds) count as new
+    keys. `expires` says that entries of the index have a lifetime. `feeds` holds the feed (topic partition) of each
+    row.
     """
     schema = share.schema
     flat = rows.combine_chunks()
@@ -93,9 +95,8 @@ def place_batch(
 def _row_and_old_codes(
     index: KeyIndex, rows: pa.Table, old: KeyPlaces, schema: TableSchema
 ) -> tuple[Int32s, KeyPlaces, Int32s]:
-    """Returns the partition of each row, the old partition and bucket of each key, and the codes of all these
-    partitions in the key index, in ascending order. The first two results give a partition as its position in this list
-    of codes.
+    """Returns the partition of each row, the old partition and bucket of each key, and a list of all these partitions:
+    their codes in the key index, in ascending order. In the first two results, a partition is an index in this list.
     """
     named, codes_here = partition_codes(rows, schema)
     own_codes = index.codes(named)

@@ -41,8 +41,8 @@ the piece's record batches.
 
 @dataclass(frozen=True, slots=True)
 class OwnerRun:
-    """A sealed run with the rows that the task `origin` sends to the task `owner` after one flush. `flush` counts the
-    sending task's runs. `table` is the number of the rows' table among the tables of a job.
+    """A sealed run with the rows that the task `origin` sends to the task `owner` after one flush. `flush` is the
+    number of earlier runs of the sending task. `table` is the index of the rows' table among the tables of a job.
     """
 
     owner: int
@@ -54,7 +54,7 @@ class OwnerRun:
 
     @property
     def consumed_rows(self) -> int:
-        """Returns the number of accepted rows, including the rows that were folded into others."""
+        """Returns the number of accepted rows, including rows that were folded into other rows."""
         return sum(self.pieces["consumed_rows"].to_pylist())
 
     @property
@@ -184,8 +184,8 @@ def cut(reader: pa.RecordBatchFileReader, place: RunPlace) -> Iterator[pa.Record
 
 
 def stretches(places: Sequence[RunPlace]) -> Iterator[RunPlace]:
-    """Yields the positions in a sealed run, in order, where positions that directly follow each other are joined into
-    one.
+    """Yields the positions in a sealed run, in order. Positions that directly follow each other are joined into one
+    position.
     """
     stretch: RunPlace | None = None
     for place in places:

@@ -120,8 +120,8 @@ class OwnerSealer(Sealer[OwnerRun]):
 
 
 def _places_and_ranks(groups: Groups, ordered: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns for each row the position of its group in `ordered` (as 16-bit integers if they are large enough), and
-    the arrival rank of the row.
+    """Returns for each row the position of its group in `ordered` (as 16-bit integers if all positions fit), and the
+    arrival rank of the row.
     """
     count = len(groups.by_group)
     sizes = np.diff(groups.borders)

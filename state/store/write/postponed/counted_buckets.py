@@ -25,8 +25,8 @@ class CountedBuckets(Placing):
 
     A partition in `counts` keeps its number of buckets. For a new partition the number is computed from
     `postpone.target-row-num-per-bucket` and the number of rows, including the rows that wait in the postpone bucket
-    (`waiting`). If this option is not set, it is computed from `postpone.target-size-per-bucket`. `seal` says how rows
-    are sorted in their buckets.
+    (`waiting`). If this option is not set, the number is computed from `postpone.target-size-per-bucket` and the size
+    of the new rows. `seal` says how rows are sorted in their buckets.
     """
 
     seal: SealPlan

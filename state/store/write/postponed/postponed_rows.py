@@ -91,7 +91,7 @@ def _mixed(schema: TableSchema, runs: Sequence[tuple[SealedRun, Blob]]) -> Mixed
         if row < batch.num_rows:
             return mixed_key(batch, row, schema.primary_keys, pair)
         row -= batch.num_rows
-    raise AssertionError("the row is in one of the runs")
+    raise AssertionError("unreachable: one of the runs has the row")
 
 
 def _batches(runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[tuple[SealedRun, pa.RecordBatch]]:
