@@ -320,6 +320,9 @@ class SnapshotCommit:
     def _may_come_right(self, base: CommitBase | None, error: BucketlineError) -> bool:
         """Returns True if the commit may be tried again after this error: a file was missing, perhaps only because its
         snapshot expired, or was taken back, while a try was reading the snapshot.
+
+        A file of the newest snapshot can also be missing for a moment: while its writer takes the snapshot back, or
+        while orphan removal has hidden the file. So the commit is tried again up to `_LOOKS` times.
         """
         if not isinstance(error, StorageError) or not error.missing:
             return False

@@ -63,7 +63,10 @@ class Above:
 
 
 class OlderValues:
-    """Looks up keys on the levels above a compaction's output, for `LookupFold` and `FirstRowLookup`."""
+    """Looks up keys on the levels above a compaction's output, for `LookupFold` and `FirstRowLookup`.
+
+    `columns` are the columns of the rows to return; empty if the caller only needs to know whether a key exists.
+    """
 
     def __init__(self, above: Above, columns: Sequence[str]) -> None:
         schema = above.access.schema

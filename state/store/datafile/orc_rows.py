@@ -161,6 +161,10 @@ class OrcRows:
 def _with_sign_of_instant(column: pa.Array, zone: str) -> pa.Array:
     """Returns the wall-clock times of a column, which was written in the time zone `zone`, without an error of one
     second that ORC's C++ reader makes close to 1970.
+
+    ORC rounds seconds towards zero. So for a time before 1970 with a fraction larger than a millisecond, a reader must
+    subtract one second. Whether a time is before 1970, the writer decides by the UTC time, but the C++ reader decides
+    by the wall-clock time. Times for which the two decide differently are corrected.
     """
     values = column.cast(pa.int64()).fill_null(_DAY_NS).to_numpy(zero_copy_only=False)
     near = np.flatnonzero(np.abs(values) < _DAY_NS)

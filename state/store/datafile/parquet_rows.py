@@ -367,6 +367,10 @@ def _in_nanoseconds(
 ) -> pa.RecordBatch:
     """Returns the batch `nanos`. INT96 columns (`columns`) with a value that does not fit into 64 bits of nanoseconds
     are taken from `micros`, which holds the same rows in microseconds.
+
+    Some writers store times before 1970 with a negative time of day (`counts_back`), and Arrow ignores its sign. In
+    nanoseconds, the 64 bits wrap around, so the result is still right. In microseconds, the result is 584 years too
+    late. Times in the years 2262 to 2554 look the same in a file, and are read as times before 1970.
     """
     for name in columns:
         position = nanos.schema.get_field_index(name)

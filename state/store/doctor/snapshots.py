@@ -1,6 +1,8 @@
 """Checks that all committed snapshots exist, and that hints, tags and consumers refer to existing snapshots. The
 findings say what to do.
 
+The checks are made in each folder of metadata: the table's own folder, and the folder of each branch.
+
 Source: Paimon 2.0 SnapshotManager, HintFileUtils, TagManager, ConsumerManager.
 """
 

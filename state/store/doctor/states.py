@@ -24,7 +24,11 @@ class NamedState:
 
 
 def named_states(table: TableHandle) -> Iterator[NamedState]:
-    """Yields every snapshot that a tag or a branch refers to. For a snapshot that cannot be read, yields the reason."""
+    """Yields every snapshot that a tag or a branch refers to. For a snapshot that cannot be read, yields the reason.
+
+    If a snapshot expired just before a stream wrote its marker tag on the snapshot, the tag is left out: it still
+    records how far the stream has got, so nothing is wrong.
+    """
     yield from _tags(table, None)
     branches = Branches(table.io, table.path)
     for branch in branches.names():

@@ -1,6 +1,10 @@
 """A note beside the key index with the changes that a batch makes to the keys of a share. The index itself is never
-changed before the batch is committed. A note records the label of its index, and is valid only while the index has this
-label.
+changed before the batch is committed.
+
+The note has a token, and the batch's snapshot has the token among its properties. If a later snapshot of the table has
+the token of the note, the batch was committed: the next batch then applies the note to the index, and need not read the
+files that the commit has added. Otherwise the note is ignored, and the files are read. A note records the label of its
+index, and is valid only while the index has this label.
 """
 
 import json

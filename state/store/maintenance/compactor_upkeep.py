@@ -1,5 +1,8 @@
 """Maintains a table between the rounds of a compactor of plans, as a writer does after a commit.
 
+Between rounds the compactor holds no item of a plan. So however long the upkeep takes, no lease of the compactor ends
+meanwhile.
+
 Source: Paimon 2.0, whose compaction jobs maintain a table as its writers do.
 """
 

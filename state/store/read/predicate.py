@@ -81,6 +81,8 @@ def possible(
 def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.Scalar]:
     """Returns the columns for which the filter allows a single value, as in `id = 7`, and that value as a scalar of the
     column's type.
+
+    A column is left out if the value cannot be converted exactly to the column's type. Float columns are left out.
     """
     pinned: dict[str, pa.Scalar] = {}
     try:
