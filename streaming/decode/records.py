@@ -11,9 +11,9 @@ the delete become zero. Tombstones, messages (`m`) and messages that are not eve
 counted. `t`, a truncate, is bad unless the job's option `truncate` says otherwise.
 
 If a record is bad, it gives no row at all: an update gives both rows or none. If an update gives no -U, only the
-primary key columns of the row before the update are read. If `watch` asks for it, the fields and types that the table
-lacks are found too. For Debezium events these are fields of the rows; if the records contain a schema, the fields that
-the schema declares count, whether they have values or not.
+primary key columns of the row before the update are read. If `watch` asks for it, the decoder also finds the fields and
+types that the table lacks. In Debezium events it looks at the fields of the rows, or, if the records contain a schema,
+at all fields that the schema declares.
 
 Source: Flink 2.0 JsonRowDataDeserializationSchema, DebeziumJsonDeserializationSchema; Debezium 3 documentation of its
 connectors.
@@ -351,8 +351,8 @@ def _without_old_key(
 ) -> dict[int, str]:
     """Returns the records that do not identify the row that they replace or delete, each with the reason.
 
-    An update without the row before it leaves the source's key unchanged. But columns of the table's key that are not
-    in the source's key may have changed, and the old row would stay.
+    If an update has no old row, the source's key has not changed. But the table's key may have columns that are not in
+    the source's key. If such a column has changed, the old row would stay in the table.
     """
     has_key = events.has_before
     reasons: dict[int, str] = {}

@@ -1,13 +1,13 @@
-"""Finds the unknown fields, and the wider types of columns, that values of records need and the table does not have.
+"""Finds what values of records need and the table does not have: unknown fields, and wider types of columns.
 
 A need is an Arrow type for a value of a row: a struct of the fields that are new, that need a wider type, or that
 contain such fields. It is the null type if nothing is needed. Needs of several values are joined: numbers to the
 smallest type that holds them (whole numbers and fractions to doubles, which hold them approximately), timestamps to the
 finer type, other kinds of values to strings, which hold all of them.
 
-Types of values: whole numbers are int64 (decimals of 38 digits if they are larger), fractions float64, and strings
-string, whatever they look like. Fields inside maps are ignored. An object with very many fields is probably a map and
-becomes a string; so does a deeply nested value.
+Whole numbers get the type int64 (decimals of 38 digits if they are larger), and fractions get float64. Strings get the
+type string, even if they look like numbers or dates. Fields inside maps are ignored. An object with very many fields is
+probably a map and becomes a string; so does a deeply nested value.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ class WatchFor(Enum):
 
 
 def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Returns one need that covers both given needs."""
+    """Returns one need that covers both needs."""
     if one.equals(other) or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):

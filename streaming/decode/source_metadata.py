@@ -1,8 +1,8 @@
-"""Fills columns of a table, which are recognised by their names, with what a message says about its source.
+"""Fills some columns of a table with what a message says about its source. These columns are recognised by their names.
 
 Messages of each format are converted to the form of Debezium's events: `op`, and `source` with its fields. The position
-in the source's log is a string for each database that sorts like the log, so it can be the `sequence.field`. Rows of a
-first snapshot have the position at which the snapshot was taken.
+in the source's log becomes a string that sorts like the log, whatever the database is, so the column can be the
+`sequence.field`. Rows of a first snapshot have the position at which the snapshot was taken.
 Source: Debezium 3.5 source blocks of its connectors, and the fields that ExtractNewRecordState adds; Canal 1.1
 FlatMessage; Maxwell 1.41 RowMap.
 """
@@ -60,7 +60,7 @@ BINLOG_PARTS = {
         DataField(0, "commit", DataType(TypeRoot.BOOLEAN)),
     ),
 }
-"""The fields of messages from which the columns are made, in addition to their type and the names of their table."""
+"""The fields of messages from which the columns are made. The type and the table of a message are not listed here."""
 
 _LACKING = {
     RecordFormat.CANAL_JSON: ("_source_schema", "_source_position"),

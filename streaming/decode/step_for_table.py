@@ -367,8 +367,8 @@ def _keeping(step: DecodeStep, schema: TableSchema, whole: TableSchema) -> Keepi
 
 def _refuse_keep(why: str) -> NoReturn:
     raise OptionError(
-        f"{UNAVAILABLE_KEY.key} = keep takes the values that the source left out from the old row, but {why}; set "
-        f"{UNAVAILABLE_KEY.key} to reject, and REPLICA IDENTITY FULL on the source table",
+        f"{UNAVAILABLE_KEY.key} = keep needs the old row, which has the values that the source left out, but {why}; "
+        f"set {UNAVAILABLE_KEY.key} to reject, and REPLICA IDENTITY FULL on the source table",
         key=UNAVAILABLE_KEY.key,
     )
 
@@ -376,8 +376,8 @@ def _refuse_keep(why: str) -> NoReturn:
 def _update_before(schema: TableSchema, decode: RecordFormat) -> UpdateBefore:
     """Returns whether updates produce -U rows.
 
-    -U rows cost as much as other rows, so they are produced only if the table uses them. If records lack the row
-    before, `partial-update` works without -U rows unless columns are aggregated.
+    -U rows cost as much as other rows, so they are produced only if the table uses them. If the records of the format
+    lack the old row of an update, `partial-update` works without -U rows unless columns are aggregated.
     """
     if schema.settings.changelog.producer.logs_input:
         return UpdateBefore.EMIT

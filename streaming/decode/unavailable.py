@@ -172,7 +172,9 @@ class Placeholder:
         return true_of(same) if pc.any(same).as_py() else None
 
     def _number_lists(self, lists: pa.Array) -> _Mask | None:
-        """Returns True for lists of whole numbers, or of their texts, that are the placeholder's bytes."""
+        """Returns True for lists whose elements are the bytes of the placeholder, as whole numbers or as texts of whole
+        numbers.
+        """
         elements, is_text = lists.values, pa.types.is_string(lists.type.value_type)
         if not (is_text or pa.types.is_integer(lists.type.value_type)):
             return None
@@ -197,10 +199,10 @@ def settled(
     keeping: Keeping = KEEPS_NOTHING,
     in_rows: Mapping[str, npt.NDArray[np.int64]] = _NONE,
 ) -> Unjudged:
-    """Finds the values that are left out, and returns the rows with nulls or zeros in their place. A record is bad if
-    it leaves out a value that the table cannot keep.
+    """Finds the values that are left out, and returns the rows with nulls or zeros instead of these values. A record is
+    bad if it leaves out a value that the table cannot keep.
 
-    A delete may leave out all values except those of its key. `in_rows` is the result of `left_out_of_rows`. If
+    A delete may leave out all values except the values of its key. `in_rows` is the result of `left_out_of_rows`. If
     `keeping.marks` is true, the column `MARKS`, which says what was left out, is added at the end. Whether an insert
     may leave out a value is known only later (`moves/`).
     """

@@ -80,8 +80,8 @@ def read_stream(
     *,
     tells_partitions: bool = False,
 ) -> Any:
-    """Returns the stream that a job reads, with the columns that `decode` needs. Without `decode`, it has the columns
-    of the table.
+    """Returns the stream that a job reads, with the columns that `decode` needs. Without `decode`, the stream has the
+    columns of the table.
 
     If `tells_partitions` is true, rows of Kafka also have their topic and partition. Raises OptionError if Spark does
     not know the source, or the source lacks a needed column.

@@ -41,8 +41,8 @@ def stored_records(session: Any, config: JobConfig) -> StoredRecords | None:
         return stored_in(place)
     if place.notes is None:
         raise OptionError(
-            f"{BAD_RECORDS_TOPIC.key} = {place.topic} cannot be read back: notes next to the checkpoint say what was "
-            f"replayed, and bucketline cannot reach {config.checkpoint}: set storage.*, or give the topic to a job as "
+            f"{BAD_RECORDS_TOPIC.key} = {place.topic} cannot be read back: bucketline cannot reach the notes next to "
+            f"{config.checkpoint}, which say what was replayed; set storage.*, or give the topic to a job as "
             "source.options.subscribe",
             key=CHECKPOINT.key,
         )

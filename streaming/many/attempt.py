@@ -253,7 +253,9 @@ class Attempt:
                     self._note_failure(turn, e)
 
     def _settle(self, notes: TaskNotes) -> None:
-        """Makes every check that a table may fail, and then stores the bad records. Called before the first commit."""
+        """Makes all checks that can fail, and then stores the bad records. Called before the first commit. A table
+        whose check fails is removed from the batch.
+        """
         try:
             self._check_topics()
             aside: dict[BadRecords, list[tuple[BatchName, pa.Table]]] = {}
@@ -277,8 +279,8 @@ class Attempt:
             raise
 
     def _check_topics(self) -> None:
-        """Checks that the topics are the topics from which each table was written. Kafka is asked once for all
-        tables.
+        """Checks that no topic was deleted and created again after a table got records from it. Kafka is asked once for
+        all tables.
         """
         watch = self._job.one.topics
         if watch is None:

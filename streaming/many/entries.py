@@ -62,7 +62,7 @@ def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> 
     """Checks that the table is the table that the ledger knows, and lacks no records before the batch. `entry` is what
     the ledger knows, and `birth` identifies the table that exists now (`birth_of`).
 
-    Raises CheckpointMismatchError if it is another table, or lacks records.
+    Raises CheckpointMismatchError if the ledger knows another table of this name, or the table lacks records.
     """
     if entry is None:
         return

@@ -24,9 +24,9 @@ FeedOffsets = Mapping[Feed, int]
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """Why and when a table was parked (left out of batches). `batch` is the batch in which the table failed; it has the
-    offsets from `start` to `end`. `why` is the text of the error, and `since_ms` is the time at which the table was
-    parked, in milliseconds since 1970.
+    """Why and when a table was parked (left out of batches). `batch` is the batch in which the table failed; this batch
+    has the offsets from `start` to `end`. `why` is the text of the error, and `since_ms` is the time at which the table
+    was parked, in milliseconds since 1970.
     """
 
     batch: int

@@ -30,8 +30,8 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class BatchPin:
-    """The settings with which a batch is written, stored before its first commit: the settings that affect rows,
-    without secrets, and their hash; and the tables that the batch writes, each with the number of its route.
+    """The settings with which a batch is written, stored before the first commit of the batch: the settings that affect
+    rows, without secrets, and their hash; and the tables that the batch writes, each with the number of its route.
     """
 
     batch: int

@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 def side_by_side(works: Sequence[Callable[[], T]], threads: int) -> list[T | Exception]:
-    """Returns the result or the error of each piece of work, in their order. If `threads` is 1, they run one after
-    another in the calling thread. A BaseException that is not an Exception is raised after all work that has begun has
-    ended.
+    """Returns the result or the error of each piece of work, in the order of `works`. If `threads` is 1, the pieces run
+    one after another in the calling thread. A BaseException that is not an Exception is raised after all work that has
+    begun has ended.
     """
     if min(threads, len(works)) < 2:
         return [_done(work) for work in works]

@@ -66,8 +66,8 @@ class TableOpener(Protocol):
         ...
 
     def open(self, config: JobConfig, sample: pa.Table | None, *, may_create: bool) -> TableHandle | None:
-        """Opens the table. A missing table is created from its settings or from its first records (`sample`); if
-        `may_create` is false, None is returned for it. Raises BucketlineError for a table that cannot be used or
+        """Returns the table. If the table is missing, it is created from its settings or from its first records
+        (`sample`); returns None if `may_create` is false. Raises BucketlineError for a table that cannot be used or
         created.
         """
         ...
@@ -113,9 +113,9 @@ class Known:
     def stages(
         self, target: Target, identity: BatchIdentity, moves: Asking | FoundValues | None = None
     ) -> Stages[Records]:
-        """Returns the stages that write a batch's rows into the table in its current state. `moves` is set if rows have
-        a changed key: it has the old keys whose rows tasks must send, or the values that tasks must put in. Raises the
-        errors of `fit_decoder`.
+        """Returns the stages that write a batch's rows into the table in its current state. `moves` is set if the keys
+        of rows have changed: it has either the old keys whose rows tasks must send, or the values that tasks must put
+        in. Raises the errors of `fit_decoder`.
         """
         source = Frame(None, fit_decoder(replace(self.step, moves=moves), target.at))
         return target.at.plan.mode.by_owner(plan_batch(target, identity, source, ONE_WORKER))
@@ -124,7 +124,8 @@ class Known:
         self, target: Target, truncated: Outcome, moves: Asking | FoundValues | None = None
     ) -> Stages[Records]:
         """Returns the stages that replace all rows of the table by the rows that come after the last truncate of the
-        source's table. `moves` means the same as in `stages`. Raises the errors of `fit_decoder`.
+        source's table. `truncated` has the positions of the truncates. `moves` means the same as in `stages`. Raises
+        the errors of `fit_decoder`.
         """
         source = Frame(None, fit_decoder(replace(self.step, moves=moves), target.at))
         stages = plan_emptied(target, source, truncated, ONE_WORKER)
@@ -209,9 +210,9 @@ class Tables:
         return None if opened is None else self.add(opened)
 
     def add(self, opened: Opened) -> Known:
-        """Adds a table that was opened to the open tables, and returns it. Raises OptionError if its name differs from
-        the name of another table only in upper and lower case, and if a job of several tables cannot write a table with
-        its bucket mode.
+        """Adds a table that was opened to the open tables, and returns it. Raises OptionError if the name of the table
+        differs from another name only in upper and lower case, and if a job of several tables cannot write tables with
+        this bucket mode.
         """
         name = opened.to.table
         variant = case_variant(self._known, name)
@@ -229,8 +230,8 @@ class Tables:
         return known
 
     def fit(self, known: Known, stages: Stages[Records]) -> bool:
-        """Stores how tasks must read the table's records for these stages. Returns True if this differs from what was
-        stored before.
+        """Stores how tasks must read the table's records for these stages. Returns True if tasks have to read in
+        another way than before.
         """
         reading = known.reading_of(stages)
         if reading == known.reading:

@@ -48,8 +48,8 @@ class Turn:
     (stored state) of the table, and `identity` is the identity of the batch for this table.
 
     `decided` is true once it is known whether the table lacks the batch; `is_new` is then true if the table lacks it.
-    `moves` is set if rows have a changed key: it has the old keys whose rows tasks must send, or the values that tasks
-    must put in.
+    `moves` is set if the keys of rows have changed: it has either the old keys whose rows tasks must send, or the
+    values that tasks must put in.
 
     The attributes belong together because each step of the table reads and changes them.
     """

@@ -1,6 +1,7 @@
 """`spark.read.format("bucketline")` and `spark.readStream.format("bucketline")`: tables as a Python data source.
 
-Spark creates the source in a separate process, asks it for the schema, and passes it pickled to the process that plans.
+Spark creates the source in a separate process, asks the source for the schema, and then sends the source, pickled, to
+the process that plans.
 Source: Spark 4.0 to 4.2 pyspark.sql.datasource, pyspark.sql.worker.{create_data_source,plan_data_source_read,
 data_source_pushdown_filters}.
 """

@@ -30,7 +30,7 @@ _SIMPLE = {
 
 
 _CHAR_NOTE = "__CHAR_VARCHAR_TYPE_STRING"
-"""Spark's mark for a STRING column that is a CHAR. With it Spark pads literals in comparisons with blanks, too."""
+"""Spark's mark for a STRING column that is a CHAR. Spark then also pads a literal that is compared with the column."""
 
 
 def spark_schema(rows: pa.Schema, chars: Mapping[str, DataType]) -> spark.StructType:

@@ -45,7 +45,7 @@ class _Budget:
     rows: int = 0
 
     def takes(self, files: Sequence[DataFileMeta]) -> bool:
-        """Returns True if these files still fit into the micro-batch, and then adds them to the files that it holds.
+        """Returns True if these files still fit into the micro-batch, and then counts them as files of the micro-batch.
         The first files always fit.
         """
         limits = self.limits

@@ -52,7 +52,8 @@ class _Completed:
     """A function that adds columns to the rows of a task: `constants` has one value for each added column, the same for
     all rows.
 
-    `left` are the columns that Spark has not converted. `rule` says how the fields of their structs are matched.
+    `left` has the types of columns that Spark has not converted; this function converts them. `rule` says how the
+    fields of structs in these columns are matched.
     """
 
     constants: Mapping[str, pa.Scalar]

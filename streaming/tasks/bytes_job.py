@@ -38,13 +38,13 @@ FirstOfNothing = Callable[[], Iterator[Any]]
 """A task of the first stage. It yields Routed messages, or TaskResult if the job has only this stage."""
 
 FirstOfBytes = Callable[[Iterator[bytes]], Iterator[Any]]
-"""A task of the first stage for a job that has an RDD: it takes the items of a partition, and yields what
-FirstOfNothing yields.
+"""A task of the first stage for a job that has an RDD. The task takes the items of a partition, and yields the same as
+a FirstOfNothing.
 """
 
 SIMPLE_TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _BROADCAST_BYTES = 1 << 20
-"""If the job's data for its tasks is larger than this, it is broadcast, as PySpark does by default."""
+"""The job's data for its tasks is broadcast if it has more bytes than this, as in PySpark."""
 _END = b""
 """The last message of a task in the last stage."""
 _AS_IN_QUERIES = {"SPARK_SIMPLIFIED_TRACEBACK": "1"}

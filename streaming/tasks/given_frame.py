@@ -59,7 +59,7 @@ class Shaped:
 
 @dataclass(frozen=True, slots=True)
 class _LookTask:
-    """Passes all rows of a task to `look`, and yields what `look` yields as rows of one binary column."""
+    """Passes all rows of a task to `look`. Each value that `look` yields becomes a row with one binary column."""
 
     look: Callable[[Iterator[pa.Table]], Iterator[bytes]]
     decode: Decoder | None

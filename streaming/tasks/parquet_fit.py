@@ -99,8 +99,8 @@ def _middle(group: pq.RowGroupMetaData) -> int:
 
 
 def _check_calendar(footer: Mapping[bytes, bytes], source: ParquetFiles) -> None:
-    """Checks dates and timestamps. Spark converts them in files that were written before Spark 3.0, or in Spark's
-    legacy mode; for such a file UnfitFileError is raised.
+    """Raises UnfitFileError if Spark may convert dates and timestamps of the file. Spark converts them in files that
+    were written before Spark 3.0, or in Spark's legacy mode.
     """
     if not any(pa.types.is_temporal(f.type) for f in source.declared):
         return

@@ -34,7 +34,7 @@ def file_rows(share: tuple[FilePart, ...], source: ParquetFiles) -> Iterator[pa.
 def _rows(part: FilePart, source: ParquetFiles) -> Iterator[pa.Table]:
     path = Path(part.path)
     if (path.parent / f".{path.name}.crc").exists():
-        raise UnfitFileError("next to the file is a file with its checksums, which only Spark checks")
+        raise UnfitFileError("the file has checksums in a second file next to it, and only Spark checks them")
     if path.stat().st_size != part.file_size:
         raise UnfitFileError(
             f"the size of the file has changed since the batch was planned; it was {counted(part.file_size, 'byte')}"

@@ -195,8 +195,8 @@ class ReadMessagesTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadKafkaTask:
-    """A task that reads the offset ranges that were assigned to it from Kafka. It holds only plain values, so that it
-    can be sent to executors.
+    """A task that reads its own offset ranges from Kafka. It holds only plain values, so that it can be sent to
+    executors.
     """
 
     reading: ReadPlan
@@ -212,12 +212,12 @@ class ReadKafkaTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadParquetTask:
-    """A task that reads the parts of Parquet files that were assigned to it. It holds only plain values, so that it can
-    be sent to executors.
+    """A task that reads its own parts of Parquet files. It holds only plain values, so that it can be sent to
+    executors.
 
     The task ends at the first file that only Spark can read, because Spark will then read the whole batch again. The
-    task sends a note about this to every task of the next stage, not only to one of them: if this task runs a second
-    time because its output was lost, some of these tasks have ended already.
+    task sends a note about this file to every task of the next stage, not only to one of them: if this task runs a
+    second time because its output was lost, some tasks of the next stage have ended already.
     """
 
     reading: ReadPlan
@@ -261,8 +261,8 @@ def to_each(note: Routed, to: Destination) -> Iterator[Routed]:
 
 
 def routed(result: SealedRun | PartReport, to: Destination) -> Routed:
-    """Returns a sealed run (sorted, packed rows) of a part, addressed to its task of the next stage. If `result` is the
-    report of a part, it is returned as a note, which any task passes on to the driver.
+    """Returns a sealed run (sorted, packed rows) that was made of a part, addressed to the task of the next stage that
+    needs it. If `result` is the report of a part, it is returned as a note, which any task passes on to the driver.
     """
     if isinstance(result, PartReport):
         return routed_note(REPORT, origin=task_number(), row_count=0, blob=result.payload)
@@ -307,6 +307,6 @@ def task_number() -> int:
 
 
 def drain(items: Iterator[Any]) -> None:
-    """Reads and drops the items that Spark passes to a task whose work comes from elsewhere."""
+    """Reads and drops the items that Spark passes to a task that does not need them."""
     for item in items:
         del item

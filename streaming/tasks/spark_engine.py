@@ -46,8 +46,8 @@ _MOST_TASKS = 1 << 31
 class SparkEngine:
     """Runs stages and jobs in tasks of a Spark session.
 
-    Errors of tasks arrive as errors of Spark. Files that other tasks of the same run have written are then left until
-    orphan files are removed. After GivenBack no files are left.
+    Errors of tasks arrive as errors of Spark. After such an error, files that other tasks of the same run have written
+    stay until orphan files are removed. After GivenBack no files are left.
     """
 
     spark: Any
@@ -96,8 +96,8 @@ class SparkEngine:
         write: WriteTask | None,
         *after: tuple[int, Next],
     ) -> list[TaskResult]:
-        """Runs the tasks that read and then the stages in `after`, and returns the results of the last stage. If
-        `write` is set, the tasks that read also write.
+        """Runs the tasks that read, and then further stages. `after` has the number of tasks and the task of each
+        further stage. Returns the results of the last stage. If `write` is set, the tasks that read also write.
         """
         source, to = stages.source, read_destination(stages)
         if isinstance(source, Joined):

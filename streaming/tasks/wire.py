@@ -55,8 +55,8 @@ run.
 _numbers = attrgetter("bucket", "origin", "flush", "consumed_rows", "rank_end", "row_count", "group")
 """The integers of a sealed run that are written between its partition and its feeds, in this order."""
 _RUNS_HEAD = Struct("<BxxxIiiii")
-"""The beginning of a message with rows of several buckets: the kind, the length of its pieces, and its table, owner
-(the task that writes the buckets), origin (the task that sends it) and flush number.
+"""The beginning of a message with rows of several buckets: the kind, the number of bytes of the list of buckets, the
+table, the owner (the task that writes the buckets), the origin (the task that sends the message) and the flush number.
 """
 _ALIGNED = 16
 """The blob begins at a multiple of this number of bytes, where Arrow reads it best."""
@@ -101,7 +101,9 @@ def routed_note(kind: str, *, origin: int, row_count: int, blob: bytes) -> Route
 
 
 def routed_mixed(key: MixedKey, origin: int) -> Routed:
-    """Returns a note about a key whose rows came from several topic partitions."""
+    """Returns a note about a key whose rows came from several topic partitions. `origin` is the number of the task that
+    sends the note.
+    """
     return routed_note(MIXED, origin=origin, row_count=0, blob=key.to_bytes())
 
 

@@ -1,12 +1,13 @@
-"""Makes a task the function that Spark's Python workers call, and saves work that a worker would repeat for each task.
+"""Turns a task into the function that Spark's Python workers call, and saves work that a worker would repeat for each
+task.
 
-After each task a worker collects garbage among all its objects. With Arrow, pandas and bucketline's modules loaded
-these are a hundred thousand objects, and the collection takes longer than many a task. Loaded modules stay as long as
-the worker, so they are excluded from the collection.
+After each task a worker collects garbage among all its objects. Arrow, pandas and bucketline's modules have a hundred
+thousand objects, and the collection takes longer than many a task. Loaded modules stay as long as the worker, so their
+objects are excluded from the collection.
 
 Before each task a worker makes Python's import system forget its caches. Up to Python 3.12 the importer of an archive
-then reads the archive's table of contents again. For the archives that Spark puts on the path this takes a tenth of a
-second for each task, which is longer than a task of a small batch takes. An importer that is not in Python's cache of
+then reads the archive's table of contents again. For the archives that Spark puts on the path, reading takes a tenth of
+a second for each task, which is longer than the task of a small batch. An importer that is not in Python's cache of
 importers reads nothing again. The next import of a new module makes another importer, which uses the table of contents
 that was read before.
 """
@@ -61,7 +62,7 @@ def begin_task() -> None:
 
 
 def load_lazy_modules() -> None:
-    """Loads the modules that Arrow loads with its first values: pandas, if it is installed."""
+    """Loads pandas, if it is installed. Otherwise Arrow would load it with the first value that a task converts."""
     pa.array([0])
 
 

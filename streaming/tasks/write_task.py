@@ -46,12 +46,12 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """Writes the sealed runs (sorted, packed rows) that are sent to this task. Then compacts its buckets that are due
-    for a compaction and got no rows.
+    """Writes the sealed runs (sorted, packed rows) that are sent to this task. Then compacts those buckets of the task
+    that got no rows and are due for a compaction.
 
-    `owned` has the buckets of each task, and their states replace the states in `stage`. If `owned` is None, sealed
-    runs are not sent by bucket, and the task has no buckets of its own. If `packs_spills` is true, sealed runs come
-    uncompressed from the same task, and are compressed when they go to disk.
+    `owned` has the buckets of each task, with the states that the task uses instead of the states in `stage`. If
+    `owned` is None, sealed runs are not sent by bucket, and the task has no buckets of its own. If `packs_spills` is
+    true, sealed runs come uncompressed from the same task, and are compressed when they go to disk.
     """
 
     stage: WriteStage

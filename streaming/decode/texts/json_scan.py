@@ -38,7 +38,9 @@ class NotScanned(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Parts of texts: the number of the text, and where each part begins and ends."""
+    """Parts of texts. Each part has the number of its text (`texts`), and the positions where the part begins
+    (`starts`) and ends (`ends`).
+    """
 
     texts: Positions
     starts: Positions

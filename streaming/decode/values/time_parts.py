@@ -78,7 +78,7 @@ def texts_of_parts(parts: pa.Array, *, has_date: bool, has_clock: bool) -> pa.Ar
 
 
 def offset_seconds(parts: pa.Array) -> pa.Array:
-    """Returns by how many seconds the clock of a time is ahead of UTC; 0 if the value does not say."""
+    """Returns by how many seconds the clock of a time is ahead of UTC; 0 if the value does not contain an offset."""
     return pc.fill_null(pc.struct_field(parts, "offsetSeconds"), 0)
 
 

@@ -34,10 +34,11 @@ class OtherClusterError(CheckpointMismatchError):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint says, and the table's newest batch of the same query.
+    """What a checkpoint says, and what the table says about the same query.
 
-    From the checkpoint come the topics of its newest offsets, and the newest batch that Spark has recorded as done.
-    From the table come the newest batch, its cluster, and the snapshot that holds both.
+    The checkpoint has the topics of its newest offsets, and the newest batch that Spark has recorded as done
+    (`done_batch`). The table has the newest batch that was written (`written_batch`), and the snapshot with the offsets
+    of this batch.
     """
 
     path: str
@@ -133,9 +134,10 @@ def check_written(checkpoint: Checkpoint, table: Table) -> None:
 
 
 def check_start(checkpoint: Checkpoint, options: Mapping[str, str], table: Table, cluster: str | None) -> None:
-    """Checks that a new query would not begin after the newest records of a topic whose records the table holds.
+    """Checks that a new query would not begin at the newest records of a topic whose earlier records are in the table.
 
-    Raises CheckpointMismatchError if it would, because no batch would read the records in between.
+    Raises CheckpointMismatchError if it would: no batch would read the records between the last record in the table and
+    the newest records.
     """
     if checkpoint.topics or not begins_at_latest(options):
         return

@@ -13,7 +13,7 @@ from bucketline.streaming.tasks.many.split import Feed
 
 _ANSWER_S = 5.0
 _RETENTION_S = 60.0
-"""For this time, in seconds, the answer to the question how long topics keep records is used again."""
+"""For how many seconds an answer of Kafka about the time for which topics keep records is used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class KafkaNow:
         return min((at for feed in reached if (at := self.next_of(feed)) is not None), default=None)
 
     def removed_from_ms(self, reached: FeedOffsets) -> int | None:
-        """Returns the time from which Kafka may remove unread records, computed from how long their topics keep
-        records. The time is below 0 if Kafka never removes them, and None if it is not known or no record is unread.
+        """Returns the first time at which Kafka may remove an unread record; below 0 if Kafka never removes unread
+        records; None if the time is not known, or no record is unread.
         """
         if not self.behind(reached):
             return None

@@ -17,8 +17,8 @@ _FREE = tuple(o.key for o in (CHECKPOINT, TRIGGER, SOURCE_READER, COMMIT_PARALLE
 """Settings that do not affect rows, so a job may change them in the middle of a batch."""
 _FREE_NAMES = ("bad-records.", "metrics.")
 _FREE_FAMILIES = (SOURCE_OPTIONS, STORAGE, CATALOG, _REGISTRY)
-"""Prefixes of settings that say how a system is reached, and hold secrets. They do not affect rows, since the batch's
-offsets say what is read.
+"""Prefixes of settings that say how a system is reached, and of secrets. These settings do not affect rows, because the
+offsets of a batch say which records it reads.
 """
 
 

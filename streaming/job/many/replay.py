@@ -206,7 +206,7 @@ class OwnRecords:
         return rows.filter(is_own)
 
     def written(self, rows: pa.Table) -> pa.Table:
-        """Returns those of the bad records whose batches are known to be written completely."""
+        """Returns the bad records whose batches are known to be written completely."""
         tables, replayed = self._tables, self.replays.newest()
 
         def newest(writer: str, table: str | None) -> int | None:
@@ -229,7 +229,9 @@ class OwnRecords:
 
     @property
     def _tables(self) -> Mapping[str, str]:
-        """The tables of the job by their names, and by the names of their folders."""
+        """Returns the names of the job's tables. The keys are these names, and also the names of the folders of these
+        tables.
+        """
         known = () if self.ledger is None else tuple(self.ledger.tables)
         return {**{folder_name(name): name for name in known}, **{name: name for name in known}}
 

@@ -217,7 +217,9 @@ def check_routed(routed: RoutedJob) -> None:
 
 
 def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = None) -> ManyJob:
-    """Returns the settings of the job that all its batches share."""
+    """Returns the settings of the job that all its batches share. `one` has the settings that a job of one table has,
+    too.
+    """
     common = routed.common
     text, pin = pinned_settings(routed)
     nameless = DecodeStep(

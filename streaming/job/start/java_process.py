@@ -31,7 +31,8 @@ _CAUSE = re.compile(
 
 
 class Printed:
-    """The standard error of a process. It is passed on while it is printed, and its last part is kept for a while.
+    """The standard error of a process. It is passed on while it is printed. Its last part is also kept, until `forget`
+    is called.
 
     To use it, start the process with `pipe` as its standard error, and call `started` afterwards.
     """

@@ -44,7 +44,8 @@ def reach_kafka(
     now: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Checks that a broker of a Kafka source answers and, if librdkafka can look them up, that its topics exist.
+    """Checks that a broker of a Kafka source answers. If librdkafka can look up the topics of the source, also checks
+    that they exist.
 
     Waits for a broker for ten seconds. Raises KafkaUnreachableError or KafkaTopicMissingError, and OptionError for a
     server without a port.

@@ -100,7 +100,9 @@ class IdleConsumers:
 
     @contextmanager
     def consumer(self, settings: Mapping[str, str]) -> Iterator[Consumer]:
-        """Yields a consumer with these settings. After the block it is kept for other tasks, unless the task fails."""
+        """Yields a consumer with these settings. After the block the consumer is kept for other tasks, unless the task
+        fails.
+        """
         name = tuple(sorted(settings.items()))
         consumer = self.idle.pop(name, None) or self.make(settings)
         try:

@@ -158,7 +158,7 @@ class RangeFetch:
         offset `at`.
 
         The report may be wrong: it may belong to an earlier position, or come from a broker that is behind. So Kafka is
-        asked. If Kafka has the offset, it is read again, until `poll_timeout_ms` is over.
+        asked. If Kafka has the offset, the offset is read again, until `poll_timeout_ms` is over.
         """
         low, high = self._offsets(wanted)
         if not low <= at < high:

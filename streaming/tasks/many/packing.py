@@ -1,7 +1,7 @@
-"""Packs a value for tasks: how one table is read, or how it is written.
+"""Packs the values that tell a task how to read or write one table.
 
-A Spark task unpacks only the tables that it reads or writes. If the values were sent unpacked, every task would load
-the values of all tables.
+A Spark task unpacks only the values of the tables that it reads or writes. If the values were sent unpacked, every task
+would load the values of all tables.
 """
 
 import pickle

@@ -101,7 +101,7 @@ class KnownTables:
 
 
 class SharedTables(Protocol):
-    """A value that workers can read: broadcast by Spark, or the value itself."""
+    """A value that workers can read: either a broadcast of Spark, or an object that holds the value itself."""
 
     @property
     def value(self) -> KnownTables: ...
@@ -300,8 +300,8 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadTablesOfKafka:
-    """A task that reads the offset ranges that were assigned to it from Kafka. It holds only plain values, so that it
-    can be sent to executors.
+    """A task that reads its own offset ranges from Kafka. It holds only plain values, so that it can be sent to
+    executors.
     """
 
     reading: ReadTables

@@ -60,7 +60,7 @@ class TablesEngine(Protocol):
 
     def keep(self, known: KnownTables) -> SharedTables:
         """Makes the facts about tables available to tasks, until `keep` is called with other facts. Returns the value
-        by which tasks read the facts.
+        from which tasks read the facts.
         """
         ...
 

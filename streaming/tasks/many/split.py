@@ -38,8 +38,8 @@ class Resolver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where records come from: the source table that the messages contain, and their topic. Each is None if it is
-    missing.
+    """Where records come from: the source table that the messages contain, and their topic. The table is None if the
+    messages contain none, and the topic is None if the records have none.
     """
 
     name: SourceName | None
@@ -116,8 +116,8 @@ def _topics(records: pa.Table) -> tuple[list[str | None], npt.NDArray[np.int32]]
 
 
 def spans(records: pa.Table) -> dict[Feed, tuple[int, int]]:
-    """Returns for each topic partition the first offset of the records, and the offset after the last one. Returns an
-    empty dict if the records have no offsets.
+    """Returns for each topic partition the first offset of the records, and the offset after the last record. Returns
+    an empty dict if the records have no offsets.
     """
     if not {"topic", "partition", "offset"} <= set(records.column_names) or not records.num_rows:
         return {}
@@ -159,8 +159,8 @@ def joined_spans(
 
 
 def not_before(records: pa.Table, since: Mapping[Feed, int]) -> pa.Table:
-    """Removes the records that come before an offset, and returns the remaining ones. `since` has the offset for some
-    partitions; all records of other partitions remain.
+    """Returns the records without those that come before an offset. `since` has this offset for some partitions; all
+    records of other partitions stay.
     """
     if not since or not {"topic", "partition", "offset"} <= set(records.column_names):
         return records
