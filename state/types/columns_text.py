@@ -49,7 +49,7 @@ def parse_columns(text: str) -> tuple[DataField, ...]:
     Paimon.
 
     Raises OptionError for text that is no list of columns and for types that Paimon does not have. The message says
-    where in the text.
+    where in the text the fault is.
     """
     return _Parser(list(_tokens(text)), count()).columns()
 
@@ -173,7 +173,9 @@ class _Parser:
         if token.kind not in ("word", "quoted"):
             raise _refused(f"expected the name of a column, found {token.text!r}")
         if token.kind == "word" and self._is_constraint():
-            raise _refused(f"{token.text.upper()} ... cannot stand in the list of columns; set the option primary-key")
+            raise _refused(
+                f"{token.text.upper()} ... cannot stand in the list of columns; state keys and partitions outside of it"
+            )
         self.at += 1
         field_id = next(self.ids)
         self._take_sign(":")
@@ -379,7 +381,7 @@ _MOST_NUMBERS = {
 
 def _check(data_type: DataType, numbers: list[int], text: str, place: str) -> None:
     """Raises OptionError if a column cannot have the type, or if the `numbers` in the type's parentheses are out of
-    range. `text` is the type as it was written, and `place` says for the error where in the columns the type is.
+    range. `text` is the type as it was written, and `place` says where in the columns the type is, for the error.
     """
     problem = None
     if data_type.root in (TypeRoot.VARIANT, TypeRoot.BLOB):

@@ -128,8 +128,8 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _ordered(column: pa.Array) -> list[pa.Array]:
-    """Returns columns without nulls. Sorting by them, one after the other, orders the rows as this column does, nulls
-    first.
+    """Returns columns without nulls. Sorting by these columns, one after the other, orders the rows as `column` does,
+    nulls first.
     """
     parts = [column.is_valid().cast(pa.int64())]
     if pa.types.is_binary(column.type):

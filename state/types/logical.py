@@ -217,7 +217,9 @@ def _atomic(name: str, args: list[int], nullable: bool) -> DataType:
 
 
 def parse_field(json_value: Mapping[str, object]) -> DataField:
-    """Returns the field that a JSON object describes. If the object has no description or default, these are None."""
+    """Returns the field that a JSON object describes. If the object has no description or no default, the field has
+    None instead.
+    """
     description, default = json_value.get("description"), json_value.get("defaultValue")
     return DataField(
         id=int(str(json_value["id"])),

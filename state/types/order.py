@@ -69,7 +69,7 @@ def sort_indices(
 
 
 def key_changes(table: pa.Table | pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Returns a mask of the rows whose key differs from the key of the row before; it is true for the first row.
+    """Returns a mask of the rows whose key differs from the key of the row before; the mask is true for the first row.
 
     Equal means equal in key order: NaN equals NaN, -0.0 does not equal 0.0, null equals null.
     """
@@ -104,7 +104,7 @@ def normalized_keys(columns: Sequence[pa.Array], types: Sequence[DataType]) -> p
 
     The result is int64 for a single column of fixed width, such as a decimal of up to 18 digits, or a float
     (`total_order`). For all other keys the result is large_binary, compared as unsigned bytes. The type of the result
-    depends on the types alone, so arrays of different batches can be compared with each other.
+    depends only on `types`, so arrays of different batches can be compared with each other.
     Keys hold no nulls: primary-key columns are NOT NULL.
     """
     assert columns and len(columns) == len(types), "a key has at least one column"

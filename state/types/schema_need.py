@@ -1,4 +1,4 @@
-"""A schema need: the fields that records have and the table lacks, and the wider types that its columns need."""
+"""A schema need: the fields that records have and the table lacks, and the columns that need wider types."""
 
 from dataclasses import dataclass
 

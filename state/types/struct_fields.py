@@ -3,8 +3,8 @@ position.
 
 Each rule is a function. `given` holds the names of the incoming fields, `own` the names of the ROW's sub-fields, and
 `column` is the path of the column for errors. The function returns for each sub-field of the ROW the position of the
-incoming field that goes into it. If a sub-field or an incoming field has no counterpart, it raises SchemaMismatchError,
-which names the field.
+incoming field that goes into it. If a sub-field or an incoming field has no counterpart, the function raises
+SchemaMismatchError, which names the field.
 Source: Spark 4.0 TableOutputResolver (INSERT, UPDATE and MERGE of tables of its catalogs).
 """
 

@@ -62,7 +62,8 @@ class BadRecordsPlace(Protocol):
     def put(self, rejects: Rejects) -> str:
         """Stores the bad records of a batch, and returns where they are, for messages.
 
-        The bad records of each table replace those that an earlier attempt at the batch has stored for the table.
+        The bad records of each table replace the bad records that an earlier attempt at the batch has stored for the
+        table.
         """
         ...
 
@@ -70,7 +71,7 @@ class BadRecordsPlace(Protocol):
 @dataclass(frozen=True, slots=True)
 class SetAside:
     """The stored bad records of a batch: their number, the path of the place (folder, table or topic) that holds them,
-    and a description of the first.
+    and a description of the first bad record.
     """
 
     count: int

@@ -87,7 +87,9 @@ class Replay:
         return self.own(place.rows(self.user))
 
     def _waiting(self, rows: pa.Table) -> pa.Table:
-        """Returns the records to replay, oldest first: no replay has taken them, and their batch is in its table."""
+        """Returns the records to replay, oldest first: no replay has taken them, and their batch has been committed to
+        its table.
+        """
         can_be = pc.fill_null(pc.not_equal(rows["code"], ReasonCode.ROW.value), True)
         return self.written(rows.filter(pc.and_(rows["replay"].is_null(), can_be))).sort_by(_ORDER)
 

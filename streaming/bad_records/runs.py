@@ -7,7 +7,7 @@ from bucketline.streaming.bad_records.place import BatchName
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of a query, which begins with each start of the query. `first` and `newest` are the first and the newest
+    """A run of a query. Each start of the query begins a new run. `first` and `newest` are the first and the newest
     batch of this run whose bad records were stored.
     """
 
@@ -23,8 +23,8 @@ _runs: dict[tuple[str, str, str], _Run] = {}
 def is_begun(place: str, batch: BatchName) -> bool:
     """Returns True if there may have been an earlier attempt at a batch, which stored bad records at `place`.
 
-    There may have been one for the first batch of a run of the query, because the previous run may have tried this
-    batch, and for the newest batch of the run.
+    An earlier attempt may have been made at the first batch of a run of the query, by the previous run, and at the
+    newest batch of the run.
     """
     run = _runs.get((place, batch.user, batch.table))
     return run is None or run.id != batch.run_id or batch.batch_id in (run.first, run.newest)

@@ -130,7 +130,8 @@ class StoredInFolder:
         batch = file.rpartition("batch-")[2].removesuffix(".parquet")
         if not batch.isdigit():
             raise CorruptFileError(
-                f"{self._root}/{file} is no file of bad records: its name is not batch-<number>.parquet", path=file
+                f"{self._root}/{file} is no file of bad records: its name is not batch-<number>.parquet; move it away",
+                path=file,
             )
         count = len(read)
         _, *folders, _ = file.split("/")

@@ -1,9 +1,9 @@
 """Stores bad records in a topic of the source's Kafka cluster: key, value and headers unchanged, with more headers that
 hold the reason.
 
-The records are sent before the batch is committed, so a repeated batch sends them again: each record is there at least
-once. Notes in a folder next to the job's checkpoint say which records an earlier attempt at a batch has sent, so that a
-replay leaves them out.
+The records are sent before the batch is committed, so a repeated batch sends them again: each record is in the topic at
+least once. Notes in a folder next to the job's checkpoint say which records an earlier attempt at a batch has sent, so
+that a replay leaves these records out.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

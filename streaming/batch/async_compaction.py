@@ -152,7 +152,7 @@ def finish_async(
     thread.
 
     The thread waits up to `held_ms` for plan items on which other compactors work. A compactor that was killed keeps
-    its items until its lease ends, and the previous run of this stream may have been killed. When `is_ending` returns
+    its items until its lease ends; such a compactor may be the previous run of this stream. When `is_ending` returns
     true, the thread is stopped like in `stop_async`. Raises CompactionFailedError if the thread has failed.
     """
     running = _running_of(path, user)
@@ -209,8 +209,8 @@ def _forgotten_on_error(target: Target) -> Iterator[None]:
 
 
 def check_pool(pool: str | None, context: Any) -> None:
-    """Checks that a session has scheduler pools, if `pool` is set. Raises OptionError if its scheduler is not FAIR and
-    so has no pools.
+    """Checks that a session has scheduler pools, if `pool` is set. Raises OptionError if the session's scheduler is not
+    FAIR: other schedulers have no pools.
     """
     mode = "" if pool is None else str(context.getConf().get(_SCHEDULER_MODE, "FIFO"))
     if pool is not None and mode.upper() != "FAIR":

@@ -138,7 +138,7 @@ def compactor(target: Target, batch_id: int) -> Author:
 
 def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[CommitMessage, ...]) -> CommitReport:
     """Commits a compaction after its batch was committed. Returns a report; if the compaction conflicted with another
-    commit, the report says that it is still due.
+    commit, the report says that the compaction is still due.
     """
     committed = commit_change(target.at, Compact(messages), compactor(target, batch_id))
     return owed_compaction_committed(target, target.at.after(committed), messages, committed)
@@ -156,8 +156,8 @@ def owed_compaction_committed(
 
 
 def settle_skipped(target: Target) -> None:
-    """Moves the writer's tag for a batch that is in the table already, because the process may have died right after
-    the commit of the batch.
+    """Moves the writer's tag to the writer's newest snapshot, if the batch is in the table already: the process may
+    have died right after the commit of the batch.
     """
     with logged("moving the tag that marks the writer's newest snapshot"):
         mark_newest(target)

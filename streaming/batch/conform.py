@@ -1,5 +1,5 @@
-"""Changes the table when the columns of a batch differ from its columns, if the job's policy allows it: on the driver,
-once for each batch.
+"""Changes the table if the columns of a batch differ from the table's columns and the job's policy allows a change.
+This is done on the driver, once for each batch.
 
 *Columns of a DataFrame* are known before a row is read. `evolve` changes the table and commits the new schema; `ignore`
 leaves unknown columns out; `fail` raises an error that lists them. With `evolve` and `ignore`, columns that only the
@@ -170,8 +170,8 @@ def grow_table(at: TableAt, outcome: Outcome) -> TableAt:
 
 
 def refuse_need(at: TableAt, outcome: Outcome) -> None:
-    """Checks that the records need no further column after the table was changed for them. If they need one, the files
-    of the batch are removed and SchemaMismatchError is raised.
+    """Checks that the records need no further column after the table was changed for them. If the records need a
+    further column, the files of the batch are removed and SchemaMismatchError is raised.
     """
     if not outcome.need:
         return

@@ -78,8 +78,8 @@ def error_within(text: str) -> BucketlineError | None:
 
 
 def cause_line(text: str) -> str:
-    """Returns the line that says the cause: the last error with a Spark error class and the innermost cause, or else
-    the first line of the text.
+    """Returns one line that says the cause: the last error with a Spark error class, and the last other error that says
+    something. If the text has no such errors, returns the first line of the text.
     """
     errors = [(name, message.strip()) for name, message in _CAUSE.findall(text)]
     coded = [message for _, message in errors if _CODED.match(message) and not _STREAM_FAILED.match(message)]

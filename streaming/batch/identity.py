@@ -187,10 +187,10 @@ _runs: "OrderedDict[str, _Run]" = OrderedDict()
 
 
 def _run_of(spark: Any, query_id: str, group: str | None) -> _Run:
-    """Returns the facts about the run of a query that has this job group.
+    """Returns the facts about the current run of a query. `group` is Spark's job group of the calling thread.
 
-    Usually `group` is the id of the run. If it is not, the run is looked up each time: user code in a batch may have
-    set the group, and several queries and runs may share this group.
+    Usually `group` is the id of the run. If `group` has another value, the run is looked up each time: user code in a
+    batch may have set the group, and several queries and runs may share this group.
     """
     run = None if group is None else _runs.pop(group, None)
     if run is None:
@@ -237,7 +237,7 @@ def _offsets(spark: Any, root: str, batch_id: int) -> SourceOffsets | None:
 def _initial_offsets(spark: Any, root: str, sources: list[str]) -> SourceOffsets | None:
     """Returns the offsets at which the Kafka sources began; None if no source is a Kafka source.
 
-    Spark writes them to `sources/<id>/0`: a zero byte, a version line, and JSON.
+    Spark writes the first offsets of a source to `sources/<id>/0`: a zero byte, a version line, and JSON.
     """
     starts = {source: _kafka_start(_read(spark, f"{root}/sources/{source}/0") or "") for source in sources}
     return starts if any(f is not None for f in starts.values()) else None
@@ -260,7 +260,7 @@ def read_note(spark: Any, batch: BatchIdentity, name: str) -> str | None:
 
 
 def write_note(spark: Any, batch: BatchIdentity, name: str, text: str) -> None:
-    """Writes a text under a name into the checkpoint of a batch. `--reset-identity` does not copy it to the new
+    """Writes a text under a name into the checkpoint of a batch. `--reset-identity` does not copy the text to the new
     checkpoint.
     """
     if batch.checkpoint is None:

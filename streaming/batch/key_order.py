@@ -89,7 +89,7 @@ def with_feeds(rows: Records, plan: WritePlan, identity: BatchIdentity) -> Recor
 
 
 def policy_of(plan: WritePlan, decode: Decoder | None) -> KeyOrder | None:
-    """Returns the policy for keys from several partitions; None if such keys are not looked for."""
+    """Returns the policy for keys from several partitions; None if the batch is not searched for such keys."""
     if plan.sink.key_order is not None:
         return plan.sink.key_order
     return decode.decode.key_order if isinstance(decode, DecodeStep) else None
@@ -250,8 +250,8 @@ def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) 
     """Returns the partitions that existed when the stream began, and so were not added later.
 
     These are the partitions in the query's first offsets (`began`). `others` are the offsets up to which other queries
-    have read. If the query continues a topic where other queries ended, all partitions of this topic in `others` are
-    added.
+    have read. If the query continues a topic where other queries ended, all partitions of this topic in `others`
+    existed too.
     """
     read = [(p, offset) for other in others for p, offset in other.items() if offset > 0]
     anew = {p[0] for p, offset in read if began.get(p, 0) < offset}
@@ -263,8 +263,8 @@ def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) 
 def is_full(starts: OffsetOfPartition, ends: OffsetOfPartition, most_records: int | None) -> bool:
     """Returns True if a batch may leave records behind, because it takes about as many records as the limit allows.
 
-    Spark shares the limit among partitions by their numbers of records, rounds each share down, and gives one record to
-    partitions that would get none. Source: Spark 4.0 KafkaMicroBatchStream.rateLimit.
+    Spark divides the limit among the partitions in proportion to their numbers of records, rounds down, and takes one
+    record from each partition that would get none. Source: Spark 4.0 KafkaMicroBatchStream.rateLimit.
     """
     return most_records is not None and sum(_taken(starts, ends).values()) > most_records - len(ends)
 

@@ -99,8 +99,8 @@ def worker_python_advice(settings: dict[str, str]) -> str | None:
 
 
 def _environment_of(python: str) -> tuple[str, str]:
-    """Returns the folder from which a Python is started, which decides what it imports, and the real path of its
-    program.
+    """Takes the path of a Python. Returns the real path of its folder, which decides which packages this Python
+    imports, and the real path of the program.
     """
     return os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
 

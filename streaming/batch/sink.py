@@ -110,9 +110,9 @@ class TableSink:
         """Does the compactions that are still due after a query has ended. Returns the number of rows that readers do
         not see even after these compactions.
 
-        This is for bounded queries; otherwise the next start of the query does these compactions. A failure is logged
-        as a warning. With `compaction` = `async` the call waits until everything due is compacted, or until `is_ending`
-        returns true; it raises CompactionFailedError if the compaction thread has failed.
+        Call this method for bounded queries; for other queries, the next start does these compactions. A failure is
+        logged as a warning. With `compaction` = `async` the call waits until everything due is compacted, or until
+        `is_ending` returns true; it raises CompactionFailedError if the compaction thread has failed.
         """
         user = commit_user(query_id, self.sink_id)
         finish_async(self._root, user, is_ending)

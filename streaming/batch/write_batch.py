@@ -142,8 +142,8 @@ def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -
 def write_once(
     target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Frame, job: Job
 ) -> tuple[Target, Done]:
-    """Does all steps that must be repeated together if somebody removed files of the batch before its commit: from the
-    decision to the commit.
+    """Does the steps from the decision to the commit. Returns the target afterwards, and what was done. If somebody
+    removed files of the batch before the commit, the caller repeats all these steps.
     """
     target, decision = decide(target, identity, job)
     if isinstance(decision, recover.SkipBatch):
@@ -218,8 +218,8 @@ def decide(
 
 
 def conform(target: Target, rows: Frame) -> tuple[Target, Frame]:
-    """Fits the rows to the table's columns. Returns the target, with a table whose columns may have been changed for
-    this, and the rows.
+    """Fits the rows to the table's columns. Returns the target and the rows. The columns of the target's table may have
+    been changed for this.
 
     Records that tasks decode stay as they are, because their fields are not known yet.
     """
@@ -336,8 +336,8 @@ def _run_by_share(
     unless one task writes everything. (The keys of a cross-partition table are divided into shares, one for each task.)
 
     Buckets with keys of several shares are expected after the stream has changed its number of shares, unless the old
-    number is a multiple of the new one. For buckets of other writers no metadata says which keys they hold: a task
-    finds out, and the batch runs again.
+    number is a multiple of the new one. No metadata says which keys the buckets of other writers hold: if a task finds
+    keys of several shares in a bucket, the batch runs again.
     """
     known = target.state.key_shares
     if not target.state.shares_buckets and shares_are_new(stages, known):
@@ -358,8 +358,8 @@ def _run_by_share(
 def set_aside(target: Target, identity: BatchIdentity, outcome: Outcome, place: BadRecordsPlace | None) -> int:
     """Stores the bad records of the batch and returns their number.
 
-    If there are too many, or they cannot be stored, the files of the batch are removed. Raises the errors of
-    `settle_bad_records`.
+    If there are too many bad records, or they cannot be stored, the files of the batch are removed. Raises the errors
+    of `settle_bad_records`.
     """
     batch = BatchName(target.user, identity.batch_id, identity.digest, identity.run_id, target.at.table.path)
     try:
@@ -374,7 +374,7 @@ def set_aside(target: Target, identity: BatchIdentity, outcome: Outcome, place: 
 
 
 def confirm_topics(target: Target, identity: BatchIdentity, outcome: Outcome, topics: TopicWatch) -> BatchIdentity:
-    """Returns the identity with the ids that the batch's topics have now, after they were read.
+    """Returns the identity with the ids that the batch's topics have now, after the records were read.
 
     If a topic was deleted and created again, the files of the batch are removed. Raises TopicCreatedAgainError.
     """
@@ -446,7 +446,7 @@ def report(target: Target, identity: BatchIdentity, done: Done, started: float) 
 
 
 def _open_items(target: Target) -> OpenItems:
-    """Returns the open items of compaction plans when this stream last looked."""
+    """Returns the items of compaction plans that were open when this stream last looked."""
     if target.at.plan.compacts_async:
         return async_backlog(target)
     return planned_backlog(target.at, target.user)

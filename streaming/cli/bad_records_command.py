@@ -105,7 +105,7 @@ def _stored(place: BadRecordsPlace | None) -> pa.Table:
 
 def _counts(*found: pa.Table) -> pa.Table:
     """Returns the stored bad records by reason: the number of records that wait, the number that were replayed, and the
-    first record that waits.
+    first record of the newest batch with this reason.
     """
     rows = pa.concat_tables(found).sort_by([("batch_id", "descending"), ("number", "ascending")])
     parts = pc.extract_regex(rows["reason"].combine_chunks(), _ABOUT).flatten()

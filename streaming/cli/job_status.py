@@ -1,4 +1,4 @@
-"""The state of a job's tables, read from its checkpoint, its tables and Kafka, without Spark.
+"""The state of a job's tables, read from the job's checkpoint, from the tables and from Kafka, without Spark.
 
 The job need not run, and nothing is changed.
 """

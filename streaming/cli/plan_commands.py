@@ -140,10 +140,10 @@ def compactor(
 ) -> None:
     """Carries out the compactions that `bucketline plan`, and writers with 'compaction' = 'dedicated', have planned.
 
-    Any number of compactors may run. A killed compactor loses nothing: when its lease has ended, another
-    compactor does its items. After a first SIGTERM or Ctrl-C the compactor finishes the running items; after a second
-    signal it gives them back. Between items a compactor creates tags and expires snapshots, tags and partitions by the
-    table's own rules, as writers do.
+    Any number of compactors may run. A killed compactor loses nothing: another compactor does the items when the lease
+    of the killed compactor has ended. After a first SIGTERM or Ctrl-C the compactor finishes the running items; after a
+    second signal it gives them back. Between items a compactor creates tags and expires snapshots, tags and partitions
+    by the table's own rules, as writers do.
     """
     log_to_standard_error()
     poll_ms, lease_ms = duration(poll, "--poll") // _MS, duration(lease, "--lease") // _MS

@@ -1,9 +1,9 @@
 """`bucketline`: the commands, their exit codes and error lines.
 
 Exit codes: 0 done; 2 usage; 3 a wrong setting, or a table, branch or user that does not exist; 4 a conflict, an unknown
-outcome, or a checkpoint that does not fit; 1 anything else. An error is printed as
-one line `error [code]: message` on the standard error, followed by a line `remedy: ...` if a remedy is known. A
-traceback is only printed with --debug or BUCKETLINE_DEBUG.
+outcome, or a checkpoint that does not fit; 1 anything else. An error is printed as one line, `error [code]: message`,
+on the standard error, followed by a line `remedy: ...` if a remedy is known. A traceback is only printed with --debug
+or BUCKETLINE_DEBUG.
 """
 
 import os

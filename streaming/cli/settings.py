@@ -31,14 +31,16 @@ _IN_A_JOB = (BAD_RECORDS_PATH.key, BAD_RECORDS_TABLE.key, BAD_RECORDS_MAX.key, K
 
 
 def settings_table(config: JobConfig | RoutedJob) -> pa.Table:
-    """Returns a row for each setting of the job; settings with their default come last. Raises the errors of
+    """Returns a row for each setting of the job; settings that have their default value come last. Raises the errors of
     `check_settings`.
     """
     return _table(_settings(config) if isinstance(config, JobConfig) else _settings_of_routes(config))
 
 
 def _settings_of_routes(job: RoutedJob) -> Mapping[str, Setting]:
-    """Returns the settings of a job of several tables. A key of a route contains the number of the route."""
+    """Returns the settings of a job of several tables. The key of a setting of a route contains the number of the
+    route.
+    """
     for route in job.routes:
         check_without_table(job.config_of(Resolved(route.number, route.target)))
     given = {o.key: Setting(o.shown(), DEFAULT) for o in MANY_OPTIONS if o is not EXCLUDE} | dict(job.settings)

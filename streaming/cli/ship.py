@@ -70,8 +70,8 @@ def build_zip(folder: Path) -> Path:
 
 
 def package_files() -> dict[str, bytes]:
-    """Returns the contents of the package's files by their path in the package. The package may be installed, in a
-    repository or in a zip.
+    """Returns the contents of the package's files by their path in the package. The package may be installed, checked
+    out from its repository, or in a zip.
     """
     files = (entry for name in _PACKAGES for entry in _files(resources.files(name), above=f"{name}/"))
     return dict(sorted(files))

@@ -141,10 +141,10 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
 
     Spark runs on this machine and writes several micro-batches, which compact the table on the way. After a full
     compaction at the end, the command shows the table, its snapshots and its levels, and compares the rows of the table
-    with the generated ones.
+    with the generated rows.
 
-    With --warehouse or --catalog the table is shop.orders in that warehouse or catalog, and the folder has the input
-    and the checkpoint.
+    With --warehouse or --catalog the table is shop.orders in that warehouse or catalog, and the folder (--directory)
+    has the input and the checkpoint.
     """
     ending, catalog = process_ending(), given_catalog()
     if catalog is None and given_storage():

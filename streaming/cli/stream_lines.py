@@ -35,8 +35,8 @@ BATCHES_SCHEMA = pa.schema(
 def batches_of(table: TableHandle, most: int) -> list[WrittenBatch]:
     """Returns the newest batches that streams have written, newest first.
 
-    The batches are read from a bounded number of the newest snapshots, and from the tags of the writers. Such a tag
-    keeps the last batch of a writer when its snapshot has expired.
+    The batches are read from a bounded number of the newest snapshots, and from the tags of the writers. A writer's tag
+    keeps the last batch of the writer after the snapshot of this batch has expired.
     """
     store = table.snapshot_store
     newest = store.latest_id()

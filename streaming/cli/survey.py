@@ -96,8 +96,8 @@ class BucketSurvey:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSurvey:
-    """One partition. `skew` is the size of its largest bucket divided by the mean size of all its buckets, empty ones
-    included.
+    """One partition. `skew` is the size of the partition's largest bucket divided by the mean size of its buckets,
+    including empty buckets.
     """
 
     partition: str
@@ -117,8 +117,8 @@ class PartitionSurvey:
 def survey_bucket(
     bucket_files: BucketFiles, partition: str, settings: CompactionSettings, *, keyed: bool
 ) -> BucketSurvey:
-    """Returns the levels of one bucket. `keyed` is True if the table has a primary key; without one the files form no
-    runs.
+    """Returns the levels of one bucket. `keyed` is True if the table has a primary key; without a primary key the files
+    form no runs.
     """
     levels = []
     for level in sorted({f.level for f in bucket_files.files}):

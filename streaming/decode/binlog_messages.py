@@ -383,8 +383,8 @@ def _changes(
     form: BinlogFormat,
     update_before: UpdateBefore,
 ) -> list[DecodedChange]:
-    """Returns the rows of each row kind. Deletes of old keys, and rows before updates, come before the rows after the
-    same changes.
+    """Returns the rows of each row kind. The delete of an old key, or the row before an update, comes before the row
+    after the same update.
     """
     update = rows.of_type(form.update) & true_of(rows.data.is_valid())
     followed = update & true_of(rows.old.is_valid())
@@ -420,7 +420,7 @@ def _nulls_changed(
     rows: _Rows, nullable: Sequence[str], followed: npt.NDArray[np.bool_], texts: pa.Array
 ) -> npt.NDArray[np.bool_]:
     """Returns a mask that is true for rows in which a column in `nullable` has become null, or was null before the
-    update. (A key is computed from these columns.)
+    update. The key is computed from the columns in `nullable`. `followed` marks the updates whose `old` is not null.
     """
     is_changed = np.zeros(len(rows.messages), dtype=bool)
     may_have_been = np.zeros(len(rows.messages), dtype=bool)
@@ -437,7 +437,9 @@ def _nulls_changed(
 
 
 def _before(rows: _Rows, wanted: npt.NDArray[np.int64], texts: pa.Array) -> pa.Array:
-    """Returns the rows before the updates at the positions `wanted`: the rows after, with the values of `old`."""
+    """Returns the rows before the updates at the positions `wanted`: the rows after the updates, with the old values
+    from `old` put in.
+    """
     after, old = rows.data.take(pa.array(wanted)), rows.old.take(pa.array(wanted))
     nulls = _nulls_in_old(rows, wanted, texts)
     children = []

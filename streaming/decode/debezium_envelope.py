@@ -371,7 +371,7 @@ def _row_schema(schema: object) -> SourceSchema:
 def _read_unusual(
     values: pa.Array, positions: npt.NDArray[np.int64], images: Images, watch: WatchFor
 ) -> Iterator[Objects]:
-    """Reads envelopes of another layout one by one, and yields their events. A record that is not an event is bad."""
+    """Reads records of an unusual layout one by one, and yields their events. A record that is not an event is bad."""
     for value, position in zip(values.to_pylist(), positions, strict=True):
         at = np.array([position], dtype=np.int64)
         record = parse_json(value)

@@ -411,7 +411,7 @@ class DecodeStep:
 
 
 def _places(records: pa.Table, at: Sequence[int]) -> tuple[RecordPlace, ...]:
-    """Returns the last position of these records in each Kafka partition.
+    """Takes the indices of records (`at`), and returns the last position of these records in each Kafka partition.
 
     Raises UnsupportedTableError if the records have no positions.
     """
@@ -438,8 +438,8 @@ def framed_records(records: pa.Table, decode: RecordFormat) -> tuple[pa.Array, p
 
 
 def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
-    """Returns a column of Avro records, each with its frame, even if the frame came in a header. Returns None if there
-    is no such column.
+    """Returns the Avro records in the column `name`, each with its frame. A frame may also come in the header with the
+    name `header`. Returns None if the column does not exist.
     """
     if name not in records.column_names:
         return None

@@ -210,8 +210,8 @@ def _unclear(structs: pa.Array, needs_before: _Mask, has_to_say: _Mask) -> dict[
 
 
 def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Returns the numbers of the records without a value. These are the records that were neither read nor bad nor
-    other messages.
+    """Returns the numbers of the records without a value: all of `count` records except those in `records`, which were
+    read, and those in `others`, which are bad or other messages.
     """
     is_empty = np.ones(count, dtype=bool)
     is_empty[records] = False
@@ -221,6 +221,7 @@ def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) ->
 
 def _deletes(keys: pa.Array, primary_key: Sequence[str]) -> _Mask:
     """Takes the keys of tombstones, and returns a mask of the keys whose tombstone deletes a row. If a key has fewer
-    columns than the table's key, its tombstone deletes nothing, because it only follows a deleted row.
+    columns than the table's key, its tombstone deletes nothing: such a tombstone only comes after a record that says
+    that the row was deleted.
     """
     return has_text(keys) & ~lacks_key(keys, primary_key)

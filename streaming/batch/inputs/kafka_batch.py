@@ -104,7 +104,7 @@ def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> 
     """Returns the ranges of a batch. If the offsets of the batch leave Spark no choice, the ranges are taken from the
     offsets; otherwise Spark is asked for the ranges. Returns None for a batch without records.
 
-    Asking takes some fifty calls into the JVM. Spark has no choice if it does not split partitions, and if all
+    To ask Spark takes some fifty calls into the JVM. Spark has no choice if it does not split partitions, and if all
     partitions existed before and have not moved back to earlier offsets. Then each range lies between the two offsets
     of its partition.
     """

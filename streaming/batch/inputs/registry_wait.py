@@ -28,7 +28,8 @@ def when_registry_answers(
     wait_ms: int,
     world: World = SYSTEM_WORLD,
 ) -> T:
-    """Calls `work` and returns its result. While `work` fails because the registry does not answer, it is called again.
+    """Calls `work` and returns its result. While `work` fails because the registry does not answer, `work` is called
+    again.
 
     Raises the last error of `work` after `wait_ms`.
     """

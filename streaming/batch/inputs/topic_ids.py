@@ -44,8 +44,8 @@ def id_of_text(text: str) -> str | None:
 
 
 def ids_in(snapshot: Snapshot, cluster: str | None) -> dict[str, str]:
-    """Returns the ids of topics that a snapshot holds, by topic; empty unless it is certain that they belong to this
-    cluster.
+    """Returns the ids of topics that a snapshot holds, by topic; empty if it is not certain that the ids belong to the
+    cluster `cluster`.
     """
     if cluster is None or snapshot.properties.get(CLUSTER) != cluster:
         return {}
@@ -57,8 +57,8 @@ def ids_in(snapshot: Snapshot, cluster: str | None) -> dict[str, str]:
 
 
 def newest_ids(newest_first: Iterable[Snapshot], cluster: str | None) -> dict[str, str]:
-    """Returns the topic ids in the newest snapshot that has topic ids, because the snapshot of a compaction may have
-    none. `newest_first` are the snapshots of a batch.
+    """Takes the snapshots of a batch, newest first. Returns the topic ids in the newest snapshot that has topic ids;
+    the snapshot of a compaction may have none.
     """
     return next(filter(None, (ids_in(s, cluster) for s in newest_first)), {})
 

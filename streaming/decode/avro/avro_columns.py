@@ -190,8 +190,8 @@ def _map(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _last_of_each_name(rows: Longs, names: pa.Array) -> Longs:
-    """Returns the positions of the entries that remain if a map has a key twice: the last entry of each key, in
-    order.
+    """Takes the row and the key (`names`) of each entry of the maps. Returns the positions of the entries that stay if
+    a map has a key twice: the last entry of each key, in order.
     """
     codes = names.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     pairs = rows * (int(codes.max(initial=0)) + 1) + codes
@@ -200,8 +200,8 @@ def _last_of_each_name(rows: Longs, names: pa.Array) -> Longs:
 
 
 def _by_row(rows: Longs, count: int) -> tuple[pa.Array, pa.Array]:
-    """Returns the positions of items sorted by their row, and the offsets of each of `count` rows among the sorted
-    items.
+    """Takes the row of each item; there are `count` rows. Returns the positions of the items, sorted by row, and the
+    offsets at which the items of each row begin and end.
     """
     offsets = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
@@ -209,8 +209,8 @@ def _by_row(rows: Longs, count: int) -> tuple[pa.Array, pa.Array]:
 
 
 def _each_item(node: Node, cursor: Cursor, path: str, read: Callable[[Cursor], object]) -> Longs:
-    """Calls `read` with the rows that have a next item, until no row has one. Returns the row of each item, in the
-    order of the calls.
+    """Calls `read` with a cursor of the rows that have a next item, until no row has a next item. Returns the row of
+    each item, in the order of the calls.
 
     Items come in blocks: a count, then that many items. After a negative count comes the size of the block in bytes. A
     count of 0 is the end.

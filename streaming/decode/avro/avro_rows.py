@@ -118,8 +118,8 @@ def _map(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misf
 
 
 def _owners(values: pa.Array, places: Longs) -> tuple[Longs, pa.Array]:
-    """Returns for each item of the lists the position of its record; and the offsets of the lists, with null for each
-    list that is null. `places` has the position of the record for each list.
+    """Takes lists, and the position of each list's record (`places`). Returns the position of each item's record, and
+    the offsets of the lists among the items; a null list has a null offset.
     """
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)

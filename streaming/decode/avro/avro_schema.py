@@ -179,8 +179,8 @@ def _bare(schema: object) -> object:
     """Returns the schema without defaults, and with logical types under another key, so that fastavro does not check
     them.
 
-    Defaults and logical types change no byte of a record. Schemas in use have wrong ones, such as a default of another
-    type, or a decimal with a negative scale.
+    Defaults and logical types change no byte of a record. In practice they are sometimes wrong, such as a default of
+    another type, or a decimal with a negative scale.
     """
     if isinstance(schema, Mapping):
         return {

@@ -26,8 +26,8 @@ _REFUSED_FOR_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RegistrySchemas:
-    """The schemas of a registry. `job` is the name of a run of the job, whose tasks share schemas. The value can be
-    sent to tasks.
+    """The schemas of a registry. `job` is the name of a run of the job, whose tasks share schemas. An object of this
+    class can be sent to tasks.
     """
 
     options: RegistryOptions

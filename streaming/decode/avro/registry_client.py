@@ -95,8 +95,8 @@ class ConfluentClient:
         return None
 
     def _answer(self, ask: Callable[[], Any], *, is_always_known: bool = True) -> Any:
-        """Returns the answer of the registry; None if it does not have what was asked for. Raises RegistryError if the
-        registry does not answer or refuses.
+        """Returns the answer of the registry; None if the registry does not have the schema that was asked for. Raises
+        RegistryError if the registry does not answer or refuses.
 
         `is_always_known` is true if every registry knows requests of this kind. Then an answer 404 without an error
         code does not come from a registry, but for example from a proxy that does not reach its registry. Such an

@@ -22,7 +22,9 @@ _KEPT_S = 30 * 24 * 3600
 
 
 def folder_of(job: str, url: str) -> Path | None:
-    """Returns the folder for a job's schemas from that registry, created if needed; None if it cannot be created."""
+    """Returns the folder for the schemas that a job reads from the registry at `url`. The folder is created if it is
+    missing; the result is None if it cannot be created.
+    """
     name = hashlib.sha256(f"{job}\n{url}".encode()).hexdigest()[:32]
     try:
         own = _own_folder()
@@ -43,7 +45,7 @@ def remove_folder(job: str, url: str) -> None:
 
 
 def kept_text(folder: Path | None, name: str) -> str | None:
-    """Returns the text that is stored under that name; None if no text is stored."""
+    """Returns the text that is stored under the name `name`; None if no text is stored."""
     if folder is None:
         return None
     with contextlib.suppress(OSError, UnicodeDecodeError):

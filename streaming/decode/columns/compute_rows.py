@@ -93,7 +93,7 @@ def condition_of(expression: SqlExpression, columns: Columns, row_count: int, co
         return truth.cast(pa.bool_())
     if not pa.types.is_boolean(truth.type):
         raise OptionError(
-            f"{expression.text!r} has the type {truth.type}, so it is not a condition",
+            f"{expression.text!r} has the type {truth.type}, so it is not a condition; compare it with a value",
             key="where",
         )
     return truth

@@ -14,8 +14,8 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the table, and its expression. An expression of None gives null. `is_needed` is true if deletes must
-    have the value too.
+    """A column of the table, and its expression. Without an expression the column is null. `is_needed` is true if
+    deletes must have the value too.
     """
 
     field: DataField
@@ -65,8 +65,8 @@ class ComputedColumns:
     tells_time: bool = False
 
     def need_of(self, need: SchemaNeed) -> SchemaNeed:
-        """Returns the columns that records need and the table lacks, without computed columns and columns that are left
-        out.
+        """Takes the columns that records need and the table lacks, and returns them without the columns that are
+        computed or left out.
         """
         kept = [f for f in need.columns if f.name in self.plain or f.name not in self.left_out]
         return SchemaNeed(pa.struct(kept)) if kept else NOTHING_NEEDED

@@ -126,8 +126,8 @@ def _checked(expression: SqlExpression, key: str) -> SqlExpression:
 
 
 def _timeless(expression: SqlExpression, key: str, what: str) -> SqlExpression:
-    """Returns the checked expression. Raises OptionError if it uses the current time, because a later change of the row
-    would compute another value.
+    """Returns the checked expression. Raises OptionError if the expression uses the current time, because a later
+    change of the row would compute another value. `what` names the expression in the error.
     """
     now = tells_time(expression)
     if now is not None:

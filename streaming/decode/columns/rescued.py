@@ -102,8 +102,8 @@ class Mending:
 
 
 def _named(reason: str, decode: RecordFormat) -> str | None:
-    """Returns the field of a row to which a reason refers; None if it refers to no field, or if the field is null and
-    must not be null.
+    """Returns the field of a row to which a reason refers; None if the reason refers to no field, or says that a NOT
+    NULL field is null.
     """
     found = (_FIELD if decode in _OLD_IMAGES else _PLAIN_FIELD).match(reason)
     return None if found is None or reason.endswith("null, but the column is NOT NULL") else found[1]
@@ -118,7 +118,7 @@ def rescued_texts(
 ) -> pa.Array:
     """Returns the rescued text of each record; null if nothing of the record was rescued.
 
-    `good` are the records that were decoded, in ascending order.
+    `taken` is the same as in `Mending`. `good` are the numbers of the records that were decoded, in ascending order.
     """
     values = as_binary(one_array(records["value"])).take(pa.array(good))
     texts = pa.nulls(records.num_rows, pa.string())

@@ -1,13 +1,13 @@
 """Reads from each record the columns with their types, and the key, that the record declares for its row. Types are
 never guessed from values.
 
-| records | columns | key |
+| records | columns come from | key comes from |
 |---|---|---|
-| of Debezium, with schemas | the schema's, with their nullability | the record's key |
-| the same without schemas | the job's (`types`) | the record's key |
-| in Avro | the schema's, with their nullability | the key, if it is a record |
-| of Canal | `mysqlType` | `pkNames` |
-| `json` | the job's (`types`) | none |
+| Debezium, with schemas | the schema, also their nullability | the record's key |
+| Debezium, without schemas | the job's `types` | the record's key |
+| Avro | the schema, also their nullability | the record's key, if it is an Avro record |
+| Canal | the field `mysqlType` | the field `pkNames` |
+| `json` | the job's `types` | no key |
 
 Source: Kafka 4.0 JsonConverter; Debezium 3.5 change event keys and values; Canal 1.1 FlatMessage.
 """
@@ -110,7 +110,7 @@ def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
 
 
 def declared_columns(source: SourceSchema, mapping: TypeMappings = SAME_TYPES) -> tuple[pa.Field, ...]:
-    """Returns the columns of a row with that schema. Only this function decides which type a column of a new
+    """Returns the columns of a row with the schema `source`. Only this function decides which type a column of a new
     table gets for a type of the source.
 
     `mapping` is the job's `type-mapping`.

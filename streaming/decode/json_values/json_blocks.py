@@ -66,7 +66,8 @@ class Objects:
 
     `structs` have the shape's type; `positions` are their positions in the input, in ascending order. `bad` holds pairs
     of position and reason, in ascending order. `need` holds the columns and types that the values need and the shape
-    lacks, if the caller has asked for them. `skipped` counts by kind the known values that hold no row.
+    lacks, if the caller has asked for them. `skipped` holds pairs of position and kind, for known messages without a
+    row.
     """
 
     structs: pa.Array

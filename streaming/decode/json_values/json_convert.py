@@ -2,7 +2,7 @@
 
 Every function here raises ValueError (pa.ArrowInvalid is a ValueError) if a value cannot be converted exactly. Two
 things are cut off, as Paimon's casts do: digits of a second finer than the column's precision, and bits of a double
-that FLOAT does not have. A timestamp without zone is in UTC if the text has a zone.
+that FLOAT does not have. If the text for a timestamp without time zone has a zone, the timestamp is converted to UTC.
 """
 
 from collections.abc import Callable, Mapping
@@ -234,7 +234,9 @@ def _finite(texts: pa.Array, form: Form) -> pa.Array:
 
 
 def _of_parts(parts: pa.Array, shape: Shape, form: Form) -> pa.Array:
-    """Returns dates and times that come in parts. If there is an offset, they are converted to UTC."""
+    """Converts objects with the parts of a date or time (year, month, hour, ...) to values of the column. A time with
+    an offset is converted to UTC.
+    """
     target = shape.arrow
     words = words_of_parts(parts)
     if form.is_null_for_infinity:

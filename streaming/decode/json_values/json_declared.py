@@ -149,9 +149,10 @@ def with_signs(source: SourceSchema, types: Sequence[tuple[str, SourceType]]) ->
 
 
 def as_declared(need: pa.DataType, messages: MessageOptions, columns: Collection[str]) -> pa.DataType:
-    """Returns the needed columns with the types that the job asks for, instead of the types that values look like.
+    """Takes the columns that values need (`need`), and returns them with the types that the job asks for, instead of
+    the types that the values look like.
 
-    Columns in `columns`, which the table has, stay unchanged.
+    `columns` are the names of the table's columns; the type mapping does not change the types of these columns.
     """
     types, mapping = messages.types, messages.type_mapping
     if not (types or mapping) or not pa.types.is_struct(need):

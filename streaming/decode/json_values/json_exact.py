@@ -163,7 +163,9 @@ def _only(
 
 
 def _offsets(collections: Sequence[Mapping[str, object] | None]) -> pa.Array:
-    """Returns offsets for Arrow's constructors, which take a null list as a null offset."""
+    """Returns the offsets of lists or maps among their items, as Arrow's constructors take them: a null collection has
+    a null offset.
+    """
     ends = np.cumsum([0, *(len(c or ()) for c in collections)])
     return pa.array(ends.astype(np.int32), mask=np.array([*(c is None for c in collections), False]))
 
@@ -245,7 +247,9 @@ def _raw(values: Sequence[object], shape: Shape, form: Form) -> pa.Array:
 
 
 def _whole_numbers(texts: pa.Array, values: Sequence[object]) -> pa.Array:
-    """Returns the whole numbers in the texts: 12, and also 12.0 and 1.2e1, which are the same number in JSON."""
+    """Converts texts to 64-bit integers. `12.0` and `1.2e1` are the same number as `12` in JSON, so they are whole
+    numbers too. `values` are the texts as Python values.
+    """
     try:
         return texts.cast(pa.int64())
     except pa.ArrowInvalid:

@@ -21,7 +21,7 @@ from bucketline.state.types.logical import INTEGER_ROOTS, DataField, DataType, T
 
 
 class JsonKind(Enum):
-    """The kinds of JSON value of a leaf, apart from null."""
+    """The kinds of JSON values that a leaf may have, apart from null."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -178,14 +178,14 @@ _NO_UNIT = Form(
 def row_shape(fields: Sequence[DataField], source: SourceSchema = _NO_SOURCE, writing: Writing = PLAIN_JSON) -> Shape:
     """Returns the shape of an object with these columns.
 
-    `source` is the object's schema, if there is one; `writing` says how values are written that the schema does not
-    describe. Raises UnsupportedTableError for columns that JSON cannot hold.
+    `source` is the object's schema, if there is one; `writing` says how the program writes values that the schema does
+    not describe. Raises UnsupportedTableError for columns that JSON cannot hold.
     """
     return shape_of(DataType(TypeRoot.ROW, fields=tuple(fields)), source, writing)
 
 
 def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Writing = PLAIN_JSON) -> Shape:
-    """Returns the shape of a value of this type."""
+    """Returns the shape of a value of this type. `source` and `writing` are those of `row_shape`, for the value."""
     root = data_type.root
     if root is TypeRoot.ROW:
         known = source_fields(source)
@@ -217,7 +217,8 @@ def envelope_shape(row: Shape, before: Shape | None = None, source_parts: Sequen
     """Returns the shape of a Debezium event: the rows before and after the change, the operation, and the name of the
     table.
 
-    `before` is the shape of the row before, if it differs from `row`; `source_parts` are further fields of `source`.
+    `before` is the shape of the row before the change, if it differs from `row`. `source_parts` are further fields to
+    read from the field `source` of the event.
     """
     names = ("before", "after", "op", "source")
     text = DataType(TypeRoot.VARCHAR, length=2**31 - 1)
@@ -261,7 +262,7 @@ def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple
 
 
 def column_in_source(source: SourceSchema) -> str:
-    """Returns the type of the source's column in capitals, with its length in brackets.
+    """Returns the type that a column has in the source's database: in capitals, with the length in brackets.
 
     The result is empty if the schema lacks the type (Debezium's column.propagate.source.type).
     """
@@ -276,7 +277,8 @@ def column_in_source(source: SourceSchema) -> str:
 def is_unsigned(source: SourceSchema) -> bool:
     """Returns True if a node is a signed 64-bit number that stands for an unsigned number.
 
-    The job says so, or the schema has the type of the source's column (Debezium's column.propagate.source.type).
+    This is so if the job says it, or if the schema contains the type that the column has in the source's database
+    (Debezium's column.propagate.source.type) and this type is BIGINT UNSIGNED.
     """
     is_declared = column_in_source(source).startswith("BIGINT UNSIGNED")
     return source.get("name") == UNSIGNED or (is_declared and source.get("type") == "int64" and not source.get("name"))

@@ -148,10 +148,11 @@ def _linked(rows: pa.Table, group: Longs) -> _Linked:
 
 
 def _only(names: pa.Array, group: Longs, rows: Longs, deletes: Longs) -> Longs:
-    """Returns for each of the `rows` the position of the delete with the same name. `names` has a name for every row:
-    the name of its record, or of its position in the source's log. The result for a row is -1 if no delete has the
-    name, or if rows or deletes of several keys have the name. Several deletes of one key may have the same name,
-    because Debezium sends records again after a crash: then the result is the first of these deletes.
+    """Returns for each of the `rows` the position of the delete with the same name. `group` has the number of each
+    row's key. `names` has a name for every row: the name of its record, or of its position in the source's log. The
+    result for a row is -1 if no delete has the name, or if rows or deletes of several keys have the name. Several
+    deletes of one key may have the same name, because Debezium sends records again after a crash: then the result is
+    the first of these deletes.
     """
     of_rows, of_deletes = names.take(pa.array(rows)), names.take(pa.array(deletes))
     if not len(rows) or not len(deletes):
@@ -189,8 +190,8 @@ class _Search:
         return len(self.group)
 
     def run(self, lacks: dict[str, Mask], asked: dict[str, Mask]) -> tuple[Mask, dict[str, Longs]]:
-        """Returns a mask of the rows that are refused, and for each column the numbers of the rows from which the rows
-        get their values.
+        """Returns a mask of the rows that are refused, and for each column the number (see the class) of the row from
+        which each row gets its value. A row that keeps its value has its own number.
 
         `lacks` has for each column a mask of the rows without a value, and `asked` has for each column a mask of the
         rows for which a value is wanted. Each round of the loop decides the rows whose searches do not end at an
@@ -238,7 +239,7 @@ class _Search:
 
     def _before(self, alive: Mask) -> Longs:
         """Returns for each row the number of the row before it, among the rows of its key that still count (`alive`).
-        For the first row of a key the number of its group is returned.
+        For the first row of a key, returns the number of the group's stored row (see the class).
         """
         before = self._count + 1 + self.group
         latest = np.maximum.accumulate(np.where(alive, np.arange(self._count), _NONE))
