@@ -174,7 +174,8 @@ class _Parser:
             raise _refused(f"expected the name of a column, found {token.text!r}")
         if token.kind == "word" and self._is_constraint():
             raise _refused(
-                f"{token.text.upper()} ... cannot stand in the list of columns; state keys and partitions outside of it"
+                f"{token.text.upper()} ... cannot stand in the list of columns; set the options primary-key and "
+                "partition instead"
             )
         self.at += 1
         field_id = next(self.ids)
