@@ -16,7 +16,8 @@ class PublishOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The outcome for a snapshot. `error` is the last error of the storage, if this error has decided the outcome.
+    """The outcome of an attempt to publish a snapshot. `error` is the last error of the storage, if this error has
+    decided the outcome.
 
     `gone` is a file of the snapshot that no longer exists; it is the reason for LOST.
     """

@@ -83,7 +83,7 @@ class BucketAccess:
         return row_age(self.schema, self.world.clock.now_ms())
 
     def expired(self, files: Iterable[DataFileMeta]) -> frozenset[str]:
-        """Returns the names of files that hold an expired row, according to their statistics."""
+        """Returns the names of the files that hold an expired row, according to the files' statistics."""
         age = self.age()
         if age is None:
             return frozenset()

@@ -272,8 +272,8 @@ class _Level:
 
 
 def _positions(wanted: SortKeys, present: SortKeys) -> tuple[Indices, Indices]:
-    """Returns the positions of the keys that two ascending lists have in common, in the first list and in the second
-    list. A list has each key at most once.
+    """Returns the positions of the keys that two ascending lists have in common: their positions in the first list, and
+    their positions in the second list. A list has each key at most once.
     """
     if pa.types.is_large_binary(wanted.type):
         at = pc.index_in(wanted, value_set=present)

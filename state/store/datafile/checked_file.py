@@ -42,7 +42,7 @@ class CheckedSource(PositionedReader):
         self.error: CorruptFileError | None = None
 
     def read_in_long_pieces(self) -> None:
-        """Makes later reads fetch larger pieces. It is called before a read of the whole file."""
+        """Makes later reads fetch larger pieces. Call it before a read of the whole file."""
         self._pieces.clear()
         self._step = self._whole_blocks(_LONG_PIECE_BYTES)
 
@@ -59,8 +59,8 @@ class CheckedSource(PositionedReader):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _checked(self, start: int, end: int) -> list[memoryview]:
-        """Returns the bytes from `start` to `end`, all of which must have checksums. Their blocks were checked. There
-        is one view for each piece that holds some of the bytes.
+        """Returns the bytes from `start` to `end`, after their blocks were checked: one view for each piece that holds
+        some of the bytes. All of these bytes must have checksums.
         """
         if start >= end:
             return []

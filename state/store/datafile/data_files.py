@@ -130,8 +130,8 @@ def read_data_file(
 def parquet_groups(
     io: FileIO, path: str, meta: DataFileMeta, column: DataField, *, stored: TableSchema
 ) -> list[RowGroup] | None:
-    """Returns the row groups of a file with the bounds of one current column; None if the file is not Parquet. Raises
-    the errors of `read_data_file`.
+    """Returns the row groups of a file with the bounds of the current column `column`; None if the file is not Parquet.
+    Raises the errors of `read_data_file`.
 
     The bounds are left out if the column has another name or type in the file.
     """

@@ -64,8 +64,8 @@ def parquet_writer(
 ) -> pq.ParquetWriter:
     """Returns a writer of one file with this physical schema. Closing the writer leaves the sink open.
 
-    Columns whose values hardly repeat in the rows `first` get no dictionary. `dictionaries` may have chosen the columns
-    with a dictionary already, from the first rows of earlier files.
+    Columns whose values hardly repeat in the rows `first` get no dictionary. `dictionaries` makes the choice, and may
+    have made it already for earlier files.
     """
     possible = [f.name for f in schema if _has_dictionary(f)]
     return pq.ParquetWriter(

@@ -62,8 +62,8 @@ class RollingWriter:
     `with` block: after an exception, every file that it has written is removed.
 
     The attributes belong together because any call may end one file and begin the next file. The metadata of a file is
-    made from what holds for all files (schema, settings, level), from the open file, and from the sequence numbers that
-    earlier files have used. The rows that wait decide when a row group and a file are full.
+    made from the schema, the settings and the level of all files, from the open file, and from the sequence numbers
+    that earlier files have used. The rows that wait decide when a row group and a file are full.
     """
 
     def __init__(

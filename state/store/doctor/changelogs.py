@@ -19,8 +19,8 @@ from bucketline.state.store.doctor.problem import passable
 
 
 def changelog_findings(table: TableHandle) -> Iterator[Finding]:
-    """Yields a finding for each changelog that cannot be read, and for each changelog of which a file is missing or has
-    another size.
+    """Yields a finding for each changelog that cannot be read, and for each changelog with a file that is missing, or
+    whose size is not the recorded size.
     """
     for changelog_id in changelog_ids(table.io, table.metadata_path):
         path = changelog_path(table.metadata_path, changelog_id)

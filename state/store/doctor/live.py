@@ -157,7 +157,9 @@ class LiveOfShare:
         return self._touched
 
     def problems(self, state: str) -> Iterator[Problem]:
-        """Yields the problems in buckets that have changed, each problem once."""
+        """Yields the problems in buckets that have changed, each problem once. `state` describes the snapshot in the
+        problems.
+        """
         touched, self._touched = self._touched, set()
         for bucket in sorted(touched):
             for rule, message in self._in_bucket(bucket):

@@ -48,7 +48,7 @@ class StatsCheck:
         self._of_rows = of_batch if self._of_rows is None else self._of_rows.merge(of_batch)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yields the rule and the message of each problem. It is called after all rows were added."""
+        """Yields the rule and the message of each problem. All rows must have been added before."""
         if self._of_rows is None:
             return
         rows = {f.id: b for f, b in zip(self._of_rows.fields, self._of_rows.columns, strict=True)}

@@ -1,4 +1,4 @@
-"""A source of the rows that a delete or an update changes: the rows of a bucket that meet its condition.
+"""A source of the rows that a delete or an update changes: the rows of a bucket that meet the condition of the change.
 
 Each task of an engine takes whole buckets, so several tasks can share a delete or an update of a large table.
 """

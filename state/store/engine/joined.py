@@ -51,7 +51,7 @@ class ShareJoin(Protocol):
 class Joined:
     """A source of the rows that `join` makes: it gets the rows of both sides, one share at a time. `stored` are rows of
     the table. `given` is a source of the caller's rows, and `given_schema` is their schema in the form in which they
-    are joined. A task holds up to `memory_bytes` of sealed runs in memory, and more of them on disk in `directory`.
+    are joined. A task holds up to `memory_bytes` of sealed runs in memory, and further runs on disk in `directory`.
     """
 
     stored: Sequence[RowsPart]

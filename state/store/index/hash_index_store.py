@@ -124,10 +124,10 @@ class HashIndexStore:
     ) -> KnownHashes:
         """Returns the hashes of one partition. Only files that are new to this process are read.
 
-        `entries` must be all HASH entries of the partition. With `share`, only the buckets of that owner are read; this
-        is enough if each bucket certainly has only hashes of its owner. With `hashes_of`, all buckets are read, but
-        only the hashes of that owner are kept; in memory are these hashes, and the files that are read at the same
-        time. Raises CorruptFileError for a file that is missing, cut off or listed twice.
+        `entries` must be all HASH entries of the partition. With `share`, only the buckets of that assigner are read;
+        this is enough if each bucket certainly has only hashes of the bucket's assigner. With `hashes_of`, all buckets
+        are read, but only the hashes of that assigner are kept; in memory are these hashes, and the files that are read
+        at the same time. Raises CorruptFileError for a file that is missing, cut off or listed twice.
         """
         if not entries:
             return NOTHING_KNOWN

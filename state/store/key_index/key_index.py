@@ -169,7 +169,9 @@ class KeyIndex:
         for code, partition in zip(missing, stored, strict=True):
             if partition is None:
                 raise IndexStateError(
-                    f"{self.directory}: no partition {code}", fault=IndexFault.DAMAGED, path=self.directory
+                    f"{self.directory}: the key index has no partition with the code {code}",
+                    fault=IndexFault.DAMAGED,
+                    path=self.directory,
                 )
             self._note(code, partition)
         return {code: self._partitions[code] for code in wanted}

@@ -4,8 +4,8 @@ The keys of a bucket need merging only if rows may have been deleted; otherwise 
 bucket. With merge engines that merge rows, a deleted key counts as present: an aggregate may still contain it, and its
 next row may always go to its old partition.
 
-Source: Paimon 2.0 IndexBootstrap. This module is finer in one point: files that are too old are left out one by one,
-and not by bucket.
+Source: Paimon 2.0 IndexBootstrap. This module differs in one point: it leaves out single files that are too old, and
+not whole buckets.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator

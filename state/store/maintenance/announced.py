@@ -1,5 +1,5 @@
-"""The announcement of one run of expiry. It exists from before the run looks at pins until the run has removed its last
-file.
+"""The file by which one run of expiry announces to other processes that it removes snapshots. The file exists from
+before the run looks at pins until the run has removed its last file.
 """
 
 from contextlib import suppress

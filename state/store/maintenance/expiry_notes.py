@@ -1,8 +1,8 @@
 """Notes that expiry leaves for writers that have stopped. A note records that none of the removed snapshots was made by
 the writer.
 
-A stream's marker tag keeps the stream's newest snapshot. When later snapshots have expired, it can no longer be seen
-whether one of them was a batch that the stream committed just before it died. So expiry leaves a note:
+A stream's marker tag keeps the stream's newest snapshot. When later snapshots have expired, the table no longer shows
+whether the stream committed one of them just before the stream died. So expiry leaves a note:
 `<table>/bucketline/expired-<writer>`, a small JSON file. Paimon's tools do not look in this folder. A note is written
 before the snapshots are removed. It is valid only for the marker tag that it was written for.
 """

@@ -1,4 +1,4 @@
-"""Creates the marker tag of a stream whose last snapshot expiry is about to remove.
+"""Creates the marker tag of a stream before expiry removes the stream's last snapshot.
 
 A stream tags its newest snapshot after each commit. A stream that died between commit and tag in its first batch has no
 marker tag, and its snapshots are its only trace. So the process that removes these snapshots first creates the marker

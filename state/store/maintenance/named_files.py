@@ -146,8 +146,8 @@ class NamedFiles:
             self.names.add(snapshot.index_manifest)
 
     def _add_changelog(self, list_name: str | None) -> None:
-        """Adds the names in a manifest list and its manifests. They may be missing if a changelog names them, because
-        they are removed with the changelog's snapshot unless a tag keeps the snapshot.
+        """Adds the names in the manifest list `list_name`, and in its manifests. The list and the manifests of a
+        changelog may be missing: they are removed with the changelog's snapshot unless a tag keeps the snapshot.
         """
         if list_name is None:
             return

@@ -1,5 +1,6 @@
-"""Changelogs that several histories of a table share. A branch has a snapshot of the table, and a table that was
-fast-forwarded to a branch has the snapshots of the branch. Expiry in one history keeps the changelogs of the others.
+"""Changelogs that several histories of a table share. A branch begins with a snapshot of the table, and a table that
+was fast-forwarded to a branch has the snapshots of the branch. Expiry in one history keeps the changelogs that other
+histories need.
 """
 
 from collections.abc import Mapping

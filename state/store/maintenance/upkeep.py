@@ -183,7 +183,9 @@ class Upkeep:
 
 @contextmanager
 def logged(doing: str) -> Iterator[None]:
-    """Runs a `with` block. If the block raises a BucketlineError, logs it as a warning and goes on."""
+    """Runs a `with` block. If the block raises a BucketlineError, logs the error as a warning, and goes on. `doing`
+    names the work of the block, for the warning.
+    """
     try:
         yield
     except BucketlineError as e:

@@ -48,9 +48,9 @@ class Turns:
 
     def turn(self, stop: Stop, *, plans: bool, full: bool) -> list[Finished]:
         """Works on planned compactions until no item is left to claim, and returns the finished items. With `plans`,
-        first makes a plan of the compactions that are due; with `full`, a full compaction is due. Returns early if a
-        stop is requested through `stop`. Raises CompactionFailedError if this compactor has given up an item after
-        errors, and StorageError.
+        first makes a plan of the compactions that are due; with `full`, the next plan compacts all buckets fully.
+        Returns early if a stop is requested through `stop`. Raises CompactionFailedError if this compactor has given up
+        an item after errors, and StorageError.
         """
         if full:
             self._owed.ask()

@@ -334,7 +334,9 @@ class _Ends:
 
 
 def release(folder: PlanFolder, c: Claimed, failure: str | None) -> None:
-    """Releases an item at once, so that other compactors can take it. If that fails, its lease ends by itself."""
+    """Releases an item at once, so that other compactors can take it. If releasing fails, the item's lease ends by
+    itself.
+    """
     with suppress(BucketlineError):
         folder.release(c.claim, failure)
 

@@ -103,8 +103,8 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """A commit that may or may not have been published, and the reason. A later look at the snapshots shows which is
-    true.
+    """A commit that may or may not have been published, and the reason. A later look at the snapshots shows whether it
+    was published.
     """
 
     reason: str
@@ -137,8 +137,8 @@ class ItemWork(Protocol):
 
 
 class TableWork:
-    """Works on the items of one table, on the snapshot of the last `refresh`. `workers` says among how many tasks a job
-    that moves rows is divided.
+    """Works on the items of one table, on the snapshot of the last `refresh`. `workers` says how many tasks share a job
+    that moves rows.
     """
 
     def __init__(self, at: TableAt, *, workers: Workers = ONE_WORKER) -> None:

@@ -191,8 +191,8 @@ class PlanFolder:
         return self._io.exists(self._path(claim.plan_id, claim.number, "lease", claim.epoch + 1))
 
     def release(self, claim: Claim, failure: str | None = None) -> None:
-        """Releases an item, so that another compactor can take it; `failure` is the error that is the reason, if there
-        is one. Raises StorageError.
+        """Releases an item, so that another compactor can take it; `failure` is the error for which the item is
+        released (None: no error). Raises StorageError.
         """
         self._publish(self.release_path(claim), encode_release(Release(failure)))
 

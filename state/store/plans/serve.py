@@ -118,7 +118,7 @@ def _round(path: str, compactor: Compactor, *, once: bool) -> Sequence[Finished]
 
 @contextmanager
 def kept_alive(renew: Callable[[], None], lease: Lease) -> Iterator[None]:
-    """Renews heartbeats in a separate thread while the context is open."""
+    """Renews heartbeats in a separate thread during a `with` block."""
     over = threading.Event()
 
     def beat() -> None:

@@ -27,8 +27,8 @@ class WhenToPlan:
         self._is_looked_up = False
 
     def is_due(self, at: TableAt, batch_id: int) -> bool:
-        """Returns True if a plan is due after this batch. If the trigger depends on time, the storage is read once.
-        Raises StorageError, CorruptFileError.
+        """Returns True if a plan is due after this batch. If the trigger depends on time, the first call reads the
+        storage. Raises StorageError, CorruptFileError.
         """
         plans, now_ms = at.plan.sink.plans, self._world.stopwatch.elapsed_ms()
         if plans.trigger is not PlanTrigger.COMMITS and not self._is_looked_up:
@@ -66,13 +66,15 @@ class OwedFull:
         return lambda place: is_due or place in owed
 
     def planned(self, busy: Collection[BucketId]) -> None:
-        """Records that all buckets are planned except `busy`, the buckets that had an open item."""
+        """Records that the full compaction of all buckets is planned, except for `busy`, the buckets that had an open
+        item.
+        """
         self._owed = frozenset(busy) if self._is_due else self._owed & frozenset(busy)
         self._is_due = False
 
 
 def last_compaction_age_ms(at: TableAt) -> int | None:
-    """Returns how long ago the table was last compacted, in milliseconds, by its newest snapshots; None if none of them
+    """Returns how long ago the table was last compacted, in milliseconds; None if none of the table's newest snapshots
     is a compaction.
     """
     newest = at.view.snapshot

@@ -1,8 +1,8 @@
 """Holds the deletion vectors of one bucket while it is compacted: reads the existing vectors, adds deleted rows, and
 writes a new file with all vectors.
 
-Source: Paimon 2.0 BucketedDvMaintainer, DeletionVectorIndexFileWriter: one file holds all vectors of a bucket. It is
-written again when one of the vectors has changed, even if there are no vectors left, to replace the old file.
+Source: Paimon 2.0 BucketedDvMaintainer, DeletionVectorIndexFileWriter: one file holds all vectors of a bucket. The file
+is replaced by a new file when one of the vectors has changed, even if there are no vectors left.
 """
 
 from array import array

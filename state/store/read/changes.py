@@ -23,11 +23,11 @@ def change_files(schema: TableSchema) -> ChangeFiles:
 def change_entries(
     table: TableHandle, snapshot: Snapshot, mode: ChangeFiles, *, postponed: bool = False
 ) -> list[ManifestEntry]:
-    """Returns the files that hold a snapshot's changes. An overwrite has none; a compaction has none unless it writes a
-    changelog.
+    """Returns the files that hold a snapshot's changes. There are no such files for an overwrite, and for a compaction
+    that writes no changelog.
 
     Rows in the postpone bucket do not count as changes until a compaction logs them, as in Paimon's batch reads. With
-    `postponed` they are included, as in Paimon's streams of tables without a changelog.
+    `postponed`, the files of the postpone bucket are included, as in Paimon's streams of tables without a changelog.
     """
     if mode is ChangeFiles.CHANGELOG:
         if snapshot.commit_kind is CommitKind.OVERWRITE:

@@ -60,8 +60,8 @@ def columns_of_files(
 
 
 def side_by_side(streams: Sequence[Iterator[pa.RecordBatch]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Puts rows together whose columns are divided among several streams, and yields them. Raises CorruptFileError if a
-    stream has fewer rows than the others.
+    """Yields whole rows with the columns of all streams. Each stream holds some of the columns, for the same rows.
+    Raises CorruptFileError if a stream has fewer rows than the others.
     """
     waiting: list[pa.RecordBatch | None] = [None] * len(streams)
     while True:

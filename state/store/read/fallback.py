@@ -153,7 +153,7 @@ def _with_names_of(own: TableSchema, other: TableSchema, branch: str) -> TableSc
         raise UnsupportedTableError(
             f"branch {branch} is partitioned by ({', '.join(other.partition_keys)}), this one by "
             f"({', '.join(own.partition_keys)}); a partition can be read from the other branch "
-            "only if both are partitioned alike",
+            f"only if both are partitioned alike; remove '{SCAN_FALLBACK_BRANCH.key}' and '{SCAN_PRIMARY_BRANCH.key}'",
             branch=branch,
         )
     new = {theirs.name: ours.name for ours, theirs in zip(own.fields, other.fields, strict=True)}

@@ -133,7 +133,7 @@ def merge_section(
     out: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Returns the merged rows of a section: one row for each key, in key order. A section is a set of sorted runs whose
-    key ranges overlap. If the newest row of a key is of kind -U or -D, it is included.
+    key ranges overlap. A merged row of kind -U or -D is included too.
 
     `columns` must include the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND` (see
     `merge_columns`). The fold decides which columns are returned; if the fold only selects rows, the columns `out` are
@@ -271,8 +271,8 @@ def _sections(schema: TableSchema, bucket: BucketFiles) -> list[list[SortedRun]]
 
 
 def is_merged(schema: TableSchema, runs: Sequence[SortedRun]) -> bool:
-    """Returns True if the rows of a section must be merged. With deletion vectors, each key has only one row above
-    level 0.
+    """Returns True if the rows of a section must be merged. With deletion vectors, rows above level 0 need no merging,
+    because each key has only one row there.
     """
     is_looked_up = schema.settings.changelog.deletion_vectors and all(f.level > 0 for run in runs for f in run.files)
     return len(runs) > 1 and not is_looked_up

@@ -96,8 +96,8 @@ def _merged(access: FileAccess, runs: Sequence[Iterator[pa.RecordBatch]], fold: 
 def _runs_of(
     access: FileAccess, bucket: BucketFiles, columns: Sequence[str], *, with_levels: bool
 ) -> list[Iterator[pa.RecordBatch]]:
-    """Returns the rows of a bucket's files as sorted runs, as few as possible. With `with_levels`, the rows have the
-    level of their file.
+    """Returns the rows of a bucket's files as sorted runs, as few as possible. With `with_levels`, an additional last
+    column holds the level of each row's file.
     """
     order = key_order([f.type for f in access.schema.select(access.schema.trimmed_primary_key)])
     all_runs: list[Iterator[pa.RecordBatch]] = []

@@ -71,8 +71,8 @@ def plan_projection(schema: TableSchema, columns: Iterable[str] | None, conditio
 
 
 def refuse_unreadable(schema: TableSchema, *, is_named: bool = False) -> None:
-    """Checks that rows of a table with this schema can be read. Raises UnsupportedTableError that names the option
-    which prevents it.
+    """Checks that rows of a table with this schema can be read. Raises UnsupportedTableError that names the option that
+    prevents the read.
 
     If the read itself names a snapshot (`is_named`), options of the table that choose a snapshot are ignored.
     """

@@ -168,8 +168,8 @@ class _Pruning:
         return [b for b in buckets if b.partition in passing]
 
     def by_bucket(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        """Returns only the buckets that can have rows with the bucket key that the filter asks for, computed with the
-        bucket count of each partition.
+        """Returns the buckets that can have rows with the bucket key that the filter asks for. Which bucket of a
+        partition this is depends on the partition's bucket count.
         """
         if not bucket_mode(self.schema).hashes_keys:
             return list(buckets)
@@ -205,8 +205,8 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: keeps_file(self.schema, bucket.files, file, by_values, by_keys))
 
     def by_row_range(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        """Returns the buckets without the files of those ranges of row ids in which no row can meet the filter. Files
-        are not judged one by one, because a file may hold only some columns of its rows.
+        """Returns the buckets without files whose rows cannot meet the filter. Each range of row ids is judged as a
+        whole, with all of its files, because a single file may hold only some columns of its rows.
         """
         ranges = [(b, r) for b in buckets for r in row_ranges(b.files)]
         kept = possible(self.arrow, self.expression, [self._range_guarantee(b, r) for b, r in ranges])

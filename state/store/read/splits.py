@@ -114,7 +114,7 @@ class Split:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether this unit must be read without other units in its split."""
+        """Returns True if this unit must be alone in its split."""
         return self.is_postponed or self.share is not None
 
 
@@ -136,10 +136,11 @@ class Scan:
 def plan_scan(
     table: TableHandle, request: ReadRequest, *, snapshot: Snapshot | None = None, least_level: int = 0
 ) -> Scan:
-    """Plans the read of a snapshot, and returns it with its units. Files below `least_level` are left out. Raises the
-    errors of `Table.to_batches`.
+    """Plans the read of a snapshot, and returns the scan with all of its units. Files below `least_level` are left out.
+    Raises the errors of `Table.to_batches`.
 
-    With `snapshot`, this snapshot is read with the schema of the handle, and without other branches.
+    If `snapshot` is given, it is read with the schema of the handle, and without other branches. Otherwise the request
+    says which snapshot is read.
     """
     seen = () if snapshot is None else (BranchView(table, table.table_schema, snapshot),)
     plan = plan_rows(table, request, seen=seen)

@@ -62,8 +62,8 @@ class ReadRequest:
 
 
 def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> ReadRows:
-    """Returns the schema of the requested rows, and the rows, batch by batch. If `seen` is not empty, the snapshots in
-    it are read. Raises the errors of `Table.to_batches`.
+    """Returns the schema of the requested rows, and the rows, batch by batch. If `seen` is not empty, its snapshots are
+    read instead of the snapshot that the request asks for. Raises the errors of `Table.to_batches`.
     """
     if request.limit is not None and request.limit < 0:
         raise OptionError(
@@ -150,8 +150,8 @@ def rows_schema(table: TableHandle, request: ReadRequest) -> pa.Schema:
 
 
 def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> "RowsPlan":
-    """Plans the read of a snapshot, and returns the plan. The snapshot is the one that the request asks for, or, if
-    `seen` is not empty, the snapshots in `seen`. Raises the errors of `Table.to_batches`.
+    """Plans the read of the snapshot that the request asks for, and returns the plan. If `seen` is not empty, its
+    snapshots are read instead. Raises the errors of `Table.to_batches`.
     """
     asked = list(seen) or branch_views(table, request.version)
     for view in asked:

@@ -112,7 +112,9 @@ def local_time(time_ms: int, of: str) -> datetime:
 def files_table(
     table_path: str, schema: TableSchema, buckets: Sequence[BucketFiles], schema_of: Callable[[int], TableSchema]
 ) -> pa.Table:
-    """Returns one row for each file of the buckets, in their order. Files in the postpone bucket are left out."""
+    """Returns one row for each file of the buckets, in the order of `buckets`. Files in the postpone bucket are left
+    out.
+    """
     rows = []
     for bucket in buckets:
         if bucket.bucket < 0:
@@ -195,8 +197,8 @@ def _values_by_id(fields: Sequence[DataField], stats: SimpleStats) -> dict[int, 
 
 
 def _in_current_type(value: object, stored: DataType, wanted: DataType) -> tuple[object, DataType]:
-    """Converts a bound to the column's current type, and returns it with this type. If it cannot be converted, returns
-    it unchanged, with the type in which it was stored.
+    """Converts a bound to the column's current type, and returns the converted bound and the current type. If the bound
+    cannot be converted, returns the bound as it was stored, and its stored type.
     """
     if value is None or not (stored.is_atomic and wanted.is_atomic) or stored.as_nullable() == wanted.as_nullable():
         return value, stored

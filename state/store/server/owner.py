@@ -17,8 +17,8 @@ class TableOwner(Protocol):
     """The catalog that a table or a branch belongs to. Implementations can be pickled.
 
     If the answer to a change of a tag or branch, or to a rollback, is lost, the implementation checks whether the
-    change has happened. So a StorageError means that the change has not happened, or that it is not known whether it
-    has.
+    change has happened. So a StorageError means that the change has not happened, or that it is not known whether the
+    change has happened.
     """
 
     def newest(self) -> Snapshot | None:

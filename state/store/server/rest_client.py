@@ -55,8 +55,8 @@ class RestClient:
     world: World = SYSTEM_WORLD
 
     def get(self, *path: str, **query: str) -> dict[str, Any]:
-        """Returns what the server has at a path below the catalog's prefix. Raises NotThereError, StorageError,
-        UnsupportedTableError.
+        """Returns the JSON object with which the server answers a request for a path below the catalog's prefix. Raises
+        NotThereError, StorageError, UnsupportedTableError.
         """
         return self._asked(self._url(path, query))
 

@@ -119,7 +119,9 @@ class RestTable:
             if e.kind != _SNAPSHOT:
                 raise self._gone(e) from e
             raise OptionError(
-                f"{self.name} has no snapshot {tag.snapshot.id} any more", key="snapshot", value=tag.snapshot.id
+                f"{self.name} has no snapshot {tag.snapshot.id} any more; name a newer snapshot",
+                key="snapshot",
+                value=tag.snapshot.id,
             ) from e
         return True
 

@@ -125,9 +125,7 @@ def _result(found: pa.Table, rows: pa.Table, at: int, aggregate: Aggregate) -> p
 
 
 def _check_sum(values: pa.ChunkedArray, near: np.ndarray, column: str) -> None:
-    """Raises SchemaMismatchError if a sum has overflowed, which shows when it is far from the approximate sum in
-    `near`.
-    """
+    """Raises SchemaMismatchError if a sum has overflowed: if it is far from the approximate sum in `near`."""
     if pa.types.is_decimal(values.type):
         # A sum of doubles is wrong by some digits near the limit. A sum of 128 bits overflows beyond 1.7 times the
         # limit.

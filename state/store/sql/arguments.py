@@ -33,7 +33,7 @@ def options_of(arguments: Arguments) -> dict[str, str]:
     for part in arguments["options"].split(",") if "options" in arguments else ():
         key, equals, value = part.partition("=")
         if not equals:
-            raise wrong_argument(f"options {arguments['options']!r} are not key=value,key=value", "options")
+            raise wrong_argument(f"options {arguments['options']!r} must have the form key=value,key=value", "options")
         options[key.strip()] = value.strip()
     return options
 

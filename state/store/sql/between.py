@@ -24,7 +24,7 @@ AUDIT_LOG = "audit_log"
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A range of changes: those after the snapshot `since`, up to and including the snapshot `until`."""
+    """A range of changes: the changes after the snapshot `since`, up to and including the snapshot `until`."""
 
     since: int
     until: int
@@ -38,7 +38,10 @@ def changed_between(table: TableHandle, options: Mapping[str, str], system: str 
     ranges = [key for key in (BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG) if key in options]
     if not ranges:
         if TAG_TO_SNAPSHOT.key in options:
-            raise refused(f"'{TAG_TO_SNAPSHOT.key}' has no effect without '{BETWEEN}'", option=TAG_TO_SNAPSHOT.key)
+            raise refused(
+                f"'{TAG_TO_SNAPSHOT.key}' has no effect without '{BETWEEN}'; set both, or neither",
+                option=TAG_TO_SNAPSHOT.key,
+            )
         return None
     named = (*ranges, *table.table_schema.settings.reading.named_versions)
     if len(named) > 1:

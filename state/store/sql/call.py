@@ -164,8 +164,8 @@ def _pattern(text: str, name: str) -> re.Pattern[str]:
 def _idle(
     table: Table, partitions: Sequence[Mapping[str, object]] | None, before_local_ms: int
 ) -> list[Mapping[str, object]]:
-    """Returns the chosen partitions that got no new file since `before_local_ms`. None as `partitions` chooses all
-    partitions.
+    """Returns the chosen partitions that got no new file since `before_local_ms`. If `partitions` is None, all
+    partitions are chosen.
     """
     idle = partitions_where(table, None, before_local_ms)
     if partitions is None:

@@ -244,8 +244,8 @@ def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table
 
 
 def _joins(table: Table, queries: Queries) -> bool:
-    """Returns True if Spark must find the rows to change, and a MERGE then changes them (see `computed_by_merge`). In
-    Spark, subqueries may refer to the changed row, and may return any number of rows.
+    """Returns True if Spark runs the subqueries of a change, and a MERGE then changes the rows that Spark has found
+    (see `computed_by_merge`). In Spark, a subquery may refer to the changed row, and may return any number of rows.
     """
     return queries is not LOCAL_QUERIES and bool(table.primary_key)
 

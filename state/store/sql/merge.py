@@ -1,7 +1,7 @@
 """Carries out MERGE INTO by `Table.merge`.
 
-Rows are joined by columns that are added to the source under the names of the table's columns. The source also keeps
-its own columns, for conditions and values.
+For the join, the values that ON compares with columns of the table are added to the source, under the names of these
+columns. The source also keeps its own columns, for conditions and values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -119,7 +119,7 @@ class _Clauses:
 
     def _target_filter(self) -> pc.Expression | None:
         """Returns the part of ON that needs only columns of the table, as a filter on the table's rows. Returns None if
-        ON has no such part, or if a clause also needs rows that do not meet it.
+        ON has no such part, or if a clause also needs rows that do not meet this part.
         """
         if self._statement.by_source or self._inserts_by_key:
             return None
@@ -156,7 +156,9 @@ class _Clauses:
             values = {n: node for n, node in values.items() if not self._is_joined(n, node)}
         if not values:
             raise refused(
-                "MERGE: UPDATE SET changes nothing: it sets only columns that ON makes equal already", statement="MERGE"
+                "MERGE: UPDATE SET changes nothing: it sets only columns that ON makes equal already; set another "
+                "column, or leave the clause out",
+                statement="MERGE",
             )
         return UpdateClause({n: self._value(n, node, names) for n, node in values.items()}, condition)
 

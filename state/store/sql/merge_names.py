@@ -51,8 +51,8 @@ class MergeNames:
         return {self.find(column)[0] for column in node.find_all(exp.Column)}
 
     def both(self, node: exp.Expression) -> exp.Expression:
-        """Returns the column that a name means in a clause on pairs of rows. Nodes that are no columns are returned
-        unchanged.
+        """Returns the column that a name means in a clause on pairs of rows, each pair a row of the table and a row of
+        the source. Nodes that are no columns are returned unchanged.
         """
         return node if not isinstance(node, exp.Column) else _placed(*self.find(node))
 

@@ -87,8 +87,9 @@ def partitions_where(
 
 
 def shown_partitions(table: Table, wanted: Mapping[str, object]) -> list[str]:
-    """Returns the partitions with these values, as Spark's SHOW PARTITIONS shows them: values as Spark writes them,
-    escaped as in the names of folders; `null` for rows without a value. Rows in the postpone bucket do not count.
+    """Returns the partitions that have the values `wanted`, as Spark's SHOW PARTITIONS shows them: with values as Spark
+    writes them, escaped as in the names of folders, and with `null` for a missing value. Rows in the postpone bucket do
+    not count.
 
     Source: Spark 4.0 ShowPartitionsExec.
     """
