@@ -47,7 +47,7 @@ class ColumnBounds:
     is_bounded: bool = True
 
     def merge(self, other: "ColumnBounds") -> "ColumnBounds":
-        """Returns the bounds of a column whose values are the values of both objects."""
+        """Returns the bounds of all values that the two objects describe."""
         null_count = self.null_count + other.null_count
         if not (self.is_bounded and other.is_bounded):
             return ColumnBounds(None, None, null_count, is_bounded=False)
@@ -67,7 +67,7 @@ class ColumnStats:
     columns: tuple[ColumnBounds, ...]
 
     def merge(self, other: "ColumnStats") -> "ColumnStats":
-        """Returns the statistics of the rows of both objects, which must have the same fields and modes."""
+        """Returns the statistics of all rows that the two objects describe. Both must have the same fields and modes."""
         assert self.fields == other.fields and self.modes == other.modes, "statistics of different columns"
         columns = tuple(mine.merge(its) for mine, its in zip(self.columns, other.columns, strict=True))
         return ColumnStats(self.fields, self.modes, columns)
@@ -268,8 +268,8 @@ def _pick(one: Bound | None, other: Bound | None, *, sign: int) -> Bound | None:
 
 
 def _is_beyond(value: Bound | None, bound: Bound | None, *, sign: int) -> bool:
-    """Returns True if `bound` is at most `value` (for `sign` -1) or at least `value` (for `sign` 1). Also returns True
-    if `value` or `bound` is None, or if `bound` is NaN.
+    """Returns True if `bound` is a lower bound of `value` (for `sign` -1) or an upper bound of `value` (for `sign` 1).
+    Also returns True if `value` or `bound` is None, or if `bound` is NaN.
     """
     if value is None or bound is None or bound != bound:
         return True

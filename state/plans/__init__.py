@@ -1,1 +1,3 @@
-"""Compaction plans, claims on their items, and results: their values, their JSON, and the rules of leases."""
+"""Compaction plans, leases on the items of a plan, and results of items: their data, the encoding of the data as JSON,
+and the rules of leases.
+"""

@@ -100,7 +100,8 @@ def _moves(
     is_full: Callable[[PlannedBucket], bool],
 ) -> list[_Choice]:
     """Returns the postpone buckets whose rows are to be moved to real buckets. A partition that has an open item in any
-    bucket is left out, because the work on that item would be lost.
+    bucket is left out, because the work on that item would be lost. If `is_full` returns True for a bucket of the
+    partition, the real buckets of the partition are compacted fully, to `last_level`.
     """
     busy_partitions = {partition for partition, _ in busy}
     waiting = [b for b in buckets if b.bucket == POSTPONE_BUCKET and b.partition not in busy_partitions]

@@ -2,11 +2,11 @@
 do the same work.
 
 Leases need no common clock and no lock service, and work even if listings of the storage are out of date. A lease is a
-file for an item and an epoch number, which a worker creates if it does not exist. Only the owner of the lease renews
-the heartbeat, which is a second file. Other workers use their own clocks: if they have not seen the heartbeat change
-for the period of the lease, they assume that the owner is dead or asleep, and may take the lease of the next epoch.
-Leases are not needed for correctness. If two workers do the same compaction, the second commit conflicts, because its
-input files are gone. So an owner that wakes up late does no harm.
+file for an item and an epoch number. A worker takes the lease by creating this file, which succeeds only if the file
+does not exist. Only the owner of the lease renews the heartbeat, which is a second file. Other workers use their own
+clocks: if they have not seen the heartbeat change for the period of the lease, they assume that the owner is dead or
+asleep, and may take the lease of the next epoch. Leases are not needed for correctness. If two workers do the same
+compaction, the second commit conflicts, because its input files are gone. So an owner that wakes up late does no harm.
 """
 
 from dataclasses import dataclass

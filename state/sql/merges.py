@@ -62,8 +62,8 @@ def read_merge(text: str) -> Merge:
 
 
 def _source(text: str, parsed: Parsed, source: exp.Expression) -> tuple[Query, tuple[str, ...]]:
-    """Returns the query after USING, and the names that the alias gives to its columns. After USING there is a table,
-    or SELECT or VALUES in parentheses.
+    """Returns the query after USING, and the column names that follow the alias of the query, if any. After USING there
+    is a table, or SELECT or VALUES in parentheses.
     """
     alias = source.args.get("alias")
     columns = tuple(c.name for c in alias.columns) if isinstance(alias, exp.TableAlias) else ()

@@ -1,4 +1,4 @@
-"""Finds which columns and which rows of its tables a query needs.
+"""Finds which columns and which rows of a table a query needs.
 
 Spark does not tell a data source in Python what a query needs, so this module derives it from the text of the query.
 The results are on the safe side. A column is left out only if its name does not occur in the query and nothing in the

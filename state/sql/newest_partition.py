@@ -15,8 +15,8 @@ _SIGNS = frozenset(("=", "==", "<>", "!=", "<", "<=", ">", ">="))
 
 @dataclass(frozen=True, slots=True)
 class NewestPartitionCall:
-    """A call of `max_pt`, from `start` to `end` of a text: the table that it names, and whether its result is compared
-    with another value.
+    """A call of `max_pt` in a text. The call reaches from the position `start` to `end`. The object also has the table
+    that is the argument, and says whether the result of the call is compared with another value.
     """
 
     start: int

@@ -24,8 +24,8 @@ from bucketline.state.sql.words import Words, split_script
 
 
 def parse_script(text: str) -> list[tuple[str, Statement]]:
-    """Returns the text and the parsed form of each statement. Raises OptionError, which names the statement, if it
-    cannot be parsed or is not supported.
+    """Returns the text and the parsed form of each statement. Raises OptionError, which names the statement, if a
+    statement cannot be parsed or is not supported.
     """
     return [(part.strip(), parse_statement(part)) for part in split_script(text)]
 

@@ -1,4 +1,6 @@
-"""Parses SELECT, INSERT, UPDATE, DELETE and TRUNCATE with sqlglot, and converts its tree to a statement."""
+"""Parses SELECT, INSERT, UPDATE, DELETE and TRUNCATE with sqlglot, and converts the tree that sqlglot returns to a
+statement.
+"""
 
 from collections.abc import Mapping, Sequence
 

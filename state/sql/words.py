@@ -304,7 +304,7 @@ class Words:
                 raise refused(f"{self.verb}: the hint {hint[0]!r} has no effect here; remove it", statement=self.verb)
 
     def wrong(self, why: str) -> OptionError:
-        """Returns the error for a statement that is not valid. It contains `why` and the next token."""
+        """Returns the error for a statement that is not valid. The message contains `why` and the next token."""
         if self.is_done:
             place = "but the statement ends"
         else:

@@ -93,8 +93,11 @@ class LastNonNullValue(Choice):
 
 @dataclass(frozen=True, slots=True)
 class FirstValue(Choice):
-    """The first value, which may be null. A row that sets the accumulator (`Op.SEED`) replaces an earlier first value,
-    and then no later row counts as first. If no value was added before that row, the next added value counts as first.
+    """The first value, which may be null. The value of a late row (a row that counts as older than all other rows)
+    becomes the first value.
+
+    A row that sets the accumulator (`Op.SEED`) replaces the first value, and later rows do not change it. But if no
+    value was added before that row, the next added value becomes the first value.
     """
 
     names = ("first_value",)

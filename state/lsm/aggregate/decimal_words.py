@@ -1,4 +1,4 @@
-"""Converts decimals to exact integers and back, and adds them up without a loop over rows."""
+"""Converts decimals to exact integers and back, and adds decimals up without a loop over rows."""
 
 import numpy as np
 import pyarrow as pa

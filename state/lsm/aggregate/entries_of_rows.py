@@ -70,8 +70,8 @@ def grouped(keys: Indices, codes: Indices, ops: np.ndarray, order: Indices) -> t
 
 
 def list_array(keys: Indices, key_count: int, elements: pa.Array, present: Mask, data_type: pa.ListType) -> pa.Array:
-    """Returns a list for each key, and null for a key that is not `present`. `keys` has the index of the key to which
-    each element belongs; these indices ascend.
+    """Returns a list for each key, and null for a key for which `present` is false. `keys` has the index of the key to
+    which each element belongs; these indices ascend.
     """
     offsets = pa.array(_offsets(keys, key_count))
     mask = None if present.all() else pa.array(~present)
@@ -81,8 +81,8 @@ def list_array(keys: Indices, key_count: int, elements: pa.Array, present: Mask,
 def map_array(
     keys: Indices, key_count: int, names: pa.Array, items: pa.Array, present: Mask, data_type: pa.MapType
 ) -> pa.Array:
-    """Returns a map for each key, and null for a key that is not `present`. `names` and `items` are the map keys and
-    values of all maps, and `keys` has the index of the key to which each entry belongs; these indices ascend.
+    """Returns a map for each key, and null for a key for which `present` is false. `names` and `items` are the map keys
+    and values of all maps, and `keys` has the index of the key to which each entry belongs; these indices ascend.
     """
     offsets = pa.array(_offsets(keys, key_count))
     mask = None if present.all() else pa.array(~present)

@@ -102,8 +102,8 @@ class Events:
         return np.where(first_rows == self.row_count, -1, first_rows)
 
     def steps(self, keys: Indices) -> tuple[Indices, Iterator[Indices]]:
-        """For results that depend on every earlier row: goes through the rows of several keys at the same time, one row
-        of each key in a step.
+        """Goes through the rows of the keys in `keys`, one row of each key in a step. This is for results that depend
+        on every earlier row.
 
         Returns an order of the keys and an iterator. Item i of the iterator has row i of each key that has more than i
         rows. The order is an array of positions in `keys`; the key with the most rows comes first. So the rows of a

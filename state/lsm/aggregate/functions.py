@@ -53,7 +53,7 @@ UNNAMED_FUNCTION = "last_non_null_value"
 
 def column_aggregate(field: DataField, name: str, options: FieldOptions, key: str) -> ColumnAggregate:
     """Returns the aggregation of a column by the function `name`. `key` is the option that named the function; error
-    messages contain it.
+    messages contain this option.
 
     Raises OptionError for an unknown function, a column type that the function does not support, or parameters that are
     not valid. Raises UnsupportedTableError if the function needs a package that is not installed.

@@ -29,8 +29,8 @@ class _Logic(AggregateFunction):
 
     @abstractmethod
     def _holds(self, values: np.ndarray, live: Mask, starts: Indices) -> np.ndarray:
-        """Returns a boolean for each key: whether all of its values are true (bool_and), or any of them (bool_or).
-        `live` marks the values that count, and `starts` has the index of the first row of each key.
+        """Returns a boolean for each key: whether all values of the key are true (bool_and), or at least one value
+        (bool_or). `live` marks the values that count, and `starts` has the index of the first row of each key.
         """
 
 

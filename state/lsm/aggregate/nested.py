@@ -37,13 +37,13 @@ from bucketline.state.types.logical import DataField, TypeRoot
 
 @dataclass(frozen=True, slots=True)
 class NestedUpdate(AggregateFunction):
-    """Collects the nested rows of all arrays. With `key` fields, a nested row replaces the earlier row with the same
-    key, unless `sequence` fields show that the earlier row is newer. Without `key`, rows are appended. At most
-    `count_limit` rows are kept.
+    """Collects the nested rows of all arrays. With `key` fields, a nested row replaces the earlier nested row with the
+    same key, unless `sequence` fields show that the earlier one is newer. Without `key` fields, nested rows are
+    appended. At most `count_limit` nested rows are kept.
 
-    A -U or -D row removes equal nested rows, or with `key` the nested rows with the same key. `null_keys` says what
-    happens to a nested row that has null in its key: null is a value like any other (`merge`), the row is left out
-    (`ignore`), or the row is refused (`error`).
+    The array of a -U or -D row says which nested rows are removed: with `key` fields the nested rows with the same
+    keys, otherwise the equal nested rows. `null_keys` says what happens to a nested row with a null in the key: null is
+    a value like any other (`merge`), the nested row is left out (`ignore`), or the row is refused (`error`).
     """
 
     column: str
@@ -125,8 +125,8 @@ class NestedUpdate(AggregateFunction):
         )
 
     def _usable(self, values: pa.Array, entries: Entries) -> Entries:
-        """Returns the entries that count. Null rows are left out, and if `null_keys` says so, also nested rows with
-        null in their key. Raises SchemaMismatchError if null in a key is an error.
+        """Returns the entries that count. Null rows are left out, and also nested rows with a null in the key if
+        `null_keys` says so. Raises SchemaMismatchError if null in a key is an error.
         """
         items = values.values.take(pa.array(entries.places))
         usable = validity(items)
@@ -207,8 +207,8 @@ class NestedPartialUpdate(AggregateFunction):
 
 
 def _sub_fields(field: DataField, function: str, suffix: str, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Returns the positions of the named fields in the nested rows of an array column. Raises OptionError, which names
-    the column's option that ends with `suffix`, if the column or a field does not fit.
+    """Returns the positions that the fields `names` have in the nested rows of an array column. Raises OptionError,
+    which names the column's option that ends with `suffix`, if the column or a field does not fit.
     """
     element = field.type.element
     if element is None or element.root is not TypeRoot.ROW:
@@ -267,7 +267,9 @@ def _not_taken_back(entries: Entries, codes: Indices, events: Events) -> Mask:
 
 
 def _positions(entries: Entries, codes: Indices, events: Events) -> Indices:
-    """Returns for each entry the position at which its code first appears among the entries of its key."""
+    """Returns for each entry the position, among the entries of the same key, at which the code of the entry first
+    appears.
+    """
     arrived = np.lexsort((np.arange(len(codes)), arrival(events, entries.rows)))
     place = np.empty(len(codes), np.int64)
     place[arrived] = np.arange(len(codes))

@@ -1,8 +1,8 @@
 """The common part of `sum` and `product`: what happens if a result does not fit into the column.
 
 A result that the column cannot hold becomes null, and so does a product whose division has no result. A strict function
-(`is_strict`) raises an error in both cases, at the row where the case occurs. Only a decimal that overflows becomes
-null in a strict function, too.
+(`is_strict`) raises an error in both cases, as soon as a row causes it. There is one exception: a decimal that
+overflows becomes null in a strict function, too.
 
 In a decimal column of more than 18 digits, an intermediate result that is too large becomes null, and the computation
 starts again with the next value. In a decimal column of up to 18 digits, an intermediate result may have more digits

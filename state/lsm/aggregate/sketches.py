@@ -1,8 +1,8 @@
 """The aggregate functions theta_sketch and hll_sketch: unions of sketches that estimate distinct counts.
 
-Both Paimon and this module compute them with Apache DataSketches. The Python package is optional, because few tables
-have sketches. The bytes are the same as those of Paimon's Java code. Only a union of HLL sketches of different sizes
-may differ, in the estimate that is stored with the registers.
+Both Paimon and this module compute the unions with Apache DataSketches. The Python package is optional, because few
+tables have sketches. The bytes are the same as those of Paimon's Java code, with one exception: the estimate that is
+stored in a union of HLL sketches of different sizes.
 
 Source: Paimon 1.4 and 2.0 FieldThetaSketchAgg, ThetaSketch, FieldHllSketchAgg, HllSketchUtil (DataSketches 4.2).
 """

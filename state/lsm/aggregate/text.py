@@ -1,6 +1,6 @@
 """The aggregate function listagg, which joins strings.
 
-Source: Paimon 2.0 FieldListaggAgg. In Paimon 1.4 this function adds blank strings like all other strings.
+Source: Paimon 2.0 FieldListaggAgg. Paimon 1.4 also joins blank strings.
 """
 
 from dataclasses import dataclass
@@ -77,8 +77,8 @@ class ListAgg(AggregateFunction):
     def _distinct(self, texts: pa.Array, keys: Indices) -> tuple[pa.Array, Indices]:
         """Splits the strings of each key and leaves out repeated parts. `keys` has the index of the key of each string.
 
-        Returns the remaining strings and, for each of these strings, the index of its key. For each key, they are the
-        first string, unchanged, and then each part of the other strings that has not appeared before.
+        Returns the remaining strings and, for each of these strings, the index of its key. The remaining strings of a
+        key are the first string, unchanged, and then each part of the other strings that has not appeared before.
         """
         tokens = pc.split_pattern(texts, self.delimiter)
         entries = entries_of(tokens, np.ones(len(texts), bool))

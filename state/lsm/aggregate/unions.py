@@ -25,8 +25,8 @@ from bucketline.state.types.logical import DataField, TypeRoot
 
 @dataclass(frozen=True, slots=True)
 class Union(AggregateFunction):
-    """Returns the union of the sets of each key. If a key has a single value, its bytes stay unchanged and are not
-    decoded.
+    """Computes the union of the sets of each key. If a key has a single value, the bytes of this value stay unchanged
+    and are not decoded.
     """
 
     column: str

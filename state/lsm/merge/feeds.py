@@ -44,8 +44,8 @@ class MixedKey:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeedSpans:
-    """Tells from which feed (Kafka partition) a row came, by its rank in order of arrival. The rows with ranks from
-    `starts[i]` up to `starts[i + 1]` (not included) came from `feeds[i]`.
+    """Tells from which feed (Kafka partition) a row came, by the rank of the row in order of arrival. The rows with
+    ranks from `starts[i]` up to `starts[i + 1]` (not included) came from `feeds[i]`.
 
     `starts` (int64) ascends and is not empty. `feeds` is int32.
     """

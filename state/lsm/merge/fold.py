@@ -1,7 +1,7 @@
 """The interfaces of folds. A fold merges the rows of each key into one row; it works on whole columns.
 
 Rows are sorted by key, and within a key the oldest row comes first. If a key has a single row, the row stays unchanged,
-even if it is a -U or -D row: Paimon does not call its merge function then, and readers rely on that.
+even if it is a -U or -D row: Paimon does not call its merge function then, and readers rely on the unchanged row.
 Source: Paimon 2.0 ReducerMergeFunctionWrapper.
 """
 
@@ -90,8 +90,8 @@ class Visible(Selection):
 
 
 def drop_deletes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the batches without -D and -U rows. It is for the last level, below which there are no older rows to
-    delete.
+    """Yields the batches without -D and -U rows. This function is for the last level, because no other level has older
+    rows that a -D row must delete.
     """
     for batch in batches:
         retracts = is_retract(batch.column(VALUE_KIND))

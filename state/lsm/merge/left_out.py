@@ -24,7 +24,8 @@ Mask = NDArray[np.bool_]
 
 def pack_left_out(left_out: Mapping[str, Mask], names: Sequence[str], count: int, gone: Mask | None = None) -> pa.Array:
     """Returns the column `UNAVAILABLE`. `left_out` has, for some columns, a mask of the rows without a value. `gone` is
-    true for a row that follows a delete of its key.
+    true for a row that follows a delete of its key. `names` are the columns of the table, and `count` is the number of
+    rows.
     """
     if not left_out:
         return pa.nulls(count, pa.binary())

@@ -262,8 +262,8 @@ def _folded(rows: pa.Table, order: RowOrder | None, starts: Starts, ranks: RowOr
 
 
 def _by_age(order: RowOrder | None, starts: Starts, ranks: RowOrder, rows: pa.Table, plan: _Plan) -> RowOrder | None:
-    """Returns the order with the oldest row of each key first. Only keys whose rows are not in this order are
-    sorted.
+    """Returns `order`, changed so that the oldest row of each key comes first. Only keys whose rows are not in this
+    order are sorted.
     """
     tied = np.flatnonzero(~starts)
     before, after = (tied - 1, tied) if order is None else (order[tied - 1], order[tied])

@@ -184,10 +184,13 @@ class _Rows:
 
 
 def _chosen(rows: _Rows, newer: Mask) -> dict[str, Indices]:
-    """Returns the index of the row of each key from which the values of a sequence group are taken. The result has an
-    array of indices for each of three kinds of columns: `sequence` for the sequence columns, `columns` for nullable
-    columns, and `values` for NOT NULL columns. A -U or -D row leaves null in `columns`, and the newest value in
-    `values`.
+    """Returns for each key the index of the row from which the values of a sequence group are taken; -1 stands for
+    null.
+
+    The result has an array of indices for each of three kinds of columns: `sequence` for the sequence columns,
+    `columns` for nullable columns, and `values` for NOT NULL columns. If the last row of the group is a -U or -D row,
+    its index is in `sequence`, `columns` has -1, and `values` has the index of the last row before it that sets or adds
+    values.
     """
     seeds = rows.events.ops == Op.SEED
     acts = newer & ~seeds

@@ -13,8 +13,8 @@ from bucketline.state.lsm.tree.run import LevelSortedRun, SortedRun, ToComparabl
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The files of one bucket by level. `upper[i]` is level i + 1 and may be empty; levels above the highest one with
-    files are left out.
+    """The files of one bucket by level. `upper[i]` is level i + 1 and may be empty; levels above the highest level that
+    has files are left out.
 
     `from_files` builds and checks the object. `max_level` is higher than configured if files are already on a higher
     level.

@@ -135,8 +135,8 @@ def _starts(changes: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def is_older(rows: pa.RecordBatch, others: pa.RecordBatch, names: Collection[str]) -> np.ndarray:
-    """Returns a mask of the rows in `rows` whose values come before those of the same row in `others`. The columns
-    `names` are compared one after the other, and null comes first.
+    """Compares row i of `rows` with row i of `others`, for each i. Returns a mask of the rows in `rows` whose values
+    come first. The columns `names` are compared one after the other, and null comes first.
     """
     older, same = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
     for name in names:

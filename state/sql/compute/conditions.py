@@ -1,7 +1,7 @@
-"""Splits a condition on rows of a table into two parts: one that can skip files, and one that is computed for each row.
+"""Splits a condition on rows of a table at AND: some parts can skip files, and the others are computed for each row.
 
-A part that `filters` supports becomes an Arrow expression, with which partitions, buckets and files are skipped. A
-condition is split only at AND. Every other part, for example a comparison of two columns, is computed by `expression`.
+A part that the module `filters` supports becomes an Arrow expression, with which partitions, buckets and files are
+skipped. Every other part, for example a comparison of two columns, is computed by the module `expression`.
 """
 
 from collections.abc import Mapping, Sequence

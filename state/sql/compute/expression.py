@@ -1,7 +1,7 @@
 """Computes SQL expressions over whole columns: new values for rows that are updated, and conditions on several columns.
 
-The dialect is Spark's. `rows` lists the supported kinds of nodes, and `functions` the supported functions. Anything
-else is refused with an error that names it.
+The dialect is Spark's. The module `rows` lists the supported kinds of nodes, and the module `functions` the supported
+functions. Anything else is refused with an error that names it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -92,7 +92,9 @@ def condition(expression: SqlExpression, columns: Mapping[str, pa.Array], row_co
     if pa.types.is_null(values.type):
         return pa.array(np.zeros(row_count, bool))
     if not pa.types.is_boolean(values.type):
-        raise OptionError(f"{expression.text!r} is {values.type}, not a condition", key="expression")
+        raise OptionError(
+            f"{expression.text!r} is {values.type}, not a condition; write a comparison", key="expression"
+        )
     return values.fill_null(False)
 
 

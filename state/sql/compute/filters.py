@@ -67,7 +67,7 @@ def translate_filter(node: exp.Expression, fields: Sequence[DataField]) -> pc.Ex
     """Returns the condition as an expression on the named columns.
 
     Raises OptionError, which names the unknown column, the literal that does not fit, or the SQL that is not supported
-    here. `expression` may be able to compute such SQL.
+    here. The module `expression` may be able to compute such SQL.
     """
     try:
         return _Translator({f.name: f for f in fields}).translate(node, wanted=True)
@@ -77,7 +77,7 @@ def translate_filter(node: exp.Expression, fields: Sequence[DataField]) -> pc.Ex
 
 def literal_scalar(field: DataField, node: exp.Expression) -> pa.Scalar:
     """Returns a literal as a value of the column's type, without rounding. NULL becomes null. Raises OptionError if the
-    node is no literal, or if the type does not have its value.
+    node is no literal, or if the type cannot hold the value of the literal.
     """
     if isinstance(node, exp.Null):
         return pa.scalar(None, arrow_type(field.type))
@@ -154,7 +154,7 @@ class _Translator:
             field = self._column(node)
             if field.type.root is TypeRoot.BOOLEAN:
                 return pc.field(field.name) == wanted
-            raise _refused(f"column '{field.name}' is {field.type}, not a condition")
+            raise _refused(f"column '{field.name}' is {field.type}, not a condition; compare it with a value")
         raise _unsupported(node)
 
     def _comparison(self, node: exp.Expression, *, wanted: bool) -> pc.Expression:
@@ -318,8 +318,8 @@ def _scaled(field: DataField, units: int) -> pa.Scalar:
 
 
 def _shifted(number: Decimal, places: int) -> Decimal:
-    """Returns the finite number with its point moved to the right by `places` digits. A multiplication would round it
-    to 28 digits.
+    """Returns the finite number with its point moved to the right by `places` digits. A multiplication would round the
+    number to 28 digits.
     """
     sign, digits, exponent = number.as_tuple()
     return Decimal((sign, digits, int(exponent) + places))
@@ -343,7 +343,7 @@ def _number(field: DataField, node: exp.Expression) -> Decimal:
 
 def _value(field: DataField, node: exp.Expression) -> pa.Scalar:
     """Returns the literal as a value of the column's type. Raises OptionError if the node is no literal, or if the type
-    does not have its value.
+    cannot hold the value of the literal.
     """
     root, target = field.type.root, arrow_type(field.type)
     while isinstance(node, exp.Paren):

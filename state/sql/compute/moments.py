@@ -54,7 +54,7 @@ def local_us(moments: pa.Array, context: Context) -> pa.Array:
     if pa.types.is_date(moments.type):
         return pc.multiply(moments.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), DAY_US)
     if not pa.types.is_timestamp(moments.type):
-        raise pa.ArrowTypeError(f"{moments.type} is neither a date nor a time")
+        raise pa.ArrowTypeError(f"{moments.type} is neither a date nor a time; use CAST")
     if moments.type.tz is not None:
         return shown_in(_in_us(moments), context.zone)
     return _in_us(moments).cast(pa.int64())

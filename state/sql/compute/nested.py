@@ -72,8 +72,8 @@ def _elements(items: pa.ListArray, places: pa.Array, counts_from_one: bool) -> p
 
 
 def _map(call: FunctionCall, value: Evaluate) -> Value:
-    """Returns a map from arguments that are keys and values in turn. Raises ArrowInvalid for a key that is null or
-    occurs twice, as Spark does.
+    """Returns for each row a map; the arguments are keys and values in turn. Raises ArrowInvalid for a key that is null
+    or occurs twice, as Spark does.
     """
     if len(call.arguments) % 2:
         raise OptionError(f"{call.text!r}: map needs a value for each key", key="expression")
@@ -99,7 +99,7 @@ def _map(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _array(call: FunctionCall, value: Evaluate) -> Value:
-    """Returns an array of the values of each row."""
+    """Returns for each row an array of the values of the arguments."""
     found = [value(node) for node in call.arguments]
     items = _as_one(found)
     if not items:
@@ -113,7 +113,7 @@ def _array(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _named_struct(call: FunctionCall, value: Evaluate) -> Value:
-    """Returns a struct from arguments that are names and values in turn."""
+    """Returns for each row a struct; the arguments are names and values in turn."""
     if len(call.arguments) % 2:
         raise OptionError(f"{call.text!r}: named_struct needs a value for each name", key="expression")
     names = [literal(node, str) for node in call.arguments[::2]]
@@ -121,8 +121,8 @@ def _named_struct(call: FunctionCall, value: Evaluate) -> Value:
 
 
 def _struct(call: FunctionCall, value: Evaluate) -> Value:
-    """Returns a struct of the arguments. A field has the name of its column if the argument is a column, and otherwise
-    `col1`, `col2` and so on.
+    """Returns for each row a struct of the values of the arguments. A field has the name of its column if the argument
+    is a column, and otherwise `col1`, `col2` and so on.
     """
     names, nodes = list[str](), list[Any]()
     for at, node in enumerate(call.arguments, 1):

@@ -1,13 +1,13 @@
 """Numbers in SQL expressions: arithmetic, rounding, common types and casts. Results are exact if they are exact in SQL,
-and a lost result is an error.
+and a result that the type cannot hold is an error.
 
 Whole numbers are computed in the larger of their types, decimals with the digits that Spark gives them (at most 38),
 and other numbers as DOUBLE. Overflow and division by zero raise Arrow's ArrowInvalid. If an operand is null, the result
 is null.
 
 Spark rounds the decimal digits with which a double is printed: 1.005 becomes 1.01, although the double is slightly less
-than 1.005. Multiplying by a power of ten gives the same result unless the number is near a tie. Numbers near a tie are
-rounded as decimals.
+than 1.005. Multiplying by a power of ten gives the same result unless the number is almost halfway between two results.
+Such numbers are rounded as decimals.
 Source: Spark 4 DecimalPrecisionTypeCoercion, with its rule for more than 38 digits (`adjustPrecisionScale`);
 mathExpressions.scala, RoundBase.
 """

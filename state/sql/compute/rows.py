@@ -1,8 +1,9 @@
 """Computes the nodes of an SQL expression over rows, column by column, with the results of Spark 4.
 
 Nulls are handled as in SQL. As in Spark's ANSI mode, a lost value is an error: overflow, division by zero, a string
-that is no number. A branch of CASE is computed only for its own rows. The right side of AND and OR is computed only for
-the rows for which the left side does not decide the result. So a condition can prevent a division by zero.
+that is no number. A branch of CASE is computed only for the rows that take this branch. The right side of AND and OR is
+computed only for the rows for which the left side does not decide the result. So a condition can prevent a division by
+zero.
 """
 
 import math
@@ -60,7 +61,7 @@ class NodeRows:
         return repeated(value, self._count) if isinstance(value, pa.Scalar) else value
 
     def value(self, node: Any) -> Value:
-        """Returns the values of a node as a column, or as a single value if it is the same in all rows."""
+        """Returns the values of a node as a column, or as a single value if all rows have the same value."""
         if type(node) in _ARITHMETIC:
             return self._arithmetic(node)
         if type(node) in COMPARISONS:
@@ -164,7 +165,7 @@ class NodeRows:
         return joined(left, right)
 
     def truth(self, node: Any) -> Value:
-        """Returns the result of a condition as a BOOLEAN column, or as a single value if it is the same in all rows.
+        """Returns the result of a condition as a BOOLEAN column, or as a single value if all rows have the same result.
         Raises ArrowTypeError if the node is no condition.
         """
         value = self.value(node)

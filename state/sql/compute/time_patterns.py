@@ -111,7 +111,7 @@ def written(local_us: pa.Array, pattern: str) -> pa.Array:
 
 
 def distinct_places(values: Longs) -> tuple[Longs, Longs]:
-    """Returns the distinct values in ascending order, and for each value its position among them."""
+    """Returns the distinct values in ascending order, and for each value its index in these distinct values."""
     if not len(values):
         return values, values
     first, last = int(values.min()), int(values.max())

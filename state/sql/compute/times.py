@@ -323,7 +323,7 @@ def _last_day(call: FunctionCall, value: Evaluate) -> Value:
 def _make_date(call: FunctionCall, value: Evaluate) -> Value:
     numbers = [value(node) for node in call.arguments]
     if not all(pa.types.is_integer(n.type) for n in numbers):
-        raise pa.ArrowTypeError(f"{call.text!r} needs arguments of type INT")
+        raise pa.ArrowTypeError(f"{call.text!r} needs arguments of type INT; use CAST")
     count = max((len(n) for n in numbers if isinstance(n, pa.Array)), default=1)
     columns = [pa.repeat(n, count) if isinstance(n, pa.Scalar) else n for n in numbers]
     is_null = np.logical_or.reduce([np.asarray(c.is_null()) for c in columns])

@@ -5,7 +5,7 @@ that, Arrow stays in winter time. For later years, this module uses the rule at 
 are an offset, such as `+02:00`, are computed without Arrow, because older releases of Arrow look for them in the time
 zone database.
 
-The Gregorian calendar repeats itself every 400 years.
+The Gregorian calendar repeats itself every 400 years, so the clock changes of 400 years are enough for all later years.
 Source: RFC 8536, section 3.3 (the footer of a TZif file).
 """
 
@@ -70,8 +70,8 @@ def instants_in(local: pa.Array, zone: str) -> pa.Array:
 
 
 def not_skipped(local: pa.Array, zone: str) -> pa.Array:
-    """Takes local times of a zone, as `shown_in` returns them. Returns them unchanged, but moves a time that the zone
-    skips later by the length of the gap.
+    """Takes local times of a zone, as `shown_in` returns them, and returns them. A time that the zone skips is replaced
+    by a later time: the length of the gap is added.
     """
     newest = pc.max(local).as_py()
     if zone == "UTC" or newest is None or _fixed_us(zone) is not None:

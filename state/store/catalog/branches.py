@@ -66,7 +66,8 @@ class Branches:
         world: World = SYSTEM_WORLD,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Creates a branch: empty with the newest schema, or at a tag.
+        """Creates a branch: with the snapshot of a tag, or, if `tag` is None, without snapshots and with the newest
+        schema.
 
         `check` raises an error if the tag's files may be removed by now. `check` is called before the branch is created
         and again afterwards; if the second call fails, the branch is removed again. Raises OptionError for an existing
@@ -279,12 +280,12 @@ class Branches:
         return states
 
     def roots_of_others(self, root: str) -> list[str]:
-        """Returns the metadata folders of the histories other than the one at `root`."""
+        """Returns the metadata folders of the table and its branches, except the folder `root`."""
         return [other for other in (self._path, *map(self.path, self.names())) if other != root]
 
     def snapshots_of_others(self, root: str, first: int, last: int) -> list[Snapshot]:
-        """Returns the snapshots with ids from `first` to `last` of the table and its branches, except those of the
-        history at `root`.
+        """Returns the snapshots of the table and its branches with ids from `first` to `last`, except the snapshots of
+        the history at `root`.
         """
         histories = [Snapshots(self._io, other) for other in self.roots_of_others(root)]
         found = [(s, i) for s in histories for i in s.ids() if first <= i <= last]

@@ -118,8 +118,8 @@ def _was_begun(own: HeldPin, branch: str) -> bool:
 
 
 def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:
-    """Returns the branches to which a fast-forward of the table at `path` has begun but not ended, whether it still
-    runs or its process has died. `pins` are the pins of the table.
+    """Returns the branches to which a fast-forward of the table at `path` has begun but not ended, whether the
+    fast-forward still runs or its process has died. `pins` are the pins of the table.
 
     If a process died at the very end, right before it removed its pin, the branch of the pin is included although the
     fast-forward is complete. Repeating the fast-forward then removes no commit, because there is no commit after the
@@ -317,7 +317,7 @@ def _publish(target: Snapshots, snapshot: Snapshot, before: Snapshot | None, wor
 def _name_newest(target: Snapshots, newest: Snapshot) -> None:
     """Makes the hint LATEST name this snapshot. Raises CommitConflictError if a rollback has removed the snapshot.
 
-    Readers trust a hint that is too high, so it is lowered again if the rollback came while the hint was written.
+    Readers trust a hint that is too high, so the hint is lowered again if the rollback came while the hint was written.
     """
     if not _is_rolled_back(target, newest):
         target.write_latest_hint(newest.id)

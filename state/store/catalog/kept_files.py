@@ -72,8 +72,9 @@ def remove_in_steps(io: FileIO, schema: TableSchema, *steps: Sequence[str]) -> N
 
 
 def metadata_steps(root: str, footprint: Footprint) -> tuple[Sequence[str], ...]:
-    """Returns the full paths of the metadata files in a footprint, in steps for `remove_in_steps`. A file that names
-    other files is in a later step than these files, so that an interrupted removal can be repeated.
+    """Returns the full paths of the files in `footprint` (the metadata files of a snapshot), in steps for
+    `remove_in_steps`. A file that names other files is in a later step than these files, so that an interrupted removal
+    can be repeated.
     """
     return (
         [
@@ -130,8 +131,8 @@ def delta_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[ManifestE
     """Returns the changes of the snapshot. Returns no entry at all if some of the manifests with the changes no longer
     exist.
 
-    A part of the changes would be misleading: if a file was moved to a higher level, its DELETE without its ADD would
-    look as if the file had been removed.
+    A part of the changes would be misleading. For example, a file that moves to a higher level has a DELETE entry and
+    an ADD entry; the DELETE entry alone would mean that the file was removed.
     """
     try:
         return manifests.delta_entries(snapshot)

@@ -40,8 +40,9 @@ def newest_live(live: LiveFiles, snapshots: Snapshots, manifests: Manifests, wor
 def _advanced(
     live: LiveFiles, seen: Snapshot, latest: Snapshot, snapshots: Snapshots, manifests: Manifests
 ) -> LiveFiles | None:
-    """Returns the live files after the changes up to the snapshot `latest`; None if a snapshot in between has expired
-    or was replaced, so that the whole list must be read again.
+    """Returns the live files after the changes up to the snapshot `latest`. `live` has the live files at the snapshot
+    `seen`. Returns None if a snapshot in between has expired or was replaced, so that the whole list must be read
+    again.
     """
     # A rollback may have replaced the snapshots whose ids were seen.
     current = latest if latest.id == seen.id else snapshots.get(seen.id)

@@ -73,8 +73,8 @@ class EntryFilter:
 
     @property
     def bucket_numbers(self) -> tuple[int, int] | None:
-        """Returns the smallest and the largest bucket number that the filter allows; None if it does not restrict
-        buckets.
+        """Returns the smallest and the largest bucket number that the filter allows; None if the filter does not
+        restrict buckets.
         """
         numbers = [bucket for _, bucket in self.buckets or ()]
         return (min(numbers), max(numbers)) if numbers else None
@@ -108,7 +108,7 @@ class Manifests:
     def recording(self, journal: list[str], io: FileIO | None = None) -> "Manifests":
         """Returns this folder in a form that adds the name of each new file to `journal` before the file is created.
 
-        Files are read and written through `io`; if it is None, through the storage of this folder.
+        Files are read and written through `io`, or through the storage of this folder if `io` is None.
         """
         other = Manifests(
             io or self._io, "", self._partition_types, world=self._world, merging=self._merging, encoding=self._encoding
@@ -126,7 +126,7 @@ class Manifests:
 
     def read_list(self, name: str, size: int | None = None) -> list[ManifestFileMeta]:
         """Returns the manifests that a manifest list names, oldest first. `size` is the size of the list that the
-        snapshot records; None if it records none.
+        snapshot records; None if the snapshot records no size.
         """
         data = self._read(name, size)
         with naming_file(self.path(name)):

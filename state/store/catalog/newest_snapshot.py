@@ -61,8 +61,8 @@ class Newest:
 def find_newest(io: FileIO, root: str) -> Newest:
     """Returns the newest snapshot of the metadata folder `root`, whatever its hints say.
 
-    Raises MissingSnapshotError if files of published snapshots are missing, BranchNotFoundError if they are missing
-    because the branch is being deleted, CorruptFileError, StorageError.
+    Raises MissingSnapshotError if files of published snapshots are missing, BranchNotFoundError if such files are
+    missing because the branch is being deleted, CorruptFileError, StorageError.
     """
     before: CutShort | Vanished | None = None
     for _ in range(_LOOKS):
@@ -218,8 +218,8 @@ def _reference(io: FileIO, path: str, subject: str, tag: str | None) -> Iterator
 
 def rolled_back_to(marked: Snapshot) -> int | None:
     """Returns the id of the snapshot to which a rollback goes. `marked` is the snapshot in the tag that the rollback
-    has made. Returns None if no rollback made the tag, or if an earlier release made it, which did not record the
-    target.
+    has made. Returns None if the tag was not made by a rollback, or by a rollback of an earlier release, which did not
+    record the target.
     """
     target = marked.properties.get(ROLLED_BACK_TO, "")
     return int(target) if target.isascii() and target.isdigit() else None

@@ -24,8 +24,8 @@ def check_owned(schema: TableSchema, io: FileIO, root: str) -> None:
 
 
 def check_partitions_kept(schema: TableSchema, io: FileIO, root: str) -> None:
-    """Checks that a catalog that stores the table's partitions will learn of new partitions. Raises OptionError if it
-    will not.
+    """Some catalogs store the partitions of a table. Raises OptionError if the catalog of this table does so and would
+    not learn of new partitions.
     """
     if owned_io(io) is None:
         refuse_unregistered(schema.options, root)

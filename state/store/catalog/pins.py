@@ -1,10 +1,10 @@
 """Pins, announcements of removals, and notes of deleted branches. They are files in the folder `bucketline/` of a
-table, which its branches share.
+table. The table and its branches share this folder.
 
-A pin keeps a snapshot for a process that is about to refer to it. An announcement says that a process is about to
-remove snapshots or a branch. Each of these files has a new name, and is never changed. The process that wrote a pin or
-an announcement removes it. Files that a dead process has left are removed by the next process that removes files
-(`maintenance/left_pins`).
+A pin keeps a snapshot for a process that is about to refer to the snapshot. An announcement says that a process is
+about to remove snapshots or a branch. Each of these files has a new name, and is never changed. The process that wrote
+a pin or an announcement removes it. Files that a dead process has left are removed by the next process that removes
+files (`maintenance/left_pins`).
 """
 
 import logging

@@ -108,9 +108,9 @@ def _roll_back(
 
 @dataclass(slots=True)
 class _Later:
-    """The snapshots after the snapshot to roll back to (`wanted`). `found` maps their ids to the bytes of their files,
-    which need not be readable as snapshots. For the snapshot right after `wanted`, the bytes are those from the
-    beginning of the rollback.
+    """The snapshots after the snapshot to roll back to (`wanted`). `found` maps the ids of these snapshots to the bytes
+    of their files, which need not be readable as snapshots. For the snapshot right after `wanted`, `found` has the
+    bytes that the file had at the beginning of the rollback.
     """
 
     snapshots: Snapshots
@@ -158,8 +158,8 @@ def _take_back(later: _Later, newer: list[int], tags: Tags, world: World) -> Non
     """Removes the snapshots after the wanted snapshot, from the newest on.
 
     While this process is stopped, another process may finish this rollback, and writers may then commit on top of the
-    wanted snapshot. So each change is preceded by a check whether this has happened; if it has, the newer snapshots
-    stay.
+    wanted snapshot. So before each change, this function checks that no writer has committed there. If a writer has
+    committed, the newer snapshots stay.
     """
     mark = None if newer else _done_mark(later.snapshots, tags)
     while newer and later.is_untouched():
@@ -235,11 +235,11 @@ def _oldest_moved_to(snapshots: Snapshots, tags: Tags, wanted: Snapshot) -> int:
 
 
 def _newest_of_each(snapshots: Snapshots, wanted: Snapshot, writers: set[str]) -> dict[str, Snapshot]:
-    """Returns the newest snapshot of each writer, among the snapshots up to the snapshot to roll back to. A snapshot
-    with rows is preferred to a compaction.
+    """Returns for each writer in `writers` its newest snapshot among the snapshots up to `wanted`, the snapshot to roll
+    back to. A snapshot with rows is preferred to a compaction.
 
-    The search ends at a snapshot that is missing or damaged: it may have been the newest snapshot of a writer, and an
-    older snapshot would record too little progress.
+    The search ends at a snapshot that is missing or damaged, because this may be the newest snapshot of a writer, and
+    an older snapshot would record too little progress.
     """
     newest: dict[str, Snapshot] = {}
     sought = set(writers)
@@ -275,9 +275,9 @@ def newest_to_write(snapshots: Snapshots, world: World) -> Snapshot | None:
 
 
 def _bridge(snapshots: Snapshots, wanted: Snapshot) -> None:
-    """Publishes a copy of the wanted snapshot under the next id, to close the gap in the ids. Readers do not look past
-    a gap. Without the copy, LATEST would name the wanted snapshot, and writers would find the newer snapshots under the
-    ids after the gap. The copy is removed last.
+    """Publishes a copy of the wanted snapshot under the next id, to close the gap in the ids. With a gap, LATEST would
+    name the wanted snapshot and readers would stop there, but writers would find the newer snapshots after the gap. The
+    copy is removed last.
     """
     copy = replace(
         wanted,
@@ -333,7 +333,7 @@ def _done_mark(snapshots: Snapshots, tags: Tags) -> Tag | None:
 
 
 def _drop_changelogs(later: _Later) -> None:
-    """Removes the changelogs of removed snapshots, because new snapshots will get their ids."""
+    """Removes the changelogs of removed snapshots, because new snapshots will get the same ids."""
     io, newest = later.snapshots.io, later.wanted.id
     folder = f"{later.snapshots.root}/{CHANGELOG_DIR}"
     ids = changelog_ids(io, later.snapshots.root)

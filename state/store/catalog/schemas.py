@@ -41,8 +41,8 @@ class Schemas:
     def latest(self, known: int | None = None) -> TableSchema | None:
         """Returns the newest schema; None if there is no table here.
 
-        `known` is the id of a schema that was the newest at some time. If no schema has the next id, the folder is not
-        listed.
+        `known` is the id of a schema that was the newest at some time. If there is no schema with the id after `known`,
+        the folder is not listed.
         """
         if known is not None:
             asked: list[Callable[[], TableSchema | bool | None]] = [

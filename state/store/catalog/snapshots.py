@@ -89,8 +89,8 @@ class Snapshots:
             self.latest_id()
 
     def without_file(self) -> Snapshot | None:
-        """Returns the newest snapshot, as the catalog knows it, if there is no file for it; otherwise None. This
-        happens in a branch that begins at a snapshot of its table: the first snapshot of the branch has no file.
+        """Asks the catalog for the newest snapshot, and returns this snapshot if it has no file; otherwise None. The
+        first snapshot of a branch that begins at a snapshot of its table has no file.
         """
         try:
             newest = None if self.owner is None else self.owner.newest()
@@ -165,8 +165,9 @@ class Snapshots:
         """Returns the id of the newest snapshot that its writer will not take back any more; None for a table without
         snapshots.
 
-        A writer writes LATEST after it has published a snapshot and has checked again that its files exist. If a writer
-        has died before that, or does not write the hint, its snapshot counts as settled after `_SETTLED_MS`.
+        A writer writes LATEST after it has published a snapshot and has checked again that the files of the snapshot
+        exist. If a writer has died before that, or does not write the hint, its snapshot counts as settled after
+        `_SETTLED_MS`.
         """
         newest, hinted = self.latest_id(), None if self.owner is not None else self._hint(LATEST)
         while newest is not None and hinted is not None and newest > hinted:

@@ -30,9 +30,7 @@ from bucketline.state.types.arrow import arrow_schema
 @dataclass(frozen=True, slots=True)
 class TableHandle:
     """The internals of a table: its storage, its settings, and its newest schema at the time when the handle was made
-    (see `refreshed`).
-
-    `Table` has its handle as a private attribute. All operations on a table take the handle.
+    (see `refreshed`). `Table` has its handle as a private attribute.
     """
 
     io: FileIO
@@ -100,15 +98,17 @@ class TableHandle:
         return Manifests(self.io, self.path, [f.type for f in keys], world=self.world)
 
     def refreshed(self, *, lists: bool = False) -> Self:
-        """Returns the same table with its newest schema. With `lists`, the schema folder is listed, so that the newest
-        schema is found even if a schema id before it is missing.
+        """Returns the same table with its newest schema. If `lists` is true, the schema folder is listed. Then the
+        newest schema is found even if a schema file is missing in the sequence of ids.
         """
         known = None if lists else self.table_schema.id
         newest = newest_schema(self.io, self.metadata_path, table=self.path, known=known)
         return replace(self, table_schema=self.with_read_options(newest))
 
     def with_read_options(self, schema: TableSchema) -> TableSchema:
-        """Returns the schema with the read options added to its options, and with the storage options."""
+        """Returns the schema with the read options and the storage options of this handle: the read options are added
+        to the options of the schema.
+        """
         if not self.read_options and not self.storage:
             return schema
         return replace(schema, options={**schema.options, **self.read_options}, storage=self.storage)
@@ -142,8 +142,8 @@ def open_handle(
 
 
 def create_handle(path: str, new: TableSchema, *, exist_ok: bool, world: World) -> TableHandle | None:
-    """Creates a table at a path or URI, with its first schema. If the table exists, returns None with `exist_ok`, and
-    otherwise raises OptionError. Raises the errors of `publish_first_schema`.
+    """Creates a table at a path or URI, with its first schema. If the table exists already, returns None if `exist_ok`
+    is true, and otherwise raises OptionError. Raises the errors of `publish_first_schema`.
     """
     io, root = file_io_for(path, new.storage, world)
     if publish_first_schema(io, root, new):
@@ -170,14 +170,19 @@ def branch_path(path: str, settings: ReadSettings) -> str:
     if branch == "main":
         return path
     if not branch or branch.isdigit() or "/" in branch or branch in (".", ".."):
-        raise OptionError(f"{branch!r} is not a valid branch name", key=BRANCH.key, value=branch)
+        raise OptionError(
+            f"{branch!r} is not a valid branch name; a name must not be empty, a number, '.' or '..', and must not "
+            "hold '/'",
+            key=BRANCH.key,
+            value=branch,
+        )
     return branch_folder(path, branch)
 
 
 def newest_schema(io: FileIO, root: str, *, table: str | None = None, known: int | None = None) -> TableSchema:
     """Returns the newest schema of the table or branch whose metadata is at `root`. For a branch, `table` is the path
-    of the branch's table. `known` is the id of a schema that was the newest at some time: if no schema has the next id,
-    the folder is not listed.
+    of the branch's table. `known` is the id of a schema that was the newest at some time: if there is no schema with
+    the id after `known`, the folder is not listed.
 
     Raises TableNotFoundError if there is no table, BranchNotFoundError if the table has no such branch,
     UnsupportedTableError for a table of a newer format, CorruptFileError, StorageError.

@@ -176,8 +176,8 @@ def rename_tag(io: FileIO, path: str, name: str, to: str, *, world: World = SYST
 
 
 def check_still_there(tags: Tags, tag: Tag) -> None:
-    """Raises OptionError if a tag has been deleted or moved since it was read. A process that deletes the tag from now
-    on sees the caller's pin.
+    """Raises OptionError if a tag has been deleted or moved since it was read. The caller must hold a pin: a process
+    that deletes the tag after this check respects the pin.
     """
     found = tags.get(tag.name)
     if found is None or found.snapshot.base_manifest_list != tag.snapshot.base_manifest_list:

@@ -33,8 +33,8 @@ class Versions:
         self._snapshots = Snapshots(io, path)
 
     def find(self, version: Version | None, settings: ReadSettings) -> Snapshot | None:
-        """Returns the snapshot `version`; if it is None, the snapshot that the read options name; otherwise the newest
-        snapshot. Returns None for an empty table.
+        """Returns the snapshot `version`. If `version` is None, returns the snapshot that the read options name, or the
+        newest snapshot if they name none. Returns None for an empty table.
 
         Raises OptionError for a version that does not exist; its message lists the versions that exist.
         """
@@ -52,8 +52,8 @@ class Versions:
         return self._snapshots.latest()
 
     def named(self, version: Version, key: str) -> Snapshot:
-        """Returns the snapshot with an id, or the snapshot of a tag. `key` is the option or argument that an
-        OptionError names.
+        """Returns the snapshot that `version` names: an id, or the name of a tag. `key` is the option or argument that
+        an OptionError names.
         """
         return self.by_tag(version, key) if isinstance(version, str) else self.by_id(version, key)
 
@@ -122,8 +122,8 @@ class Versions:
     def between(self, since: int, until: int, *, with_changelogs: bool) -> list[Snapshot]:
         """Returns the snapshots after the id `since` up to and including the id `until`, in order.
 
-        With `with_changelogs`, an expired snapshot is included if its changelog still exists. Raises OptionError if a
-        snapshot does not exist any more.
+        If `with_changelogs` is true, an expired snapshot is included as long as its changelog exists. Raises
+        OptionError if a snapshot does not exist any more.
         """
         if since > until:
             newest = (

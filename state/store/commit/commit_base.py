@@ -18,8 +18,8 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 
 
 class CommitBase:
-    """One snapshot as the base of a commit; None stands for an empty table. If its live files are known already
-    (`live`), they are not read again.
+    """One snapshot as the base of a commit; None stands for an empty table. If the live files of the snapshot are known
+    already (`live`), they are not read again.
     """
 
     def __init__(self, latest: Snapshot | None, manifests: Manifests, live: LiveFiles | None) -> None:
@@ -29,7 +29,7 @@ class CommitBase:
         self._metas: list[ManifestFileMeta] | None = None
 
     def manifests(self) -> list[ManifestFileMeta]:
-        """Returns all manifests of the snapshot, oldest first. Their lists are read once."""
+        """Returns all manifests of the snapshot, oldest first. The manifest lists are read once."""
         if self._metas is None:
             self._metas = [] if self.latest is None else self._manifests.base_and_delta(self.latest)
         return self._metas

@@ -288,8 +288,8 @@ class CommitChecks:
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)
 
     def _check_planned_index(self, spans: Sequence[tuple[int, int]], wanted: SnapshotChanges) -> Conflict | None:
-        """Returns a Conflict if the rule `index-changed` or `rows-deleted` is broken between two snapshots; otherwise
-        None. `spans` has the pairs of snapshot ids to look at; the id 0 stands for the empty table.
+        """Compares the index files of two snapshots, for each pair of ids in `spans`. Returns a Conflict if the rule
+        `index-changed` or `rows-deleted` is broken; otherwise None. The id 0 stands for the empty table.
         """
         takes_away = self._has_vectors and any(e.kind is FileKind.DELETE for e in wanted.entries)
         if not wanted.index and not takes_away:
@@ -314,8 +314,8 @@ class CommitChecks:
     def _check_looked_up(
         self, spans: Sequence[tuple[int, int]], delta_entries: tuple[ManifestEntry, ...]
     ) -> Conflict | None:
-        """Returns a Conflict if changes between two snapshots break the rule `levels-changed`; otherwise None. `spans`
-        has the pairs of snapshot ids to look at.
+        """Looks at the changes of all snapshots after the first id up to the second id, for each pair of ids in
+        `spans`. Returns a Conflict if they break the rule `levels-changed`; otherwise None.
         """
         assert self._key_order is not None, "only tables with keys look them up"
         for before_id, after_id in spans:
@@ -329,8 +329,8 @@ class CommitChecks:
         return None
 
     def _check_since(self, planned: PlannedOn, wanted: SnapshotChanges, base: CommitBase) -> Conflict | None:
-        """Returns a Conflict if the rule `index-changed`, `rows-deleted` or `levels-changed` is broken, judging by the
-        state of the table at planning and its present state; otherwise None.
+        """Compares the state of the table at planning with its present state. Returns a Conflict if the rule
+        `index-changed`, `rows-deleted` or `levels-changed` is broken; otherwise None.
         """
         places = changed_buckets(wanted.entries, wanted.index)
         before = [e for place in sorted(places) for e in planned.vectors.get(place, ())]
@@ -348,8 +348,8 @@ class CommitChecks:
         return check_looked_up(newer, wanted.entries, self._key_order)
 
     def _check_rows_unchanged(self, spans: Sequence[tuple[int, int]], wanted: SnapshotChanges) -> Conflict | None:
-        """Returns a Conflict if changes between two snapshots break the rule `rows-changed`; otherwise None. `spans`
-        has the pairs of snapshot ids to look at.
+        """Looks at the changes of all snapshots after the first id up to the second id, for each pair of ids in
+        `spans`. Returns a Conflict if they break the rule `rows-changed`; otherwise None.
 
         A compaction moves rows and changes none, except a compaction of the postpone bucket: that compaction makes the
         waiting rows visible.

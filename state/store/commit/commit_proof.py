@@ -41,8 +41,8 @@ _FOREVER_MS = 2**62
 class BroughtFile:
     """A new file of a commit.
 
-    The object has the size and the creation time of the file, if the file's entry records them. `is_live` says whether
-    it is a data file that the commit makes live.
+    The object has the size and the creation time of the file, if the file's entry records them. `is_live` is true for a
+    data file that the commit makes live.
     """
 
     path: str
@@ -91,8 +91,8 @@ class FilesProof:
         orphan removal.
 
         If orphan removal has hidden a file and not removed it yet, the file is brought back. `newest_path` is a file
-        that was written just now, so it shows the storage's time; if it is None, the newest manifest is used. Raises
-        StorageError.
+        that was written just now, so its time is the storage's time; if `newest_path` is None, the newest manifest is
+        used. Raises StorageError.
         """
         self._asked_ms = self._world.clock.now_ms()
         newest_path = newest_path or self._newest_path
@@ -195,8 +195,8 @@ def check_own_schema(snapshots: Snapshots, schema: TableSchema) -> None:
     """Checks that the table still has the schema under which files were written. Costs one request; no request for the
     first schema.
 
-    Raises SchemaMismatchError if a fast-forward has removed or replaced the schema, because no read would succeed, and
-    StorageError.
+    Raises SchemaMismatchError if a fast-forward has removed or replaced the schema, because the files could not be read
+    then. Raises StorageError.
     """
     if schema.id == 0:
         return  # A branch begins with the table's first schema, or has only a later schema.

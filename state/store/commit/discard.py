@@ -102,8 +102,8 @@ def _with_extra(folder: str, file: DataFileMeta) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def discarded_on_error(access: BucketAccess) -> Iterator[list[CommitMessage]]:
-    """Gives the `with` block a list for the messages that it makes. If the block raises an error, the files of these
-    messages are removed again.
+    """Gives the `with` block a list, to which the block adds the messages that it makes. If the block raises an error,
+    the files of these messages are removed again.
     """
     messages: list[CommitMessage] = []
     try:

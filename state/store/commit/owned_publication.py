@@ -2,8 +2,8 @@
 
 After an unclear answer, the catalog's newest snapshot is loaded and compared. The names of the manifest lists are
 compared, because they contain a uuid, and servers of Paimon 1.4 drop the uuid of the snapshot itself. Sending the same
-snapshot again is safe: the snapshot names the snapshot before it, and once the first request has succeeded, the
-snapshot before it is no longer the newest.
+snapshot again is safe. The catalog accepts a snapshot only if the snapshot before it is the newest. After a successful
+request this is no longer so, and the catalog refuses the repeated request.
 
 Source: Paimon 2.0 CatalogSnapshotCommit.
 """

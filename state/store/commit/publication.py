@@ -6,8 +6,8 @@ never replaces a file.
 
 A writer may sleep for a long time before it publishes its snapshot. Meanwhile others may use the id of the snapshot,
 and the snapshot of the others may expire; or the files of the writer's snapshot may be removed. Then the writer takes
-back what it publishes, so that it does not undo the commits of others. If its snapshot no longer exists, the snapshot
-may have expired: then it was in the table, others may have built on it, and its manifests are still in use.
+back what it publishes, so that it does not undo the commits of others. If the writer's snapshot no longer exists, it
+may have expired. Then it was in the table, others may have built on it, and its manifests are still in use.
 
 Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl. Unlike there, snapshots (also of compactions) are
 distinguished by uuid, and a writer that has slept does no harm.
