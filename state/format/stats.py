@@ -67,7 +67,9 @@ class ColumnStats:
     columns: tuple[ColumnBounds, ...]
 
     def merge(self, other: "ColumnStats") -> "ColumnStats":
-        """Returns the statistics of all rows that the two objects describe. Both must have the same fields and modes."""
+        """Returns the statistics of all rows that the two objects describe. The two must have the same fields and the
+        same modes.
+        """
         assert self.fields == other.fields and self.modes == other.modes, "statistics of different columns"
         columns = tuple(mine.merge(its) for mine, its in zip(self.columns, other.columns, strict=True))
         return ColumnStats(self.fields, self.modes, columns)
