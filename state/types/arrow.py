@@ -212,7 +212,10 @@ def _check_names(names: Sequence[str], expected: Sequence[str], extra: Collectio
             )
         if times[name] > 1:
             raise SchemaMismatchError(
-                f"column {name}: given {times[name]} times", column=name, expected=1, found=times[name]
+                f"column {name}: given {times[name]} times; keep only one of these columns",
+                column=name,
+                expected=1,
+                found=times[name],
             )
     for name in expected:
         if name not in times:

@@ -189,8 +189,8 @@ def _null_area_words(field_count: int) -> int:
 
 
 def _null_words(arrays: Sequence[pa.Array]) -> list[UInt64s]:
-    """Returns the words that hold the null bits. Each word is an array with a value for each row; if it is zero in all
-    rows, the array has a single zero.
+    """Returns the words that hold the null bits. Each word is an array with a value for each row; if the word is zero
+    in all rows, the array has a single zero.
     """
     words = [_ZERO_WORD] * _null_area_words(len(arrays))
     for i, array in enumerate(arrays):
@@ -287,7 +287,7 @@ def _string_slots(strings: ByteColumn, valid: NDArray[np.bool_] | None, cursors:
 
 def _scatter_strings(words: UInt64s, places: NDArray[np.int64], strings: ByteColumn) -> None:
     """Writes each byte string that does not fit into its slot: the string of row i goes to `words` from index
-    `places[i]` on. The unused bytes of its last word become zero.
+    `places[i]` on. The unused bytes of the last word of a string become zero.
     """
     rows = np.flatnonzero(strings.lengths > _INLINE_BYTES)
     if len(rows) == 0:
@@ -427,7 +427,9 @@ def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
         try:
             values.append(_decode_value(row, first_slot + 8 * i, data_type))
         except (struct.error, ValueError) as e:
-            raise CorruptFileError(f"field {i} is no {data_type}: {e}", position=i, expected=str(data_type)) from e
+            raise CorruptFileError(
+                f"field {i} of a BinaryRow is no {data_type}: {e}", position=i, expected=str(data_type)
+            ) from e
     return tuple(values)
 
 

@@ -29,8 +29,8 @@ _COLLECTIONS = (TypeRoot.ARRAY, TypeRoot.MAP, TypeRoot.MULTISET)
 
 
 def declared(column: pa.Array, stored: DataType) -> pa.Array:
-    """Converts a column (not nested), as a file stores it, to the Arrow type of `stored`, its type in the file's
-    schema.
+    """Converts a column from the form in which a file stores it to the Arrow type of `stored`, which is the type of the
+    column in the file's schema. The type must not be nested.
 
     The stored values are read as Parquet and most other formats define them.
     """

@@ -58,8 +58,8 @@ class Queries(Protocol):
         ...
 
     def spread(self, session: SqlSession, query: Query) -> SpreadRows | None:
-        """Returns the rows of a query without collecting them in this process: tasks compute them where they are
-        needed. Returns None if queries run in this process. Raises the errors of `rows`.
+        """Returns the rows of a query without collecting them in this process: tasks compute the rows where the rows
+        are needed. Returns None if queries run in this process. Raises the errors of `rows`.
         """
         ...
 

@@ -19,8 +19,10 @@ _BATCH_ROWS = 65536
 
 
 def united(left: pa.RecordBatchReader, right: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """Returns the rows of both queries, in their common types, under the column names of the first query. Raises
-    OptionError for different numbers of columns, pa.ArrowInvalid for types without a common type.
+    """Returns the rows of both queries, under the column names of the first query. A column has the common type of the
+    two columns at its position.
+
+    Raises OptionError for different numbers of columns, pa.ArrowInvalid for types without a common type.
     """
     names = left.schema.names
     if len(names) != len(right.schema):

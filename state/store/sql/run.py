@@ -1,4 +1,4 @@
-"""Runs statements one after the other. The session holds what lasts between them."""
+"""Runs statements one after the other. The session holds the state that lasts from one statement to the next."""
 
 from typing import assert_never
 

@@ -40,7 +40,7 @@ nothing here.
 
 @dataclass(slots=True)
 class SqlSession:
-    """The state of one user's session. Threads must not share it."""
+    """The state of one user's session. Threads must not share a session."""
 
     catalogs: dict[str, Catalog] = field(default_factory=dict)
     catalog: str | None = None
@@ -99,7 +99,7 @@ class SqlSession:
         for key in hints or ():
             if (key in reading) == writes or key in RANGE_KEYS or has_no_effect(key):
                 action = "writing" if writes else "reading"
-                raise refused(f"the hint '{key}' has no effect on {action} {name}", option=key)
+                raise refused(f"the hint '{key}' has no effect on {action} {name}; leave the hint out", option=key)
         writing = {k: v for k, v in options.items() if k not in reading}
         if writes:
             reading = {k: v for k, v in reading.items() if k == BRANCH.key}

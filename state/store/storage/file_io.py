@@ -50,14 +50,14 @@ class FileIO(Protocol):
         ...
 
     def publish(self, path: str, data: bytes) -> bool:
-        """Creates the file if it does not exist, in one step and durably, and returns True. Returns False, and changes
-        nothing, if it exists.
+        """Creates the file, in one step and durably, and returns True. If the file exists, changes nothing and returns
+        False.
 
         If a client or the network may repeat a request, an existing file with the same bytes counts as created by this
         call. So if two writers compete for a file, their bytes must contain something unique.
 
-        After a StorageError the file may or may not have been created, or may still be created a little later; read it
-        back to find out. Only an error with `published` = False says that the file was not created and will not be
+        After a StorageError the file may or may not have been created, or may still be created a little later; read the
+        file to find out. Only an error with `published` = False says that the file was not created and will not be
         created.
         """
         ...
@@ -99,8 +99,8 @@ class FileIO(Protocol):
         ...
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """Creates a new file for writing, and its folders if they do not exist, and returns it. The file is durable
-        once it is closed.
+        """Creates a new file, and its folders if they do not exist, and returns the file, open for writing. The file is
+        durable once it is closed.
 
         Raises StorageError if the file exists: when it is opened, or, if that check would need a network request, when
         it is closed.

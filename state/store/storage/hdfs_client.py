@@ -59,8 +59,8 @@ class HdfsWriter(Protocol):
 
 
 class HdfsClient(Protocol):
-    """The methods of hdfs-native's client that are used here. Renaming happens in one step; without `overwrite` it
-    never replaces a file.
+    """The methods of hdfs-native's client that are used here. Renaming happens in one step; a rename without
+    `overwrite` never replaces a file.
 
     A missing file raises FileNotFoundError, an existing file raises FileExistsError. Other errors are an OSError or a
     RuntimeError.

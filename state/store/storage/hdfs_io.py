@@ -1,5 +1,5 @@
-"""Access to files on HDFS. To publish a file, it is written under a temporary name and renamed, because renaming never
-replaces another file.
+"""Access to files on HDFS. A file is published in two steps: it is written under a temporary name, and then renamed,
+because renaming never replaces another file.
 """
 
 import io

@@ -54,8 +54,8 @@ def bring_back(io: FileIO, file: FileInfo) -> None:
 
 
 def bring_back_path(io: FileIO, path: str) -> bool:
-    """If the file with this path is hidden, gives it its name again, and returns True; otherwise returns False. Lists
-    the folder.
+    """If the file with this path is hidden, gives the file its own name again, and returns True; otherwise returns
+    False. Lists the folder.
     """
     disk = bare(io)
     if not isinstance(disk, HasFolders):

@@ -1,4 +1,4 @@
-"""Chooses the storage that a URI names, without anything that a catalog adds to it."""
+"""Chooses the storage that a URI names. `linked_io` adds what the catalog of a table needs."""
 
 from collections.abc import Mapping
 

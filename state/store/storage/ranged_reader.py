@@ -1,7 +1,7 @@
 """A remote file that is read at any position: a Python object that Arrow's readers accept as a file.
 
-The end of the file is fetched first, because columnar formats keep their index there. For a small file, this is the
-whole file.
+The end of the file is fetched first, because columnar formats keep their index there. A small file is fetched as a
+whole.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ class RangedReader(PositionedReader):
         return body if stop == end else b"".join((body, self._tail[: end - from_tail]))
 
     def _body(self, start: int, end: int) -> "bytes | memoryview":
-        """Returns bytes that lie before the tail of the file."""
+        """Returns the bytes from `start` up to `end`, which lie before the tail of the file."""
         reads_on = start == self._read_to
         self._read_to = end
         parts: list[bytes | memoryview] = []

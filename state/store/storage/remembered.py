@@ -1,4 +1,4 @@
-"""Caches files that never change in memory, by their names, within a budget of bytes.
+"""A cache in memory for files that never change: file contents by file name, within a budget of bytes.
 
 Manifests, manifest lists and index manifests never change, and their names are never used again, so cached contents
 stay valid.

@@ -42,7 +42,9 @@ _lent_lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class RestTableIO(WrappedIO):
-    """The storage of the table at `root`. It can be pickled. Lent keys stay in the process that requested them."""
+    """The storage of the table at `root`. The object can be pickled. Lent keys stay in the process that
+    requested them.
+    """
 
     storage: Inner
     """The storage that is used if the catalog lends no keys."""
@@ -53,8 +55,8 @@ class RestTableIO(WrappedIO):
     world: World = SYSTEM_WORLD
 
     def owner_at(self, path: str) -> TableOwner | None:
-        """Returns the owner of the table or branch whose metadata is at `path`; None if `path` is neither this table
-        nor one of its branches.
+        """Returns the owner of the table or branch whose metadata is at `path`; None if `path` is the path neither of
+        this table nor of one of its branches.
         """
         if path == self.root:
             return self.table

@@ -14,8 +14,8 @@ def storage_now_ms(io: FileIO, path: str, world: World) -> int:
     """Writes a file into the table at `path`, and returns the time that the storage records for it, in milliseconds
     since 1970. This is the present time by the storage's clock.
 
-    The file is removed again. After a crash it remains as an orphan file with a temporary name. Raises StorageError if
-    it cannot be written, UnsupportedTableError for storage that records no times.
+    The file is removed again; after a crash, an orphan file with a temporary name is left. Raises StorageError if the
+    file cannot be written, UnsupportedTableError for storage that records no times.
     """
     probe = f"{path}/{SCHEMA_DIR}/{temporary_name('clock', world.ids.new_uuid())}"
     io.write_new(probe, b"clock")

@@ -126,7 +126,7 @@ def read_kept(table: TableHandle) -> ReadRows:
 
 
 def _kept(access: FileAccess, bucket: BucketFiles) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a bucket that has keys: one row for each key, with the row kind in the last column."""
+    """Yields one row for each key of a bucket, with the row kind in the last column. The table has a primary key."""
     schema = access.schema
     columns = [*(f.name for f in schema.fields), VALUE_KIND]
     order = key_order([f.type for f in schema.select(schema.trimmed_primary_key)])

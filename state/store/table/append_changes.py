@@ -1,9 +1,9 @@
 """Changes rows of append tables: rows are taken out of data files, and new rows are appended.
 
 In tables with deletion vectors, index files mark the positions of the rows that are taken out. In other tables, data
-files are copied without these rows (copy on write). Either way the change is one OVERWRITE snapshot. It conflicts with
-a commit that has compacted, changed or replaced one of the changed data files since they were read. Source: Paimon 2.0
-DeleteFromPaimonTableCommand, UpdatePaimonTableCommand, AppendDeleteFileMaintainer.
+files are copied without these rows (copy on write). Either way the change is one OVERWRITE snapshot. The snapshot
+conflicts with a commit that has compacted, changed or replaced one of the changed data files since the change has read
+these files. Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand, AppendDeleteFileMaintainer.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -50,8 +50,8 @@ _NUMBER = Struct("<i")
 
 
 class AppendedChange(Protocol):
-    """A change of rows of a table without a primary key. It says which rows are taken out, and which rows are appended
-    in their stead. An implementation is a plain value that can be sent to tasks.
+    """A change of rows of a table without a primary key. The change says which rows are taken out, and which rows are
+    appended in their place. An implementation is a plain value that can be sent to tasks.
     """
 
     def passing(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
@@ -312,12 +312,12 @@ class FileCopy:
 def write_append_changes(
     at: TableAt, stored: KeptAndTaken, source: Any, operation: Operation, *, engine: Engine, keeps_ids: bool = False
 ) -> WriteResult:
-    """Appends the rows of a source, takes rows out of `stored`, and commits both at once. Returns the result of the
-    commit.
+    """Appends the rows of a source, takes out the rows that are recorded in `stored`, and commits both changes at once.
+    Returns the result of the commit.
 
     Nothing is compacted, because a compaction would bring back the rows that are taken out. Raises CommitConflictError
-    if another process has changed one of the files since they were read. `keeps_ids` is for tables with row tracking:
-    the rows of the source then carry the row ids of the rows that they replace.
+    if another process has changed one of the files since the files were read. `keeps_ids` is for tables with row
+    tracking: the rows of the source then carry the row ids of the rows that they replace.
     """
     plan = replace(at.plan, schema=changed_schema(at.plan.schema)) if keeps_ids else at.plan
     scope = WriteScope(CompactTrigger.NONE, at.table.world.ids.new_uuid(), engine.workers)

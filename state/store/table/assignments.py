@@ -1,5 +1,5 @@
 """Checks and computes the new values that an update gives to columns. A new value is a constant, an Arrow expression or
-an SQL expression. It is checked before any row is read.
+an SQL expression. Each new value is checked before any row is read.
 
 A constant is a literal: a string is stored as a string, and never read as SQL. Expressions see the columns as they were
 before the update.

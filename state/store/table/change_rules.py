@@ -20,8 +20,8 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 
 
 def check_changeable(table: TableHandle, verb: str) -> None:
-    """Checks that the rows that the handle reads can be changed through it. `verb` is the change, as the error's
-    message names it.
+    """Checks that the rows that the handle reads can be changed with the same handle. `verb` is the word for the change
+    in the message of the error.
 
     Raises UnsupportedTableError if the handle also reads rows of another branch, OptionError for a table that was
     opened at an older state.

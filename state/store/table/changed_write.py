@@ -1,5 +1,5 @@
-"""Writes changed rows of a table with a primary key, and commits them once. The rows are written as new rows
-are written in the table's bucket mode.
+"""Writes changed rows of a table with a primary key, and commits them once. Changed rows are written in the same way as
+new rows, by the table's bucket mode.
 
 The commit succeeds only if no other writer has written the same keys since the snapshot at which the rows were read.
 """
@@ -23,8 +23,8 @@ from bucketline.state.store.write.write_plan import Mode, WritePlan, WriteScope
 
 
 def open_change(table: TableHandle) -> TableAt:
-    """Returns the table at its newest snapshot. The rows to change are read from this snapshot. Raises the errors of a
-    write.
+    """Returns the table at its newest snapshot. The rows to change are read from this snapshot. Raises the errors of
+    `TableAt.refreshed` and of `FileIO.require_publish`.
     """
     table.io.require_publish()
     return table_at(table, {}).refreshed()
@@ -32,7 +32,7 @@ def open_change(table: TableHandle) -> TableAt:
 
 def write_plan(table: TableHandle) -> WritePlan:
     """Returns the plan for writing the table under its newest schema. The table's manifests are not read. Raises the
-    errors of a write.
+    errors of `table_at` and of `FileIO.require_publish`.
     """
     table.io.require_publish()
     return table_at(table.refreshed(), {}).plan

@@ -107,6 +107,6 @@ def _raise_lost(committed: Committed) -> None:
     """
     lost = committed.dropped
     if isinstance(lost, Conflict):
-        raise lost.error(f"the compaction was not committed: {lost.message}; no row is lost, run it again")
+        raise lost.error(f"the compaction was not committed: {lost.message}; no row is lost, run the compaction again")
     if lost is not None:
         raise lost.error() if isinstance(lost, Unknown) else lost

@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class UpdateClause:
-    """Gives rows of the table new values, as `Table.update` does. `condition` is a condition on the row; None takes
-    every row.
+    """Gives new values to the rows of the table that meet `condition`, as `Table.update` does; if `condition` is None,
+    to every row.
     """
 
     values: Mapping[str, object]
@@ -44,7 +44,7 @@ class UpdateClause:
 
 @dataclass(frozen=True, slots=True)
 class DeleteClause:
-    """Deletes rows of the table. `condition` is a condition on the row; None takes every row."""
+    """Deletes the rows of the table that meet `condition`; if `condition` is None, every row."""
 
     condition: SqlExpression | None = None
 
@@ -53,8 +53,8 @@ class DeleteClause:
 class InsertClause:
     """Adds source rows to the table as new rows.
 
-    `values` maps columns to constants or SQL expressions; columns that it does not name become null. Without `values`,
-    each column is taken from the column of the source with the same name.
+    `values` maps columns to constants or SQL expressions; columns that `values` does not name become null. Without
+    `values`, each column is taken from the column of the source with the same name.
     """
 
     values: Mapping[str, object] | None = None

@@ -69,9 +69,9 @@ def join(
     """Yields the matched pairs of rows, then the source rows without a match, share after share. With `keeps_alone` it
     also yields the rows of the table that match no source row.
 
-    A pair matches if its keys are equal and `passes` (None: always) is true for it. `target` are the rows of the table.
-    If `is_matched_used`, that is if the merge changes matched rows, raises SchemaMismatchError for a row of the table
-    that several source rows match.
+    A pair matches if its keys are equal and `passes` is true for the pair (None: for every pair). `target` are the rows
+    of the table. If `is_matched_used`, that is if the merge changes matched rows, raises SchemaMismatchError for a row
+    of the table that several source rows match.
     """
 
     def side(share: int) -> Side:

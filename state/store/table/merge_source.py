@@ -56,7 +56,7 @@ class JoinKey:
         return np.asarray(hash_rows(self._arrays(rows), types))
 
     def is_whole(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
-        """Returns for each row whether no column of its key is null."""
+        """Returns a boolean for each row: True if no column of the row's key is null."""
         whole = np.ones(rows.num_rows, bool)
         for name in self.columns:
             whole &= np.asarray(pc.is_valid(one_array(rows[name])))
@@ -88,7 +88,7 @@ class MergeSource:
         return pa.Table.from_batches(batches, schema=self.schema).combine_chunks()
 
     def share_of(self, hashes: np.ndarray) -> np.ndarray:
-        """Returns the share of each key; keys are given by their hashes."""
+        """Returns the share of each key, computed from the hash of the key."""
         return hash_share(hashes, self.share_count)
 
 
@@ -165,8 +165,8 @@ def spooled(
 
 
 def check_key(schema: TableSchema, on: Sequence[str]) -> tuple[str, ...]:
-    """Returns the columns to join by, without duplicates. Raises SchemaMismatchError if no column is named, and for
-    columns that cannot be compared.
+    """Returns the columns to join by, without duplicates. Raises SchemaMismatchError if no column is named, for an
+    unknown column, and for a column whose type cannot be compared.
     """
     names = () if isinstance(on, str) else tuple(dict.fromkeys(on))
     own = [f.name for f in schema.fields]

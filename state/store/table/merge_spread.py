@@ -38,9 +38,9 @@ which takes as much space as this number of hashes.
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """What is known about the keys of a source: which rows of the table they may match (`seen`), their hashes, and the
-    size of the source's rows. `schema` holds the source's columns, where key columns have the types of the table's
-    columns.
+    """What is known about the keys of a source: which rows of the table the keys may match (`seen`), the hashes of the
+    keys, and the size of the source's rows. `schema` holds the source's columns, where key columns have the types of
+    the table's columns.
     """
 
     key: JoinKey

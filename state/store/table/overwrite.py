@@ -66,7 +66,7 @@ def overwrite_table(
     to be replaced, no snapshot is made.
 
     `partition` says which partitions are replaced, by values of partition columns; all rows must belong to these
-    partitions. Without it, the partitions that get rows are replaced; if the table has no partitions or
+    partitions. Without `partition`, the partitions that get rows are replaced; if the table has no partitions or
     `dynamic-partition-overwrite` is false, the whole table is replaced.
 
     Raises SchemaMismatchError for rows outside these partitions, OptionError and UnsupportedTableError before anything
@@ -208,7 +208,7 @@ def _empty(
 
 
 def _target(plan: WritePlan, partition: Mapping[str, object] | None) -> PartitionTest | None:
-    """Returns a test that is true for partitions that are replaced. None means that all partitions which get rows are
+    """Returns a test that is true for the partitions to replace; None if the partitions that get rows are to be
     replaced.
     """
     schema = plan.schema

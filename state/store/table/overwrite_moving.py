@@ -1,8 +1,8 @@
 """Overwrites tables whose keys can move between partitions. One snapshot replaces partitions, and removes the keys of
 the new rows from all other partitions.
 
-An overwrite is planned on one snapshot. It conflicts with any later write, because otherwise a key of the later write
-could be in two partitions.
+An overwrite is planned on one snapshot. The overwrite conflicts with any later write, because otherwise a key of the
+later write could be in two partitions.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

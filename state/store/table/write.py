@@ -115,7 +115,9 @@ def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | N
         return _tables(data)
     if isinstance(row_kinds, str):
         if row_kinds not in data.schema.names:
-            raise SchemaMismatchError(f"there is no column {row_kinds!r} for the row kinds", column=row_kinds)
+            raise SchemaMismatchError(
+                f"there is no column {row_kinds!r} for the row kinds; name a column of the data", column=row_kinds
+            )
         renamed = [ROW_KIND_COLUMN if n == row_kinds else n for n in data.schema.names]
         return (t.rename_columns(renamed) for t in _tables(data))
     if not isinstance(data, pa.Table):

@@ -44,7 +44,7 @@ class Catalog:
     """Tables by name: `shop.orders` is the table `orders` of the database `shop`. A name without a dot is the name of a
     table in the database `default`.
 
-    `catalog(...)` returns a catalog. It can be pickled, and holds no connection.
+    `catalog(...)` returns a catalog. A catalog can be pickled, and holds no connection.
     """
 
     settings: CatalogSettings
@@ -53,7 +53,7 @@ class Catalog:
 
     @property
     def warehouse(self) -> str:
-        """Returns the path or URI of the warehouse, as it was given."""
+        """Returns the path or URI of the warehouse, as it was passed to `catalog(...)`."""
         return self.settings.warehouse
 
     @property
@@ -159,9 +159,9 @@ class Catalog:
         """Empties a table, gives it another schema with the same partition columns, and returns the table. Older
         snapshots stay.
 
-        The replacement takes two steps. If it is interrupted between the steps, the table is empty and has its old
-        schema. No writer may be active. Arguments are those of `create_table`. Before anything is written, raises the
-        errors of `create_table`, and TableNotFoundError.
+        The replacement takes two steps. If the replacement is interrupted between the steps, the table is empty and has
+        its old schema. No writer may be active. Arguments are those of `create_table`. Before anything is written,
+        raises the errors of `create_table`, and TableNotFoundError.
         """
         planned = self._planned(schema, primary_key, partition_by, options, comment)
         self._name(name, "replace_table")
@@ -255,7 +255,9 @@ class Catalog:
             raise self._no_table(table_name) from e
 
     def read_options(self, name: str, options: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Returns the options to open a table with: `options`, and the branch if the name has one."""
+        """Returns the options with which a table is opened: `options`, and the option `branch` if the name has a
+        branch.
+        """
         branch, opening = self._name(name).branch, dict(options or {})
         if branch is not None:
             if opening.get(BRANCH.key, branch) != branch:

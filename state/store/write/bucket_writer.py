@@ -109,7 +109,7 @@ def _raised(rows: pa.Table) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
-    """Says how buckets are written. All fields are plain values, so it can be sent to tasks.
+    """Says how buckets are written. All fields are plain values, so the object can be sent to tasks.
 
     Memory limits are in bytes of Arrow data. `parallelism` is how many buckets one process may write at the same time;
     None if no option says it. `moves_rows` is True for rows that are in the table already and only move to another
@@ -268,7 +268,7 @@ def _merged(
     """Yields the rows of a bucket in key order; `fold` turns the rows of each key into one row.
 
     Many small runs are sorted together. Larger runs are merged. If there are more runs than one merge can hold in
-    memory, neighbouring runs are merged first, with the fold `first`, until they are few enough. `starts` are the
+    memory, neighbouring runs are merged first, with the fold `first`, until few enough runs are left. `starts` are the
     sequence numbers at which the arrival ranks of each run begin.
     """
     schema = write.access.schema

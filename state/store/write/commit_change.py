@@ -3,8 +3,8 @@ is possible that they are in the table.
 
 Rows that cannot be merged with the table's rows are refused before the commit: sums that overflow, and products that
 cannot be divided. After a commit such a value would become null in merges, and Paimon could neither read nor compact
-the bucket. For most buckets, statistics of the files show that this cannot happen. Only in the other buckets are the
-new keys merged with the older rows to check it.
+the bucket. For most buckets, statistics of the files show that this cannot happen. In the other buckets, the rows of
+the new keys are merged with the older rows before the commit, to see whether they can be merged.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -105,7 +105,7 @@ def _compacted(at: TableAt, base: Base, change: Compact, author: Author) -> Comm
 
 def _refuse(at: TableAt, change: Append | Replace) -> None:
     """Checks that the table can take the new rows: their partitions, their keys, and the results of merging them.
-    Raises SchemaMismatchError if it cannot.
+    Raises SchemaMismatchError if the table cannot take them.
     """
     if isinstance(change, Append) or not change.moves_rows:
         _refuse_timeless(at, change.messages)

@@ -1,7 +1,8 @@
-"""Finds the buckets of all keys of a dynamic table whose HASH index is larger than memory, share by share.
+"""Finds the buckets of all keys of a dynamic table, one share of the keys after another. Used if the HASH index of the
+table is larger than memory.
 
-Rows are grouped by the hash of their key, both known and new keys, so that a task holds only its share of the index.
-Then the rows and the hashes of new keys go to the tasks that write their buckets.
+Rows of known and of new keys are grouped by the hash of the key, so that a task holds only its share of the index. Then
+the rows and the hashes of new keys go to the tasks that write their buckets.
 """
 
 from collections.abc import Iterator, Sequence

@@ -28,7 +28,7 @@ from bucketline.state.types.hashes.distinct import distinct
 
 @dataclass(frozen=True, slots=True)
 class NewKeys(Placing):
-    """Gives buckets to new keys. All fields are plain values, so it can be sent to tasks.
+    """Gives buckets to new keys. All fields are plain values, so the object can be sent to tasks.
 
     `entries` are the HASH files of each partition. `rows` holds, for each partition, the number of keys in each bucket
     according to these files.

@@ -35,8 +35,8 @@ class SharedBucket(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNote:
-    """The token of a note that was written beside a key index, about changes of keys. The snapshot of this write must
-    carry the token.
+    """The token of a note. A note holds changes of keys, and was written beside a key index. The snapshot of this write
+    must carry the token.
     """
 
     token: str

@@ -24,7 +24,7 @@ from bucketline.state.store.write.sealed_runs import CutRows, SealedRun, seal, u
 
 
 class SpilledBlob(io.RawIOBase):
-    """One sealed run in the spill file, which its reader sees as a file of `size` bytes. It is for one reader only."""
+    """One sealed run in the spill file, as a file of `size` bytes. A SpilledBlob is for one reader only."""
 
     def __init__(self, descriptor: int, offset: int, size: int) -> None:
         super().__init__()

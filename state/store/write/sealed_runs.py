@@ -57,14 +57,15 @@ class RunForm(Enum):
 @dataclass(frozen=True, slots=True)
 class SealedRun:
     """Rows of one bucket from one map task, sorted if the table has a primary key. `origin` is the number of the task,
-    and `flush` counts the task's runs.
+    and `flush` is the number of earlier runs of the task.
 
     A negative `bucket` stands for a group of rows whose buckets the reduce side decides (see `grouping`).
-    `consumed_rows` counts the accepted rows of this flush, including rows that were folded into others. `rank_end` is
-    one more than the highest arrival rank that the task had used in the bucket or group when it sealed the run. `blob`
-    holds the rows, in the form that the plan asks for. `group` is the bucket or group in which ranks are counted; it
-    does not change when the rows get a bucket. `feeds` is a `FeedSpans` as bytes: it says from which feed (topic
-    partition) the row of each rank came, at least for the rows in the sealed run. It is empty if feeds do not matter.
+    `consumed_rows` counts the accepted rows of this flush, including rows that were folded into other rows. `rank_end`
+    is one more than the highest arrival rank that the task had used in the bucket or group when it sealed the run.
+    `blob` holds the rows, in the form that the plan asks for. `group` is the bucket or group in which ranks are
+    counted; it does not change when the rows get a bucket. `feeds` is a `FeedSpans` as bytes: it says from which feed
+    (topic partition) the row of each rank came, at least for the rows in the sealed run. It is empty if feeds do not
+    matter.
     """
 
     partition: bytes
@@ -82,13 +83,13 @@ class SealedRun:
 @dataclass(frozen=True, slots=True)
 class SealPlan:
     """Says how rows are grouped and ordered before they are sent to the tasks that write. All fields are plain values,
-    so it can be sent to executors.
+    so the plan can be sent to executors.
 
     `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`,
     rows are neither sorted nor folded. `other_totals` holds the partitions whose files have another bucket count, with
-    this count; their rows are refused. The buffer holds `budget_bytes` of rows; a run holds `run_bytes` before
-    compression. `form` is the form of the runs. Up to `threads` groups of rows are sorted at the same time, if together
-    they have at most `sorting_bytes`.
+    this count; rows of these partitions are refused. The buffer holds `budget_bytes` of rows; a run holds `run_bytes`
+    before compression. `form` is the form of the runs. Up to `threads` groups of rows are sorted at the same time, if
+    together they have at most `sorting_bytes`.
 
     The attributes are together because a task gets everything about sealing as one value.
     """
@@ -295,7 +296,7 @@ class RunSealer(Sealer[SealedRun]):
 @dataclass(frozen=True, slots=True)
 class _Group:
     """The rows of one bucket or share in a flush: their positions among the rows of the flush, the arrival rank of the
-    first of them, and the feed (topic partition) of each row if feeds matter.
+    first row, and the feed (topic partition) of each row if feeds matter.
     """
 
     partition: bytes
@@ -437,7 +438,7 @@ def _remedy(plan: SealPlan, previous: int) -> str:
 
 def _narrow(groups: np.ndarray) -> np.ndarray:
     """Returns numbers that sort in the same order as the given numbers (all >= 0), as 16-bit integers if they fit.
-    numpy sorts these with radix sort, several times faster.
+    numpy sorts 16-bit integers several times faster, because it uses radix sort for them.
     """
     if int(groups.max()) >= 1 << 16:
         names, groups = np.unique(groups, return_inverse=True)

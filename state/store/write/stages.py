@@ -54,11 +54,11 @@ class TaskCounts:
 class Stages(Generic[Source]):
     """Everything that an engine needs to write rows once.
 
-    `source` supplies the rows. `seal` says how they are grouped and sorted. `place` is a separate stage between reading
-    and writing, which finds the buckets of rows; if it is None, the tasks that write find the buckets themselves
-    (`WriteStage.groups`). `idle` are buckets that are compacted even if they get no rows. `retired` are messages that
-    are committed together with the messages of the run; they remove files of the source whose rows the run has moved.
-    `key_shares` is the number of shares of the keys that a later run has to keep.
+    `source` supplies the rows. `seal` says how the rows are grouped and sorted. `place` is a separate stage between
+    reading and writing, which finds the buckets of rows; if it is None, the tasks that write find the buckets
+    themselves (`WriteStage.groups`). `idle` are buckets that are compacted even if they get no rows. `retired` are
+    messages that are committed together with the messages of the run; they remove files of the source whose rows the
+    run has moved. `key_shares` is the number of shares of the keys that a later run has to keep.
     """
 
     source: Source

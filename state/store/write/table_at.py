@@ -103,7 +103,9 @@ class TableAt:
         return self._with_live(self._newest_live())
 
     def after(self, committed: Committed) -> "TableAt":
-        """Returns the table after a commit that was planned on it."""
+        """Returns the table at the snapshot of `committed`, which is a commit that was planned on this object. If the
+        commit has made no snapshot, returns this object.
+        """
         return self if committed.live is None else self._with_live(committed.live)
 
     def _newest_live(self) -> LiveFiles:

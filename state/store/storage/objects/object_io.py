@@ -1,10 +1,9 @@
 """Access to files in object stores, through obstore: S3 and compatible stores, GCS, Azure.
 
 A file is published by a put request with the condition that no such object exists. The request is sent once. If its
-outcome is unclear (the answer is lost, the time is over, or two puts conflict), an error is raised, and the commit loop
-finds out what happened. A store that accepts the condition but ignores it would lose commits, so each process tries the
-condition once before its first commit. Paths are `bucket/key`. Keys are used unchanged: nothing is escaped. There are
-no folders.
+outcome is unclear (the answer is lost or late, or two puts conflict), an error is raised, and the commit loop finds out
+what happened. A store that accepts the condition but ignores it would lose commits, so each process tries the condition
+once before its first commit. Paths are `bucket/key`. Keys are used unchanged: nothing is escaped. There are no folders.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,7 +56,9 @@ object.
 
 @dataclass(frozen=True, slots=True)
 class ObjectIO:
-    """The files in a bucket or container. `root` is the path that it was opened for. Errors are those of FileIO."""
+    """The files in a bucket or container. `root` is the path of the folder for which the ObjectIO was opened. Errors
+    are those of FileIO.
+    """
 
     answers_late: ClassVar[bool] = True
 

@@ -34,9 +34,9 @@ _WITHOUT_BOTO3 = (
 def unended_uploads(io: object, directory: str) -> list[FileInfo]:
     """Returns the uploads below a folder that were not completed; an empty list for storage that has no such uploads.
 
-    The path of an upload is the path of the file that it would have made, followed by `?uploadId=` and its id. Its time
-    is the time at which it was begun. Its size is unknown and given as 0. A warning is logged if the uploads cannot be
-    listed because boto3 is missing or the keys do not allow it.
+    The path of an upload is the path of the file that it would have made, followed by `?uploadId=` and its id. The time
+    of an upload is the time at which it began. The size of an upload is unknown and stated as 0. A warning is logged if
+    the uploads cannot be listed because boto3 is missing or the keys do not allow it.
     """
     store = bare(io)
     if not isinstance(store, ObjectIO) or store.address.kind not in (StoreKind.S3, StoreKind.OSS):

@@ -35,7 +35,8 @@ class Indexed:
 
 
 def index_files(table: TableHandle, partitions: Sequence[Mapping[str, object]] | None) -> Indexed:
-    """Makes the missing indexes of the table's files, in one commit, and returns how many were made.
+    """Makes the missing indexes of the table's files, in one commit, and returns the numbers of files and partitions
+    with new indexes.
 
     Raises OptionError if no option names a column to index, and CommitConflictError if a compaction has replaced one
     of the files first; the table is unchanged then.

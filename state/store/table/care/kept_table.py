@@ -155,8 +155,8 @@ class KeptTable(ReadableTable):
 
     def rewrite_file_index(self, partitions: Sequence[Mapping[str, object]] | None = None) -> Indexed:
         """Makes the bloom filters of `file-index.bloom-filter.columns` for files that were written before the option
-        was set, and returns how many were made. The data files stay unchanged. `partitions` has the same form as in
-        `compact`.
+        was set, and returns the numbers of files and partitions with new bloom filters. The data files stay unchanged.
+        `partitions` has the same form as in `compact`.
 
         Raises OptionError if the option names no column, and CommitConflictError if a compaction has replaced one of
         the files first; the table is unchanged then.
@@ -166,8 +166,8 @@ class KeptTable(ReadableTable):
     def remove_unexisting_files(self, dry_run: bool = True) -> tuple[str, ...]:
         """Finds data files that the newest snapshot names but that do not exist, and returns their paths.
 
-        If `dry_run` is False, the missing files are also removed from the table's metadata. Their rows are lost, and
-        all other rows can be read again.
+        If `dry_run` is False, the missing files are also removed from the table's metadata. The rows of the missing
+        files are lost, and all other rows can be read again.
         """
         return forget_lost_files(self._handle, dry_run=dry_run)
 

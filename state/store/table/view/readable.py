@@ -83,8 +83,8 @@ class ReadableTable:
         changes_since: Version | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """Returns the rows as one table. Parts of it are read in parallel, one on each core and at most eight at a
-        time. Arguments, order of rows and errors are those of `to_batches`.
+        """Returns the rows as one table. Parts of the table are read in parallel, one on each core and at most eight at
+        a time. Arguments, order of rows and errors are those of `to_batches`.
         """
         return read_whole(self._handle, ReadRequest(columns, filter, snapshot, read_optimized, changes_since, limit))
 
@@ -104,9 +104,9 @@ class ReadableTable:
 
         `columns` are the names of the columns to return, in this order (None: all). `filter` is a condition on any
         columns of the table, as an Arrow expression or as SQL text (`amount > 7.5 AND name LIKE 'a%'`). At most `limit`
-        rows are returned. `snapshot` is the id of a snapshot or the name of a tag, which is read with its own schema;
-        by default the snapshot that the options name, or else the newest snapshot, is read with the schema of this
-        table object. `read_optimized` reads only the highest level, without merging.
+        rows are returned. `snapshot` is the id of a snapshot or the name of a tag; rows are then read with the schema
+        of that snapshot. If `snapshot` is None, the snapshot that the options name, or else the newest snapshot, is
+        read with the schema of this table object. `read_optimized` reads only the highest level, without merging.
 
         `changes_since` (an id, 0 for the beginning, or a tag) reads changes instead: the rows that were committed after
         that snapshot, up to `snapshot`, commit by commit, with an int8 column `_row_kind` at the end. The changes come
@@ -212,8 +212,8 @@ class ReadableTable:
         """Returns the live data files, with the columns of Paimon's $files: the files of the snapshot that the options
         name, or else of the newest snapshot.
 
-        Files of a fallback branch are included only for partitions in which the table's own branch has files, but no
-        files that readers see.
+        The files of a partition come from the branch from which the partition is read: the table's own branch or a
+        fallback branch. Partitions in which the own branch has no files are left out.
         """
         return live_files(self._handle)
 

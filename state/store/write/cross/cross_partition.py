@@ -119,8 +119,8 @@ class CrossOverwrite(CrossPartition):
     """The mode in which rows replace partitions, and the keys of these rows are removed from all other partitions."""
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns the same stages as for a write, except that they use a separate key index. This index has only the
-        keys of partitions that are not replaced. `table` must be a `ReplacedState`.
+        """Returns the same stages as for a write, except that the stages use a separate key index. This index has only
+        the keys of partitions that are not replaced. `table` must be a `ReplacedState`.
         """
         stages = super().stages(plan, table, scope, source)
         assert isinstance(stages.place, CrossWrite)

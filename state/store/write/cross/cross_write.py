@@ -66,8 +66,8 @@ CHUNK_BYTES = 192 << 20
 
 @dataclass(frozen=True, slots=True)
 class CrossWrite(Placing):
-    """Finds the partition and bucket of keys. All fields are plain values, so it can be sent to tasks. Memory limits
-    are in bytes.
+    """Finds the partition and bucket of keys. All fields are plain values, so the object can be sent to tasks. Memory
+    limits are in bytes.
 
     `snapshot` is the snapshot on which the batch is planned; None for the empty table. `backup` is a folder on storage
     that outlives the machine, and `back_up_now` asks for a copy of the index in this folder. With `writes_alone`, the
@@ -192,8 +192,8 @@ class CrossWrite(Placing):
 def _place_whole(
     write: CrossWrite, index: KeyIndex, plan: IndexPlan, rows: pa.Table, token: str
 ) -> tuple[PlacedBatch, SnapshotNote | None]:
-    """Returns partition and bucket for all rows of a share at once. Also writes a note for the next batch about the
-    changes of the keys, and returns it with its `token`; None if no note was written.
+    """Returns partition and bucket for all rows of a share at once. Also writes a note about the changes of the keys,
+    for the next batch, and returns a SnapshotNote with `token`; None if no note was written.
     """
     rows, kinds, feeds = _parted(rows)
     placed = place_batch(

@@ -25,7 +25,7 @@ Runs = Sequence[tuple[SealedRun, Blob]]
 
 @dataclass(frozen=True, slots=True)
 class SortedRows:
-    """The rows of a bucket, sorted by key; rows of one key are ordered from old to new. They have sequence numbers.
+    """The rows of a bucket, sorted by key; rows of one key are ordered from old to new. The rows have sequence numbers.
     `starts` is true at the first row of each key. The rows came from the sealed runs `runs`; `first_numbers` holds the
     sequence number of each run's arrival rank 0.
     """

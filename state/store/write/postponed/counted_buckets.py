@@ -51,7 +51,7 @@ class CountedBuckets(Placing):
             yield BucketNews(partition, bucket, str(count).encode())
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """Returns the message with the bucket count of its partition, which `payload` holds."""
+        """Returns the message with the bucket count that `payload` holds: the count of the message's partition."""
         del world
         return replace(message, total_buckets=int(payload))
 
