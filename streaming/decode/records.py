@@ -70,7 +70,7 @@ from bucketline.streaming.decode.unavailable_rows import left_out_of_rows, witho
 _FULL_IDENTITY = "set REPLICA IDENTITY FULL on the source table"
 _WIDER_KEY = (
     "columns of the table's primary key: if they had changed, the old row would stay; set REPLICA IDENTITY FULL on "
-    "the source table, or create a table whose primary key is the source's (without its partition columns, if need be)"
+    "the source table, or create a table with the primary key of the source, even if it then lacks partition columns"
 )
 _NONE: Mapping[Skipped, int] = {}
 _ADDED = ("__deleted", "__op")
@@ -81,8 +81,8 @@ _FLATTENED = (
     "inserts; use decode: debezium-flat-json"
 )
 _TOMBSTONE = (
-    "a record with a key and without a value: it deletes the row with that key, which plain rows cannot do; use "
-    "decode: debezium-flat-json for rows in JSON, which can"
+    "a record with a key and without a value: it deletes the row with that key, which plain rows cannot do; for rows "
+    "in JSON use decode: debezium-flat-json, which follows deletes"
 )
 _NO_KEY = "a delete (op d) without before, whose record key does not hold the primary key"
 

@@ -95,7 +95,8 @@ def check_reading(
     """Checks that these settings of a job fit together, whatever its table is. Raises OptionError if they do not."""
     if bad_records.max_count > 0 and not bad_records.has_place:
         raise OptionError(
-            "bad-records.max allows bad records, but bad-records.path, the folder that stores them, is not set",
+            "bad-records.max allows bad records, but bad-records.path, the folder that stores them, is not set; set "
+            "bad-records.path, or remove bad-records.max",
             key=BAD_RECORDS_PATH.key,
         )
     if columns.rescued is not None and decode not in IMAGES:
@@ -244,7 +245,8 @@ def _check_messages(decode: RecordFormat, messages: MessageOptions) -> None:
     if TypeMapping.LONGTEXT_TO_BYTES in messages.type_mapping and decode is RecordFormat.MAXWELL_JSON:
         raise OptionError(
             f"{TYPE_MAPPING.key}: {TypeMapping.LONGTEXT_TO_BYTES.value} needs messages that name the type of a text "
-            f"column, but those of 'decode: {decode.value}' do not; remove {TypeMapping.LONGTEXT_TO_BYTES.value}",
+            f"column, but messages of 'decode: {decode.value}' do not name it; remove "
+            f"{TypeMapping.LONGTEXT_TO_BYTES.value}",
             key=TYPE_MAPPING.key,
         )
     if messages.infinity is not INFINITY.default and not decode.is_debezium:
@@ -267,7 +269,7 @@ def _check_expectations(columns: ColumnOptions, bad_records: BadRecords, decode:
     if refusing is not None and not bad_records.has_place:
         raise OptionError(
             f"expect.{refusing.name}.otherwise is reject, but {BAD_RECORDS_PATH.key}, the folder for rejected records, "
-            "is not set",
+            f"is not set; set {BAD_RECORDS_PATH.key}",
             key=BAD_RECORDS_PATH.key,
         )
 
@@ -315,7 +317,7 @@ def _check_can_be_emptied(schema: TableSchema) -> None:
     if producer.writes_files:
         _refuse_apply(f"with changelog-producer = {producer.value} readers would not see that the rows are removed")
     if bucket_mode(schema).moves_keys:
-        _refuse_apply("its key lacks partition columns (a cross-partition table)")
+        _refuse_apply("this is not supported if the key lacks partition columns (a cross-partition table)")
     of_source = next((name for name in schema.primary_keys if name in SOURCE_METADATA), None)
     if of_source is not None:
         _refuse_apply(

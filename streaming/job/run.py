@@ -139,8 +139,8 @@ def _run_until(
         topics = watch_topics(AskTopicIds(admin, reader), source.options, cluster) if kafka else None
         if has_ledger(session, config.checkpoint):
             raise OptionError(
-                f"{config.checkpoint} is the checkpoint of a job with 'tables', and bucketline cannot reach its ledger "
-                "with the settings in 'storage': use the settings in 'storage' of the job with 'tables'",
+                f"{config.checkpoint} is the checkpoint of a job with 'tables', and bucketline cannot reach the ledger "
+                "in the checkpoint with the settings in 'storage': take these settings from the job with 'tables'",
                 key=CHECKPOINT.key,
             )
         if reset_identity:

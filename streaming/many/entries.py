@@ -268,7 +268,8 @@ def _lacking(entry: Entry, before: Ledger, feed: Feed, first: FeedOffsets, now_m
     topic, partition = feed
     cutoff: FeedOffsets = entry.cutoff or {}
     why = (
-        f"Kafka has removed records that the table needs: those of topic {topic!r} partition {partition} from offset "
-        f"{cutoff[feed]} up to {first[feed]}. `--forget` lets the job write it as a new table, without them"
+        f"Kafka has removed records that the table needs: topic {topic!r} partition {partition}, offsets "
+        f"{cutoff[feed]} up to {first[feed]}. With `ingest --forget` the job writes the table as a new table, without "
+        "these records"
     )
     return replace(entry, parked=Parked(before.batch, before.query, before.digest, cutoff, before.end, why, now_ms))

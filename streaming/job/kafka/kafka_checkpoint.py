@@ -147,10 +147,10 @@ def check_start(checkpoint: Checkpoint, options: Mapping[str, str], table: Table
             user, topic = written.snapshot.commit_user, min(topics)
             raise CheckpointMismatchError(
                 "this is a new query, which would begin at the newest records (source.options.startingOffsets is "
-                f"latest), but query {user} has already written topic {topic!r} into the table: the records since "
-                "then would be lost. Restore the checkpoint that wrote the table; or begin at the offsets in the "
-                "table with --reset-identity; or set startingOffsets; or, if the records in between are not wanted, "
-                "pass --allow-reprocess",
+                f"latest), but query {user} has already written topic {topic!r} into the table: later records that "
+                "it has not written would be lost. Restore the checkpoint that wrote the table; or begin at the "
+                "offsets in the table with --reset-identity; or set startingOffsets; or, if these records are not "
+                "wanted, pass --allow-reprocess",
                 user=user,
                 topic=topic,
             )
