@@ -141,7 +141,7 @@ class Placeholder:
         """
         return (
             f"{self._left_out}; the update changed the primary key, and unavailable = keep follows such a change only "
-            "in records with a topic and an offset of Kafka; set REPLICA IDENTITY FULL on the source table"
+            "in records of Kafka, which have an offset; set REPLICA IDENTITY FULL on the source table"
         )
 
     @property
