@@ -1,8 +1,8 @@
 """Durations in options. A duration from a user must have a unit; a duration in a table is read as Paimon reads it.
 
-Paimon reads a number without a unit as milliseconds, so a `1` that was meant as a day would be a millisecond. Such
-options are still read if they are stored in a table. But for new tables, changes of options, jobs and the command line,
-durations must have a unit. Source: Paimon 2.0 TimeUtils.parseDuration; CoreOptions, CatalogOptions,
+Paimon reads a number without a unit as milliseconds, so a `1` that was meant as a day would be a millisecond. Durations
+without a unit are still read if they are stored in a table. But for new tables, changes of options, jobs and the
+command line, durations must have a unit. Source: Paimon 2.0 TimeUtils.parseDuration; CoreOptions, CatalogOptions,
 FlinkConnectorOptions for the keys.
 """
 

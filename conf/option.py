@@ -233,9 +233,9 @@ def parse_float(text: str) -> float:
     try:
         number = float(text.strip())
     except ValueError as e:
-        raise OptionError("not a number", value=text) from e
+        raise OptionError("must be a number", value=text) from e
     if number != number or number in (float("inf"), float("-inf")):
-        raise OptionError("not a finite number", value=text)
+        raise OptionError("must be a finite number", value=text)
     return number
 
 

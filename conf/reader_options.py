@@ -288,7 +288,7 @@ def reader_options(options: Mapping[str, str]) -> ReaderOptions:
 
 def check_batch(options: ReaderOptions) -> None:
     """Raises OptionError if a batch read has an option that only streams may have."""
-    _refuse(options, _ONLY_STREAM, "is an option of streams: spark.readStream")
+    _refuse(options, _ONLY_STREAM, "is an option of streams: use spark.readStream, or remove it")
     if options.asks_for_changes and options.changes_since is None:
         raise OptionError(
             f"a batch read of a snapshot returns no changes: '{READ_CHANGELOG.key}' and the columns "
@@ -301,7 +301,7 @@ def check_stream(options: ReaderOptions) -> None:
     """Raises OptionError if a stream has an option of batch reads, or an option for the start of the stream that
     does not fit `scan.mode`.
     """
-    _refuse(options, _ONLY_BATCH, "is an option of batch reads: spark.read")
+    _refuse(options, _ONLY_BATCH, "is an option of batch reads: use spark.read, or remove it")
     mode = options.scan_mode
     named = [o.key for o in _STARTS if o.key in options.given]
     by_time = [key for key in named if "time" in key]

@@ -344,4 +344,4 @@ class _Flat:
 
 
 def _too_deep(name: str) -> OptionError:
-    return OptionError(f"{name} is nested more than {_MOST_DEPTH} deep, or an alias contains itself", path=name)
+    return OptionError(f"{name} is nested more than {_MOST_DEPTH} levels deep, or an alias contains itself", path=name)

@@ -41,7 +41,9 @@ class KeyOrder(Enum):
 
 
 class FrameReader(Enum):
-    """Who reads the DataFrame that is passed to a sink, if the DataFrame consists only of columns of Parquet files."""
+    """What reads the DataFrame that is passed to a sink, if the DataFrame consists only of columns of Parquet files.
+    AUTO means the sink's own tasks if they can, and otherwise Spark.
+    """
 
     AUTO = "auto"
     SPARK = "spark"

@@ -187,8 +187,8 @@ def is_storage_key(key: str) -> bool:
 
 
 def refuse_storage_keys(options: Mapping[str, str], where: str) -> None:
-    """Raises OptionError if there is a storage option among options that are stored or shown. `where` says in the
-    message where the options are.
+    """Raises OptionError for a storage option among options that are stored or shown. `where` is a phrase for the error
+    that says where these options are.
     """
     for key in options:
         if is_storage_key(key):
@@ -253,7 +253,9 @@ def _check_scheme(options: Mapping[str, str]) -> None:
     scheme, has_scheme, _ = (endpoint or "").partition("://")
     if https is not None and has_scheme and https != (scheme.lower() == "https"):
         raise OptionError(
-            f"'{S3_SSL.key}' = {str(https).lower()} contradicts '{S3_ENDPOINT.key}', which is {scheme}", key=S3_SSL.key
+            f"'{S3_SSL.key}' = {str(https).lower()} contradicts '{S3_ENDPOINT.key}', which is {scheme}; change one of "
+            "the two",
+            key=S3_SSL.key,
         )
 
 
@@ -329,8 +331,8 @@ def gcs_settings(options: Mapping[str, str]) -> GcsSettings:
 
 
 def azure_secret(options: Mapping[str, str], family: str, account: str) -> str | None:
-    """Returns the key or token of an Azure account; None if it is not set. The option may name any service of the
-    account. `family` is the kind of secret.
+    """Returns the key or token of an Azure account; None if it is not set. The key of the option is `family`, which
+    names the kind of secret, and the address of the account in any service.
     """
     for key, text in options.items():
         name = key.removeprefix(family) if key.startswith(family) else ""

@@ -176,9 +176,10 @@ def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], 
 
 
 def _moved(options: Mapping[str, str], settings: dict[str, str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Copies the options that are set into `settings`, under librdkafka's names. Returns the names of these options.
+    """Copies each option in `names` that is set to `settings`, under its names in librdkafka. Returns the names of the
+    copied options.
 
-    `names` has librdkafka's names by the option's name in Kafka's Java client.
+    `names` maps the name of an option in Kafka's Java client to its names in librdkafka.
     """
     present = {name for name in names if name in options}
     for name in present:

@@ -229,8 +229,9 @@ MESSAGE_OPTIONS = (
 class MessageOptions:
     """How the messages of a source are read.
 
-    `source_table` is a name or a pattern. If it is None, any source table is read, but only a single one unless
-    `shards` is set. `bytes_form` and `types` (by column) are needed for messages without a schema.
+    `source_table` is a name or a pattern. If it is None, the messages may come from any source table, but from several
+    source tables only if `shards` is set. `bytes_form` and `types` (by column) are needed for messages without a
+    schema.
     """
 
     source_table: str | None = None

@@ -143,7 +143,9 @@ def kafka_source(options: Mapping[str, str]) -> KafkaSource:
 
 
 def with_headers(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options, with the headers of records included unless the options exclude them."""
+    """Returns the options, which also ask Spark for the headers of records, unless the options say whether headers are
+    included.
+    """
     extended = dict(options)
     if find_option(options, INCLUDE_HEADERS) is None:
         extended[INCLUDE_HEADERS] = "true"

@@ -75,7 +75,7 @@ def check_external_options(options: Mapping[str, str]) -> None:
     if not paths or strategy is ExternalPlace.NONE:
         return
     if strategy is ExternalPlace.SPECIFIC_FS and not external_roots(options):
-        _refuse(EXTERNAL_SPECIFIC_FS, f"names a scheme that none of the paths in '{EXTERNAL_PATHS.key}' has")
+        _refuse(EXTERNAL_SPECIFIC_FS, f"must be the scheme of one of the paths in '{EXTERNAL_PATHS.key}'")
     weights = EXTERNAL_WEIGHTS.find(options)
     if strategy is ExternalPlace.WEIGHTED and weights is not None and len(weights) != len(paths):
         _refuse(

@@ -97,7 +97,7 @@ class ColumnSettings:
         return None
 
     def own_function_key(self, column: str) -> str | None:
-        """Returns the option that sets an aggregate function for this column only; None if it is not set."""
+        """Returns the key of the option that sets an aggregate function for this column only; None if it is not set."""
         key = f"{PREFIX}{column}.{FUNCTION}"
         return key if key in self._options else None
 
@@ -153,8 +153,8 @@ def check_stats_modes(options: Mapping[str, str]) -> None:
 
 
 def rename_in_options(options: Mapping[str, str], old: str, new: str, *, naming: Collection[str]) -> dict[str, str]:
-    """Returns the options with a column renamed from `old` to `new`. `naming` are the options whose value is a list of
-    columns.
+    """Returns the options with a column renamed from `old` to `new`. `naming` has the keys of the options whose value
+    is a list of columns.
     """
     renamed = {}
     for key, value in options.items():

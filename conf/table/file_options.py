@@ -121,8 +121,8 @@ def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tupl
 
 
 def postponed_codec(options: Mapping[str, str]) -> tuple[str, int | None]:
-    """Returns the codec and level of the Avro files of the postpone bucket. A codec that Avro does not have is replaced
-    by zstd.
+    """Returns the compression codec and the compression level of the Avro files of the postpone bucket. A codec that
+    Avro does not have is replaced by zstd.
     """
     name = FILE_COMPRESSION.get(options).lower()
     known = _SAME.get(name, name) in CODECS[FileFormat.AVRO]

@@ -30,8 +30,8 @@ _LOOKUPS = "the memory of lookups is bounded by 'compact-memory'; nothing is cac
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """An option of Paimon that has no effect in bucketline. `instead` says why. `fitting` are the values that fit what
-    bucketline always does, so that no advice is needed.
+    """An option of Paimon that has no effect in bucketline. `instead` says what bucketline does instead. Values in
+    `fitting` ask for what bucketline always does, so they need no advice.
     """
 
     option: Option[Any]

@@ -158,7 +158,7 @@ class DataFileSettings(Settings):
 
     @cached_property
     def postponed_codec(self) -> tuple[str, int | None]:
-        """Returns the codec and level of the Avro files of the postpone bucket."""
+        """Returns the compression codec and the compression level of the Avro files of the postpone bucket."""
         return files.postponed_codec(self.options)
 
     def target_bytes(self, *, has_primary_key: bool) -> int:

@@ -88,8 +88,8 @@ def bucket_mode(schema: TableSchema) -> BucketMode:
 
 
 def total_buckets(schema: TableSchema) -> int:
-    """Returns the value of the option `bucket`: the number of buckets of a fixed table, or -1 or -2. Manifest entries
-    of new files store this value as their number of buckets.
+    """Returns the value of the option `bucket`: the number of buckets of a fixed table, -2 for a postpone table, and -1
+    for other tables. Manifest entries of new files store this value as their number of buckets.
 
     A partition that has files keeps the number of buckets of these files until a rescale.
 
@@ -126,7 +126,10 @@ def bucket_keys(schema: TableSchema) -> tuple[str, ...]:
     names = schema.settings.bucket.key
     if names is None:
         if mode is BucketMode.FIXED and not schema.primary_keys:
-            raise OptionError("a bucketed table without a primary key needs bucket-key", key=BUCKET_KEY.key)
+            raise OptionError(
+                "a bucketed table without a primary key needs bucket-key: the columns that decide a row's bucket",
+                key=BUCKET_KEY.key,
+            )
         return schema.trimmed_primary_key
     if mode not in (BucketMode.FIXED, BucketMode.POSTPONE):
         raise OptionError(

@@ -24,8 +24,8 @@ _PREFIXED = re.compile(r"(?:.*_)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:
 
 
 def is_marker(state: str) -> bool:
-    """Takes the description of a state, for example "tag <name>". Returns True if the state is the tag with which a
-    streaming writer protects its newest snapshot.
+    """Returns True if `state`, for example "tag <name>", describes the tag with which a streaming writer protects its
+    newest snapshot.
     """
     return state.startswith(f"tag {MARKER_TAG}")
 
@@ -56,8 +56,8 @@ def compactor_user(writer: str) -> str:
 
 
 def newest_of_user(snapshots: Iterable[Snapshot], user: str) -> Snapshot | None:
-    """Returns the newest snapshot of a commit user, or None. All commit identifiers up to that of the snapshot are
-    done. `snapshots` come newest first.
+    """Returns the newest snapshot of a commit user, or None. All commits of the user up to the identifier of this
+    snapshot are done. `snapshots` come newest first.
     """
     return next((s for s in snapshots if writer_of(s.commit_user) == writer_of(user)), None)
 

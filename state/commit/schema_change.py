@@ -211,8 +211,8 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) ->
 
 
 def _with_place(schema: TableSchema, change: SchemaChange, fields: Sequence[DataField]) -> SchemaChange:
-    """Returns the change. If it adds a column without a position to a table whose new columns go before the partition
-    columns, the returned change has this position.
+    """Returns the change. If the change adds a column without a position, and the table's options say so, the returned
+    change puts the column before the partition columns.
     """
     if not (isinstance(change, AddColumn) and len(change.path) == 1 and change.position is None):
         return change

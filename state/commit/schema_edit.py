@@ -24,7 +24,7 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Puts a field right after the field with this name."""
+    """Puts a field right after the field `name` of the same row."""
 
     name: str
 

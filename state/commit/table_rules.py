@@ -172,7 +172,9 @@ def postponed_files_have_a_codec(schema: TableSchema) -> Iterator[OptionError]:
 
 
 def branches_read(schema: TableSchema) -> dict[str, str]:
-    """Returns the other branches from which reads of the table also take rows, by the option that names the branch."""
+    """Returns the other branches from which reads of the table also take rows. The result maps the key of each option
+    that names a branch to the branch.
+    """
     named = {o.key: schema.options.get(o.key, "") for o in (SCAN_FALLBACK_BRANCH, SCAN_PRIMARY_BRANCH)}
     return {key: name for key, name in named.items() if name.strip()}
 

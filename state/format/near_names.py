@@ -1,8 +1,8 @@
 """Finds damaged names in metadata: names that differ from a known name in one flipped bit.
 
-Members and options that this release does not know are normally ignored, because other writers may use them. But a name
-that differs in a single bit from a known name that is missing was probably damaged on disk, and ignoring it would lose
-its value.
+Members and options that this release does not know are normally ignored, because other writers may use them. But if a
+known name is missing, and an unknown name differs from it in a single bit, the name was probably damaged on disk.
+Ignoring the damaged name would lose its value.
 
 The options of a table also contain properties of catalogs, other tools and users. Some names are accepted although they
 look like a damaged option: names near an option that readers do not use, and plain words with a capital letter.
@@ -21,7 +21,9 @@ _COMPARED = frozenset(k for k in KNOWN_KEYS if k not in HARMLESS or not k.isalph
 
 
 def check_names(present: Iterable[str], known: Collection[str], kind: str) -> None:
-    """Raises CorruptFileError if an unknown name differs by one bit from a known name that is missing."""
+    """Raises CorruptFileError if an unknown name differs by one bit from a known name that is missing. `kind` says in
+    the error what the names are names of.
+    """
     names = set(present)
     for name in names:
         near = flipped_name(name, known)

@@ -52,7 +52,7 @@ class BlockChecksums:
 
 def checked_tail(tail: bytes, *, offset: int, block_bytes: int, values: Sequence[int], started: bytes) -> bytes:
     """Takes the last bytes of an ORC file, and returns them with the checksums of the whole file added. If the
-    checksums do not fit into the footer, it returns the bytes unchanged.
+    checksums do not fit into the footer, the function returns the bytes unchanged.
 
     `tail` holds the file's bytes from `offset` on, including the postscript. `values` are the checksums of the complete
     blocks before `offset`, and `started` holds the bytes of the incomplete block right before `offset`.
@@ -89,8 +89,8 @@ def checked_tail(tail: bytes, *, offset: int, block_bytes: int, values: Sequence
 def read_checksums(tail: bytes, size: int) -> BlockChecksums | int | None:
     """Returns the checksums of a file of `size` bytes; None if the file has no checksums.
 
-    `tail` holds the last bytes of the file: at least TAIL_BYTES, or the whole file. If more bytes are needed, returns
-    how many. Raises CorruptFileError if the end of the file is damaged.
+    `tail` holds the last bytes of the file: at least TAIL_BYTES, or the whole file. If `tail` is too short, the
+    function returns how many bytes it must have. Raises CorruptFileError if the end of the file is damaged.
     """
     at = tail.rfind(_MAGIC, max(0, len(tail) - LONGEST_ENDING - len(_MAGIC)))
     if at < 0:

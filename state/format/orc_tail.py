@@ -159,7 +159,7 @@ def _unpack(block: bytes, codec: str, block_bytes: int, at: int) -> bytes:
             return body
         size = _varint(block, 0, at)[0]
         if size > block_bytes:
-            raise ValueError(f"{counted(size, 'byte')} announced")
+            raise ValueError(f"its length field says {counted(size, 'byte')}, which is too long")
         unpacked: bytes = pa.Codec(codec).decompress(block, decompressed_size=size, asbytes=True)
         return unpacked
     except (ValueError, OSError, EOFError, MemoryError, zlib.error) as e:

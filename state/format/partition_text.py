@@ -154,8 +154,8 @@ def _clock(millis: int) -> str:
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """Returns year, month and day of a date in days since 1970-01-01, also outside of the years 1 to 9999, to which
-    Python's datetime is limited.
+    """Returns year, month and day of a date, given in days since 1970-01-01. The year may be outside of 1 to 9999, to
+    which Python's datetime is limited.
     """
     date = np.datetime64(days, "D")
     month = date.astype("datetime64[M]")

@@ -45,7 +45,9 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Returns the text for which `escape` returns `text`. A % that is not followed by two hexadecimal digits stays."""
+    """Reverses `escape`: replaces each %XX by its character. A % that is not followed by two hexadecimal
+    digits stays.
+    """
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
@@ -211,7 +213,7 @@ def tag_name(tag: str) -> str:
 
 
 def parse_tag(name: str) -> str | None:
-    """Returns the tag that a file in the tag folder holds; None for anything else."""
+    """Returns the name of the tag, given the name of its file in the tag folder; None for any other file."""
     return name.removeprefix("tag-") if name.startswith("tag-") and name not in ("tag-", TAG_SUCCESS_DIR) else None
 
 
@@ -221,7 +223,9 @@ def branch_folder(path: str, branch: str) -> str:
 
 
 def parse_branch(name: str) -> str | None:
-    """Returns the branch that a folder in the folder of branches holds; None for anything else."""
+    """Returns the name of the branch, given the name of its folder in the folder of branches; None for any other
+    folder.
+    """
     return name.removeprefix("branch-") if name.startswith("branch-") and name != "branch-" else None
 
 
@@ -261,7 +265,9 @@ def index_file_name(uuid: str, counter: int) -> str:
 
 
 def temporary_name(target: str, uuid: str) -> str:
-    """Returns the name, in the same folder, under which a file is written before it is renamed to `target`."""
+    """Returns the name of a temporary file in the folder of `target`. A file is first written under this name, and then
+    renamed to `target`.
+    """
     return f".{target}.{uuid}.tmp"
 
 

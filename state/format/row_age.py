@@ -41,7 +41,7 @@ class RowAge:
 
     def has_expired(self, file: DataFileMeta, schema_of: Callable[[int], TableSchema]) -> bool:
         """Returns True if the statistics of the file show that one of its rows has expired, and False if they do not
-        show it.
+        show it. `schema_of` returns the schema with an id.
         """
         fields = stats_fields(schema_of(file.schema_id), file)
         if file.value_stats.null_counts is None or len(file.value_stats.null_counts) != len(fields):
@@ -56,7 +56,7 @@ class RowAge:
 
 
 def row_age(schema: TableSchema, now_ms: int) -> RowAge | None:
-    """Returns the limit of age for the rows of a table at the given time; None if the table's rows do not expire.
+    """Returns the limit of age for the rows of a table at the time `now_ms`; None if the table's rows do not expire.
 
     Raises OptionError if the time column does not exist, or if its type cannot hold a time.
     """

@@ -58,7 +58,9 @@ def places_among(schema: TableSchema, columns: Iterable[str]) -> tuple[str, ...]
 
 
 def read_fields(schema: TableSchema, columns: tuple[str, ...]) -> tuple[DataField, ...]:
-    """Returns the fields for the columns of a read. The columns may be hidden ones (`hidden_fields`)."""
+    """Returns the field of each column in `columns`, in this order. `columns` may also have hidden columns
+    (`hidden_fields`).
+    """
     if not places_among(schema, columns):
         return kept_schema(schema).select(columns)
     known = {f.name: f for f in (*place_fields(schema), *kept_schema(schema).fields)}

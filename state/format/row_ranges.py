@@ -52,7 +52,7 @@ def with_tracked(schema: TableSchema) -> TableSchema:
 
 
 def has_tracked(schema: TableSchema) -> bool:
-    """Returns True if a schema has all columns of row tracking. Files with unchanged rows are written under such a
+    """Returns True if a schema has all columns of row tracking. Files with unchanged rows are written with such a
     schema.
     """
     return schema.fields[-len(TRACKED) :] == TRACKED
@@ -60,7 +60,7 @@ def has_tracked(schema: TableSchema) -> bool:
 
 def has_row_ids(schema: TableSchema) -> bool:
     """Returns True if a schema has the column of row ids. Files with rows that were in the table before are written
-    under such a schema.
+    with such a schema.
     """
     return any(field.name == ROW_ID for field in schema.fields)
 
@@ -131,7 +131,7 @@ def _range_of(group: list[DataFileMeta]) -> RowRange:
     parts = [f for f in group if is_blob_file(f) or is_vector_file(f)]
     files = sorted((f for f in group if f not in parts), key=lambda f: -f.max_sequence_number)
     if not files:
-        raise CorruptFileError(f"{parts[0].file_name}: no file holds the ordinary columns of its rows")
+        raise CorruptFileError(f"no file holds the ordinary columns of the rows in {parts[0].file_name}")
     first, rows = _first(files[0]), files[0].row_count
     for file in files[1:]:
         if (_first(file), file.row_count) != (first, rows):
@@ -149,5 +149,7 @@ def _range_of(group: list[DataFileMeta]) -> RowRange:
 
 def _first(file: DataFileMeta) -> int:
     if file.first_row_id is None:
-        raise CorruptFileError(f"{file.file_name} has no row ids, in a table with data evolution", file=file.file_name)
+        raise CorruptFileError(
+            f"{file.file_name} has no row ids, which a table with data evolution needs", file=file.file_name
+        )
     return file.first_row_id

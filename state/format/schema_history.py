@@ -40,8 +40,8 @@ def id_problems(before: TableSchema, after: TableSchema) -> Iterator[str]:
 
 def _added_ids(before: Sequence[DataField], after: Sequence[DataField], row: str) -> Iterator[tuple[str, int]]:
     """Yields the name and id of each field that is new in `after`, at any depth of nesting. Nested rows whose fields
-    are numbered from 0 are left out. `row` is put before each yielded name: the path of the nested row with a dot at
-    the end, or nothing for a table.
+    are numbered from 0 are left out. `row` is a prefix of the names: the path of the nested row and a dot, or an empty
+    string for the columns of the table.
     """
     known = {f.id: f for f in before}
     is_counted = bool(row) and {f.id for f in after} == set(range(len(after)))

@@ -138,10 +138,10 @@ def _unpack_snappy(data: bytes) -> bytes:
         if byte < 0x80:
             break
     if size > MAX_BLOCK_BYTES:
-        raise ValueError(f"{counted(size, 'byte')} announced")
+        raise ValueError(f"its length field says {counted(size, 'byte')}, which is too long")
     body: bytes = pa.Codec("snappy").decompress(packed, decompressed_size=size, asbytes=True)
     if zlib.crc32(body).to_bytes(4, "big") != checksum:
-        raise ValueError("the CRC32 does not match")
+        raise ValueError("the CRC-32 does not match")
     return body
 
 

@@ -87,7 +87,8 @@ def _record(name: str, fields: Sequence[DataField], namespace: str | None = None
     for field in fields:
         if _NAME.fullmatch(field.name) is None:
             raise UnsupportedTableError(
-                f"column {field.name}: Avro's names are letters, digits and _, and do not begin with a digit",
+                f"column {field.name}: Avro allows only names of letters, digits and _ that do not begin with a digit; "
+                "rename the column, or use parquet or orc as format",
                 column=field.name,
             )
         declared.append(_field(field.name, field.type, f"{name}_{field.name}"))

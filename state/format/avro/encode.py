@@ -95,13 +95,15 @@ def encode_rows(columns: Sequence[pa.Array | pa.ChunkedArray], fields: Sequence[
 
 
 def _pieces(column: pa.Array, data_type: DataType, wanted: Mask | None) -> list[pa.LargeBinaryArray]:
-    """Returns the pieces of one column. If a row is false in `wanted`, its pieces are empty, because the list, map or
-    struct around it is null.
+    """Returns the pieces of one column. The pieces of a row are empty if `wanted` is false for the row: the list, map
+    or struct around the value is null, so the value is not written.
     """
     valid = validity(column)
     if valid is not None and not data_type.nullable:
         if not (valid if wanted is None else valid | ~wanted).all():
-            raise SchemaMismatchError(f"{data_type} holds nulls", expected=str(data_type), found=None)
+            raise SchemaMismatchError(
+                f"a column or field of type {data_type} holds nulls", expected=str(data_type), found=None
+            )
         valid = None
     row = _Row(len(column), data_type.nullable, valid, wanted)
     root = data_type.root

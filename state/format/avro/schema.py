@@ -229,7 +229,7 @@ def _match_fields(stored: dict[str, Json], wanted: dict[str, Json], path: str) -
 def _fields(record: dict[str, Json]) -> list[dict[str, Any]]:
     fields = record.get("fields")
     if not isinstance(fields, list) or not fields:
-        raise CorruptFileError("an Avro record without fields")
+        raise CorruptFileError("a record in the Avro schema is without fields")
     if not all(isinstance(f, dict) and isinstance(f.get("name"), str) and "type" in f for f in fields):
-        raise CorruptFileError("a field of an Avro record has no name or no type")
+        raise CorruptFileError("a field in the Avro schema has no name or no type")
     return [f for f in fields if isinstance(f, dict)]

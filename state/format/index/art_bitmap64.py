@@ -138,7 +138,9 @@ def _read_leaves(data: bytes) -> tuple[list[tuple[int, int]], int]:
 
 
 def _read_containers(data: bytes, at: int) -> tuple[dict[int, _Container], int]:
-    """Returns the containers by their numbers, and the offset at which the last one ends."""
+    """Reads the containers, which begin at offset `at`. Returns each container by its number, and the offset at which
+    the last container ends.
+    """
     containers: dict[int, _Container] = {}
     (array_count,) = struct.unpack_from("<i", data, at)
     at += 4

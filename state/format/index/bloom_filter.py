@@ -46,7 +46,7 @@ class BloomSize:
     @staticmethod
     def of(items: int, wrong_share: float) -> "BloomSize":
         """Returns the size of a filter for `items` different values. `wrong_share` is the rate of false positives, from
-        0 to 1: the fraction of other values that the filter wrongly reports as possible.
+        0 to 1: how large a part of the values outside the filter it wrongly reports as possible.
         """
         bits = int(-items * math.log(wrong_share) / (math.log(2) * math.log(2)))
         bits += 8 - bits % 8
@@ -72,8 +72,8 @@ class BloomFilter:
 
 
 def may_hold(stored: bytes, hashes: Hashes) -> NDArray[np.bool_]:
-    """Returns a mask of the hashes that the file may hold, according to its stored filter. Raises CorruptFileError if
-    the filter is damaged.
+    """Returns a mask of `hashes`: true if the file may hold a value with this hash, according to its bloom filter
+    `stored`. Raises CorruptFileError if the filter is damaged.
     """
     bits = np.frombuffer(stored, dtype=np.uint8, offset=min(_COUNT_BYTES, len(stored)))
     hash_count = int.from_bytes(stored[:_COUNT_BYTES], "big")

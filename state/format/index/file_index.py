@@ -38,8 +38,8 @@ class StoredIndex:
 
 
 def index_name(column: str, map_key: str | None = None) -> str:
-    """Returns the name under which an index file stores the index of a column. With `map_key`, it is the name for the
-    values under this key of a map column.
+    """Returns the name under which an index file stores the index of a column. If `map_key` is given, the column is a
+    map, and the index has only the values of this key.
     """
     return column if map_key is None else f"{column}[{map_key}]"
 

@@ -73,8 +73,8 @@ def encode_pin(pin: Pin) -> bytes:
 
 
 def decode_pin(path: str, data: bytes) -> Pin:
-    """Returns the pin in a file. `path` is the path that errors name. Raises CorruptFileError if the file holds no
-    pin.
+    """Returns the pin in a file. `path` is the path of the file, for errors. Raises CorruptFileError if the file holds
+    no pin.
     """
     members = _members(path, data)
     try:
@@ -92,7 +92,7 @@ def encode_removal(removal: Removal) -> bytes:
 
 
 def decode_removal(path: str, data: bytes) -> Removal:
-    """Returns the removal of snapshots that a file announces. `path` is the path that errors name. Raises
+    """Returns the removal of snapshots that a file announces. `path` is the path of the file, for errors. Raises
     CorruptFileError if the file announces no removal.
     """
     members = _members(path, data)

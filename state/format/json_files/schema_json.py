@@ -1,6 +1,7 @@
 """Schema files: TableSchema and its JSON.
 
-Schema files of versions 1 and 2 have other default options, which `decode_schema` adds to the options.
+Some options have other defaults in schema files of versions 1 and 2. `decode_schema` adds these defaults to the
+options.
 Source: Paimon 2.0 TableSchema, SchemaSerializer.
 """
 

@@ -37,7 +37,7 @@ class Tag:
 
 
 def encode_tag(tag: Tag) -> bytes:
-    """Returns the bytes of a tag file. Without a lifetime, they are the bytes of the snapshot's file."""
+    """Returns the bytes of a tag file. For a tag without a lifetime, these are the bytes of the snapshot's file."""
     data = encode_snapshot(tag.snapshot)
     if tag.created_local_ms is None or tag.retained_ms is None:
         return data

@@ -152,7 +152,7 @@ def test_the_options_say_how_large_filters_are_and_what_manifests_keep(tmp_path:
     ("key", "value", "why"),
     [
         ("file-index.bloom-filter.k.fpp", "1", "between 0 and 1"),
-        ("file-index.bloom-filter.k.items", "0", "at least one value"),
+        ("file-index.bloom-filter.k.items", "0", "must be at least 1"),
         ("file-index.bloom-filter.k.items", "many", "must be a whole number"),
         ("file-index.in-manifest-threshold", "big", "not a size"),
     ],
