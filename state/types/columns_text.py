@@ -284,9 +284,7 @@ class _Parser:
         return self.tokens[self.at]
 
     def _pass(self) -> _Token:
-        """Returns the next token and moves on to the one after it. At the end of the text it returns the end token
-        again and again.
-        """
+        """Returns the next token and moves on. At the end of the text, each call returns the end token."""
         token = self._next
         if token.kind != "end":
             self.at += 1

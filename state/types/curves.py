@@ -80,7 +80,7 @@ def hilbert_transposed(words: Sequence[CurveWords]) -> list[CurveWords]:
     """Takes the coordinates of each row, 64 bits for each dimension, and returns the row's position on a Hilbert curve.
 
     The result has as many words for each row as there are dimensions, and the bits of the position are spread over
-    them. `interleaved` puts these bits together.
+    these words. `interleaved` puts these bits together.
     """
     x = [w.copy() for w in words]
     for bit in range(_BITS - 1, 0, -1):

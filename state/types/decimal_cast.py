@@ -1,7 +1,7 @@
 """Casts strings and decimals to decimals of another precision and scale.
 
 Arrow checks the number of digits before it adds the zeros that a larger scale needs. If the number then no longer fits
-into 128 bits, Arrow returns a wrong number without an error. With 256 bits it raises an error.
+into 128 bits, Arrow returns a wrong number without an error. For decimals of 256 bits, Arrow raises an error.
 """
 
 import pyarrow as pa

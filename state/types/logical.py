@@ -1,4 +1,4 @@
-"""Paimon's logical types: the values in memory, and how schema files write them in JSON.
+"""Paimon's logical types: as Python objects, and as the JSON in schema files.
 
 Source: Paimon 2.0 DataTypes, DataTypeJsonParser. Types are written in upper case, and ` NOT NULL` follows a type that
 is not nullable.

@@ -8,7 +8,7 @@ import pyarrow as pa
 @dataclass(frozen=True, slots=True)
 class SchemaNeed:
     """The changes that a table's schema needs before it can hold some records. `type` is a struct of the fields that
-    are new or need a wider type, and of the fields in which such fields are nested. It is Arrow's null type if no
+    are new or need a wider type, and of the fields in which such fields are nested. `type` is Arrow's null type if no
     change is needed.
     """
 

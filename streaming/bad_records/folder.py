@@ -50,7 +50,7 @@ class Folder:
         """Lists the writer's folder, and returns the folders of tables in it. Returns None without a listing if the
         batch has few tables, or no file of an earlier attempt can be there.
 
-        Listing costs one request, and looking for the files of hundreds of tables costs hundreds.
+        Listing costs one request, and looking for the files of hundreds of tables costs hundreds of requests.
         """
         folders = {batch.folder for batch, _ in rejects}
         if len(folders) < _MANY_TABLES or not any(is_begun(self.path, batch) for batch, _ in rejects):

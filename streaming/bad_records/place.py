@@ -6,8 +6,8 @@ repeated, and stores its bad records under the same name again. A folder or a ta
 first attempt, so it has each bad record once. A topic cannot take a record back, so it may have a bad record twice. No
 bad record is lost.
 
-The place (folder, table or topic) does not know the tables of the job. It is called once for each batch, with the bad
-records of all tables.
+The place (folder, table or topic) does not know the tables of the job. The place is called once for each batch, with
+the bad records of all tables.
 """
 
 from collections.abc import Sequence

@@ -162,8 +162,8 @@ class StoredInFolder:
 
 
 def _mark(user: str, number: int) -> int:
-    """Returns the number that a table stores in the column `replay` for the batch `number`. The result includes a hash
-    of the replay's commit user, because the replays of all jobs write into one column.
+    """Returns what a table stores in the column `replay` for a batch of a replay. A hash of the replay's commit user
+    distinguishes the replays of several jobs.
     """
     return (zlib.crc32(user.encode()) << _NUMBER_BITS) + number
 

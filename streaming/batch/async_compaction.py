@@ -36,8 +36,8 @@ _HELD_LOOK_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class InPool:
-    """An engine whose Spark jobs run in a pool of Spark's scheduler, with at most `tasks` tasks. `pool` None means the
-    default pool.
+    """An engine whose Spark jobs run in a pool of Spark's scheduler, with at most `tasks` tasks. If `pool` is None, the
+    jobs run in the default pool.
 
     Spark keeps the name of the pool for each thread, so the name is set on the thread that runs the engine.
     """
@@ -198,9 +198,7 @@ def async_tables(user: str) -> list[str]:
 
 @contextmanager
 def _forgotten_on_error(target: Target) -> Iterator[None]:
-    """Forgets the thread of a stream if it has failed, so that its error is raised only once. The error ends the query,
-    and the next start of the query begins another thread.
-    """
+    """Forgets the thread of a stream if its error is raised in the block, so that the error is raised only once."""
     try:
         yield
     except CompactionFailedError:

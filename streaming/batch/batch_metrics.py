@@ -96,7 +96,9 @@ def measure(
     registry: Registry = REGISTRY,
     world: World = SYSTEM_WORLD,
 ) -> None:
-    """Adds a batch to the metrics of the process, and writes the metrics where the job's options say."""
+    """Adds a batch to the metrics of the process, and writes the metrics to the file that `settings` names. `writer` is
+    the stream's name in the metrics.
+    """
     measure_tables([(report, settings)], writer, registry=registry, world=world)
 
 

@@ -200,8 +200,8 @@ def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots:
 
 
 def _to_mark(snapshots: tuple[Snapshot, ...]) -> Snapshot:
-    """Returns the snapshot to which the writer's tag moves. It is the last of the batch's snapshots that follow each
-    other without a gap, so that no other batch of the writer can lie between them.
+    """Returns the snapshot to which the writer's tag moves: the last of the batch's snapshots before a gap, because
+    another batch of the writer may lie in the gap.
     """
     newest = snapshots[0]
     for snapshot in snapshots[1:]:

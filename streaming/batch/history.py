@@ -186,8 +186,8 @@ def _is_undone(at: TableAt, commit: Snapshot) -> bool:
 
 
 def _seen(target: Target, marker: Snapshot) -> int:
-    """Returns the newest snapshot id up to which it is known that the stream has made no snapshot after `marker`.
-    `marker` is the snapshot that the stream's tag keeps.
+    """Returns the snapshot id up to which the stream certainly has no snapshot after `marker`, the snapshot that its
+    tag keeps.
     """
     table = target.at.table
     return seen_up_to(table.io, table.metadata_path, target.user, marker)

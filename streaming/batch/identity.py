@@ -375,7 +375,5 @@ def _read(spark: Any, path: str) -> str | None:
 
 @lru_cache(1)
 def _classes(jvm: Any) -> tuple[Any, Any]:
-    """Returns the JVM classes that each batch uses (Path and IOUtils). They are looked up once, because a lookup by
-    name takes a call for each part of the name.
-    """
+    """Returns the JVM classes Path and IOUtils. They are looked up once, because each lookup takes several calls."""
     return jvm.org.apache.hadoop.fs.Path, jvm.org.apache.commons.io.IOUtils

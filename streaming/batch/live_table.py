@@ -31,8 +31,8 @@ class _Turn:
 class LiveTable:
     """The target of a stream as its last batch has left it, and a lock that lets one batch in at a time.
 
-    `frame_reader` says how tasks read DataFrames that hold nothing but Parquet files. It remembers whether Spark has to
-    read all files for the rest of the run.
+    `frame_reader` says how tasks read DataFrames that hold nothing but Parquet files. `frame_reader` also remembers
+    whether Spark has to read all files for the rest of the run.
     """
 
     def __init__(

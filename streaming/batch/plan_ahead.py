@@ -78,7 +78,7 @@ def plan_ahead(at: TableAt, user: str, batch_id: int) -> int | None:
 
 
 def planned_backlog(at: TableAt, user: str) -> OpenItems:
-    """Returns the plan items that were open when this writer last made a plan; no items if it makes no plans."""
+    """Returns the plan items that were open when this writer last made a plan; no items if no plan was made."""
     with _lock:
         planner = _planners.get((at.table.metadata_path, user))
     return OpenItems() if planner is None else planner.open

@@ -99,9 +99,7 @@ def worker_python_advice(settings: dict[str, str]) -> str | None:
 
 
 def _environment_of(python: str) -> tuple[str, str]:
-    """Takes the path of a Python. Returns the real path of its folder, which decides which packages this Python
-    imports, and the real path of the program.
-    """
+    """Returns the real paths of a Python's folder, which decides what this Python imports, and of its program."""
     return os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
 
 

@@ -33,7 +33,7 @@ class BatchReport:
     has waited or compacted `back_pressure_seconds` because buckets had too many sorted runs. `open_items` of compaction
     plans were open when the stream last looked, the oldest for `open_items_seconds`.
     `skipped_records` counts, by kind, the records that hold no row and are not bad. `unexpected_rows` counts the rows
-    that do not meet an expectation, by its name.
+    that do not meet an expectation, by the name of the expectation.
     `storage_requests` counts the requests of this process to the table's object store; tasks in other processes are not
     counted.
 
@@ -272,9 +272,7 @@ def _compacted(messages: tuple[CommitMessage, ...], report: CommitReport) -> int
 
 
 def _of_kind(kind: str, count: int) -> str:
-    """Returns a count with the kind of record that it counts, such as `2 heartbeats`. If the kind contains `of`, only
-    the words before `of` take the plural, as in `2 records of another table`.
-    """
+    """Returns a count with the kind of record in the plural, such as `2 heartbeats` or `2 records of another table`."""
     noun, of, rest = kind.partition(" of ")
     return f"{counted(count, noun)}{of}{rest}"
 

@@ -26,9 +26,9 @@ class StreamState:
     looked for such files. `owes_full` is true if a lost compaction of all buckets has to be repeated, and
     `owes_postponed` if postponed rows still have to be moved.
 
-    `source_tables` are the source's tables whose records the stream has written, if that matters. `is_advised` is true
-    once advice has been logged, and `shares_buckets` once keys of several shares were found in one bucket.
-    `mixed_topics` are the topics about whose keys a warning was logged.
+    `source_tables` are the source's tables whose records the stream has written; empty if it may write records of any
+    table. `is_advised` is true once advice has been logged, and `shares_buckets` once keys of several shares were found
+    in one bucket. `mixed_topics` are the topics about whose keys a warning was logged.
 
     The facts are together because each batch takes all of them from the last batch and passes them on.
     """

@@ -38,8 +38,8 @@ def settings_table(config: JobConfig | RoutedJob) -> pa.Table:
 
 
 def _settings_of_routes(job: RoutedJob) -> Mapping[str, Setting]:
-    """Returns the settings of a job of several tables. The key of a setting of a route contains the number of the
-    route.
+    """Returns the settings of a job of several tables. If a setting belongs to a route, its key contains the number of
+    the route.
     """
     for route in job.routes:
         check_without_table(job.config_of(Resolved(route.number, route.target)))

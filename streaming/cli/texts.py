@@ -87,8 +87,8 @@ def _json_map(values: pa.Array) -> pa.Array:
 
 
 def _span(offsets: pa.Array) -> tuple[pa.Array, tuple[int, int]]:
-    """Returns the offsets of lists, shifted so that the first is 0; then the position of the first element that the
-    lists cover, and the number of these elements.
+    """Returns the offsets of lists, shifted so that the first is 0; then the position of the first element of the
+    lists, and the number of their elements.
     """
     start = offsets[0].as_py()
     return pc.cast(pc.subtract(offsets, offsets[0]), pa.int32()), (start, offsets[-1].as_py() - start)

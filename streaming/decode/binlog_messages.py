@@ -266,7 +266,7 @@ def _canal_need(
 
 def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, str]]:
     """Returns the rows in messages. For bad messages, such as messages of an unknown type or without rows, also returns
-    by the index of the message why it is bad.
+    by the index of the message why the message is bad.
     """
     types = messages.field("type")
     is_change = true_of(pc.is_in(types, value_set=pa.array(form.row_types)))
@@ -319,7 +319,7 @@ def _skipped(messages: Objects, record_count: int, form: BinlogFormat) -> dict[S
 
 
 def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    """Returns the numbers of elements of lists; -1 for null."""
+    """Returns the number of elements of each list; -1 for a null."""
     lengths: npt.NDArray[np.int64] = pc.fill_null(pc.list_value_length(lists), -1).to_numpy().astype(np.int64)
     return lengths
 

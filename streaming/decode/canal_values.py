@@ -44,8 +44,8 @@ class Values:
 
 
 def text_field(field: DataField) -> DataField:
-    """Returns the column with the type in which it is read from messages: STRING, if `column_of` has to convert the
-    values later.
+    """Returns the column with the type in which it is read from messages: STRING if `column_of` has to convert the
+    values later, otherwise the column's own type.
     """
     if field.type.root in _BYTES or _is_set(field.type):
         return replace(field, type=DataType(TypeRoot.VARCHAR, nullable=field.type.nullable, length=2**31 - 1))

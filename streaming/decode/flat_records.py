@@ -210,8 +210,8 @@ def _unclear(structs: pa.Array, needs_before: _Mask, has_to_say: _Mask) -> dict[
 
 
 def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Returns the numbers of the records without a value: all of `count` records except those in `records`, which were
-    read, and those in `others`, which are bad or other messages.
+    """Returns the numbers of the records without a value: the numbers below `count` that are neither in `records` nor
+    in `others`.
     """
     is_empty = np.ones(count, dtype=bool)
     is_empty[records] = False
@@ -220,8 +220,7 @@ def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) ->
 
 
 def _deletes(keys: pa.Array, primary_key: Sequence[str]) -> _Mask:
-    """Takes the keys of tombstones, and returns a mask of the keys whose tombstone deletes a row. If a key has fewer
-    columns than the table's key, its tombstone deletes nothing: such a tombstone only comes after a record that says
-    that the row was deleted.
+    """Returns a mask of the tombstones with these keys that delete a row. A tombstone whose key lacks a column of the
+    table's key deletes nothing, because it only follows a row with `__deleted`.
     """
     return has_text(keys) & ~lacks_key(keys, primary_key)

@@ -19,7 +19,9 @@ _BYTES = 1 << (32 - _DROPPED_BITS - 3)
 
 @dataclass(frozen=True, slots=True)
 class HashSet:
-    """A set of hashes. Either `exact` holds them in ascending order, or `bits` is their bitmap and `exact` is None."""
+    """A set of hashes. Either `exact` holds the hashes in ascending order, or `exact` is None and `bits` is the bitmap
+    of the hashes.
+    """
 
     exact: NDArray[np.int32] | None
     bits: NDArray[np.uint8] | None = None
@@ -58,7 +60,7 @@ class HashSet:
 
 def are_among(hashes: NDArray[np.int32], ascending: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Returns a mask of the hashes that are in `ascending`. `ascending` may be much longer than `hashes`: numpy's
-    `isin` would sort all of it at each call.
+    `isin` would sort all of `ascending` at each call.
     """
     if not len(ascending):
         return np.zeros(len(hashes), np.bool_)

@@ -80,8 +80,8 @@ def _leaf(plan: Any) -> Any:
 
 
 def _check_relation(relation: Any) -> None:
-    """Checks that the relation consists of listed Parquet files that are read without any option. Raises UnfitFileError
-    if it does not.
+    """Checks that a relation of Spark consists of Parquet files that Spark has listed and reads without options. Raises
+    UnfitFileError for any other relation.
     """
     for part, known in ((relation.fileFormat(), _FORMAT), (relation.location(), _LISTED)):
         name = str(part.getClass().getName())

@@ -105,8 +105,8 @@ def scanned_fields(scan: PlanNode) -> list[dict[str, Any]]:
 
 
 def _chosen(tree: Sequence[PlanNode]) -> tuple[_Id, _Id]:
-    """Takes one column of a projection. Returns the id of this column, and the id of the column below the projection
-    from which it is taken.
+    """Takes one column of a projection. Returns the id of this column, and the id of the input column from which the
+    projection takes it.
     """
     if len(tree) == 2 and tree[0]["class"] == ALIAS and tree[0]["num-children"] == 1:
         return _id(tree[0]), _id(_only(tree[1:]))

@@ -101,12 +101,10 @@ def records_of(
 
 
 def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> Planned | None:
-    """Returns the ranges of a batch. If the offsets of the batch leave Spark no choice, the ranges are taken from the
-    offsets; otherwise Spark is asked for the ranges. Returns None for a batch without records.
+    """Returns the ranges of a batch; None for a batch without records.
 
-    To ask Spark takes some fifty calls into the JVM. Spark has no choice if it does not split partitions, and if all
-    partitions existed before and have not moved back to earlier offsets. Then each range lies between the two offsets
-    of its partition.
+    To ask Spark for the ranges takes some fifty calls into the JVM. Spark is not asked if it does not split partitions,
+    and if no partition is new, was deleted or has moved back: then the ranges lie between the offsets of the batch.
     """
     start, end = identity.start_offsets, identity.end_offsets
     if reader.asked.plan is not None and not reader.keeps_split:

@@ -70,7 +70,9 @@ def read_bodies(records: pa.Array, schema: AvroSchema, begin: int = 0) -> Bodies
 
 
 def _places(records: pa.Array) -> tuple[Longs, Longs, np.ndarray[tuple[int], np.dtype[np.uint8]]]:
-    """Returns for each record its first byte and the byte after its last, and the buffer that holds all records."""
+    """Returns for each record the positions of its first byte and of the byte after its last, and the buffer that holds
+    all records.
+    """
     width = np.int64 if pa.types.is_large_binary(records.type) else np.int32
     _, offsets, data = records.buffers()
     if offsets is None or len(records) == 0:

@@ -151,8 +151,8 @@ def _union(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _as(kind: pa.DataType, values: pa.Array) -> pa.Array:
-    """Returns the values cast to the Arrow type `kind`. Values that have this type already are returned unchanged,
-    because Arrow's cast of an empty map to the same type breaks the map.
+    """Returns the values cast to the Arrow type `kind`. They are not cast to their own type, because that breaks an
+    empty map.
     """
     return values if values.type == kind else values.cast(kind)
 

@@ -148,8 +148,8 @@ class AvroReader:
 
 
 def _names(fields: Sequence[DataField]) -> Mapping[str, object]:
-    """Returns the names of the fields to read. If there are no fields, returns one name that no field has, because an
-    empty map would mean all fields.
+    """Returns the names of the fields to read. Without fields, returns a name that no field has, because an empty map
+    means all fields.
     """
     return {f.name: {} for f in fields} or {"": {}}
 

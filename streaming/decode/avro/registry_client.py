@@ -181,7 +181,5 @@ def _package() -> Any:
 
 
 def _one_line(error: Exception) -> str:
-    """Returns the text of an error on one line, without secrets. (Errors of tasks reach the driver as lines of
-    text.)
-    """
+    """Returns the text of an error on one line, without secrets: the driver reads errors of tasks line by line."""
     return mask_text(" ".join(str(error).split())) or type(error).__name__

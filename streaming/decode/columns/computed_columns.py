@@ -43,8 +43,8 @@ class ComputedColumns:
     `inputs` are the fields that are decoded; keys and partitions (`keys`) are computed from `key_inputs`. `loose` are
     NOT NULL columns that a delete may leave out; `plain` are the columns of the table that are taken over unchanged.
     `left_out` are fields of messages that nothing reads, if new fields of messages are added to the table (`grows`).
-    `kept` are plain columns from which nothing else is computed; a row may lack a value that the source leaves out only
-    in these columns. `tells_time` is true if a column or a check uses the current time.
+    `kept` are plain columns from which nothing else is computed; only in these columns may a row lack a value that the
+    source leaves out. `tells_time` is true if a column or a check uses the current time.
 
     The attributes are together because tasks get the plan as one value, made once for each schema of the table.
     """

@@ -1,10 +1,13 @@
 """Applies a condition to the rows of changes: decides which rows stay, and which become deletes.
 
-*New images* (`NEW`): an insert that does not meet the condition is left out; an update, or a row of a snapshot, that
-does not meet it deletes its key; deletes always stay. *Own images* (`OWN`, for merge engines that retract): the
-condition is applied to every row by itself; if the newer row of an update does not meet it, the older row becomes a
-delete. If the computed key of an update is unchanged, the delete of its older row is dropped, or becomes -U if the
-table uses -U.
+*New images* (`NEW`): the condition is applied only to rows after a change. An insert that does not meet the condition
+is left out. An update, or a row of a snapshot, that does not meet it becomes a delete of its key. Deletes always stay.
+
+*Own images* (`OWN`, for merge engines that retract): the condition is applied to every row by itself. If only the older
+row of an update meets the condition, the older row becomes a delete.
+
+If an update changes the key of the source but not the computed key, the delete of the older row is dropped, or becomes
+-U if the table uses -U.
 """
 
 from collections.abc import Sequence

@@ -52,7 +52,7 @@ class Unexpected:
 def find_unexpected(
     expect: Sequence[Expectation], columns: Columns, origin: Longs, looked_at: Bools, context: Context
 ) -> Unexpected:
-    """Checks the rows of the table against the expectations.
+    """Checks the rows of the table against the expectations, and returns the result.
 
     `looked_at` marks the rows to check, which are the rows after changes. `origin` has the number of each row's record.
     If a check cannot be computed for a row, its record is bad.

@@ -22,8 +22,8 @@ _TYPED_BY_JOB = (
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """The columns of a table, in the order of the first record, and the names of its primary key columns. A table
-    without a primary key has no names.
+    """The columns of a table, in the order of the first record, and the names of its primary key columns. `primary_key`
+    is empty for a table without a primary key.
     """
 
     columns: pa.Schema

@@ -11,7 +11,7 @@ one row.
 them), and also values of one column in different forms. A value that it refuses is bad, with the reason.
 
 If the caller asks, both ways also find the columns and types that the values need and the shape lacks (`schema_needs`).
-The fast way finds them in the same pass if the first few values have all unknown fields.
+The fast way finds them in the same pass if the first few values contain every unknown field that occurs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,8 +112,8 @@ def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> 
     """Yields the block's objects in order. A block that fails is split, so that one bad value slows down only a few
     others.
 
-    If the first two parts of a split block fail, the other parts would probably fail too, so they are read exactly at
-    once.
+    If the second part of a split block fails, later parts would probably fail too, so the second and all later parts
+    are read exactly at once.
     """
     objects = _read_fast_objects(values, shape, start, watch)
     if objects is not None:
@@ -135,9 +135,9 @@ def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> 
 
 
 def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Objects | None:
-    """Returns the objects as `read_fast` reads them, with the columns and types that they need if `watch` asks for all
-    needs; None if `read_fast` cannot read them. No wider types are looked for, because the values that `read_fast` can
-    read fit their columns.
+    """Returns the objects as `read_fast` reads them; None if `read_fast` cannot read them. If `watch` asks for all
+    needs, the result has the columns that the table lacks. No wider types are needed, because the values that
+    `read_fast` can read fit their columns.
     """
     positions = np.arange(start, start + len(values))
     if watch is WatchFor.ALL:
@@ -155,7 +155,7 @@ def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[p
 
     Returns None if the values need more than `need` and the needs of a few sample values. One pass is enough, because
     the reader gets the unknown fields of the samples in its schema. The reader never infers fields: objects with a
-    thousand different keys would take gigabytes, and deep ones would crash the process.
+    thousand different keys would take gigabytes, and deeply nested objects would crash the process.
     """
     try:
         texts = _texts(_without_source(values, shape))

@@ -135,7 +135,7 @@ def nodes_of(types: Sequence[tuple[str, SourceType]]) -> SourceSchema:
 
 
 def with_signs(source: SourceSchema, types: Sequence[tuple[str, SourceType]]) -> SourceSchema:
-    """Returns the schema of a row, with marks at the 64-bit numbers that are unsigned. The job says which numbers are
+    """Returns the schema of a row, in which the unsigned 64-bit numbers are marked. The job says which numbers are
     unsigned, because a schema cannot.
     """
     signs = {name: _node_of(one) for name, one in types if one.kind in (SourceKind.SIGNED, SourceKind.UNSIGNED)}

@@ -247,9 +247,7 @@ def _raw(values: Sequence[object], shape: Shape, form: Form) -> pa.Array:
 
 
 def _whole_numbers(texts: pa.Array, values: Sequence[object]) -> pa.Array:
-    """Converts texts to 64-bit integers. `12.0` and `1.2e1` are the same number as `12` in JSON, so they are whole
-    numbers too. `values` are the texts as Python values.
-    """
+    """Converts texts (`values` in Python) to 64-bit integers. `12.0` and `1.2e1` are whole numbers too, as in JSON."""
     try:
         return texts.cast(pa.int64())
     except pa.ArrowInvalid:
