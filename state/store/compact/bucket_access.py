@@ -145,8 +145,8 @@ class BucketAccess:
 
     @contextmanager
     def removed_on_error(self, bucket_id: BucketId) -> Iterator[list[DataFileMeta]]:
-        """Gives the `with` block a list for the files that it makes in a bucket. If the block raises an error, these
-        files are removed.
+        """Gives the `with` block a list, to which the block adds the files that it makes in a bucket. If the block
+        raises an error, these files are removed.
         """
         made: list[DataFileMeta] = []
         try:

@@ -113,7 +113,7 @@ class _Piece:
 
 def checked_source(source: pa.NativeFile) -> CheckedSource | None:
     """Returns a file-like object that checks the file's blocks; None if the file has no checksums. Reads the end of the
-    file, which is not read again.
+    file; the end is not read a second time.
 
     Raises CorruptFileError if the end of the file is damaged.
     """

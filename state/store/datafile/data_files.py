@@ -175,8 +175,8 @@ class _Place:
 
 @contextmanager
 def _naming(path: str) -> Iterator[_Place]:
-    """Adds the path and an offset to errors about the file that are raised in the `with` block. The block gets an
-    object, and stores the open file in it; the offset is that of the open file.
+    """Adds the path, and the offset that the reader has reached, to errors about the file that are raised in the `with`
+    block. The block gets an object, and stores the open file in it.
     """
     place = _Place()
     try:

@@ -27,8 +27,8 @@ small, and bounds are rounded by less than this.
 
 
 def instant_bounds(meta: DataFileMeta, stored: TableSchema) -> Mapping[str, tuple[int, int]]:
-    """Returns the smallest and the largest value (milliseconds since 1970, with some tolerance) of each column of an
-    ORC file that has timestamps with local time zone and bounds.
+    """Returns the bounds of an ORC file's columns of timestamps with local time zone: the smallest and the largest
+    value, in milliseconds since 1970, with some tolerance. Columns without bounds are left out.
     """
     if extension_of(meta.file_name) != "orc":
         return {}

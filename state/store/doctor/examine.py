@@ -205,7 +205,9 @@ class _Examination:
         self._step()
 
     def _branch_files(self, files: FileChecks, branch: str) -> FileChecks:
-        """Returns the checks for files of a branch, which has its own schemas under the same ids."""
+        """Returns the checks for files of a branch. A branch has its own schemas, whose ids are also ids of the table's
+        schemas.
+        """
         table = self._table
         return files.with_schemas(Schemas(table.io, Branches(table.io, table.path).path(branch)).get)
 

@@ -51,8 +51,8 @@ def folder_findings(table: TableHandle) -> Iterator[Finding]:
 
 
 def _rules(table: TableHandle, branches: Branches) -> Iterator[Finding]:
-    """Yields a finding for each part of the newest schema that Paimon refuses; its message says which change repairs
-    it.
+    """Yields a finding for each part of the newest schema that Paimon refuses. The finding's message says which change
+    repairs the schema.
     """
     newest = Schemas(table.io, table.metadata_path).latest_id()
     if newest is None:

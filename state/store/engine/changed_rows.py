@@ -22,7 +22,9 @@ class RowChange(Protocol):
     """A change of rows. The value can be sent to tasks."""
 
     def rows(self, batch: pa.RecordBatch) -> pa.Table | None:
-        """Returns the rows to write for the rows of the batch that the change affects; None if it affects no row."""
+        """Returns the rows to write for the rows of the batch that the change affects; None if the change affects no
+        row.
+        """
         ...
 
 

@@ -1,5 +1,5 @@
-"""A source of rows of the table joined with a caller's rows. The rows of both sides are divided into shares by the hash
-of their key.
+"""A source that joins rows of the table with a caller's rows. The rows of both sides are divided into shares by the
+hash of their key.
 
 Each share is sent to one task, which holds the caller's rows of the share in memory, and streams the table's rows.
 """

@@ -201,7 +201,8 @@ class HashIndexStore:
             raise e.reworded(f"{path}: {e.message}", path=path) from e
         if len(hashes) != entry.row_count:
             raise CorruptFileError(
-                f"{path} holds {counted(len(hashes), 'hash', 'hashes')}, but {entry.row_count:,} are recorded",
+                f"{path} holds {counted(len(hashes), 'hash', 'hashes')}, but {entry.row_count:,} are recorded in the "
+                "index manifest",
                 path=path,
                 found=len(hashes),
             )

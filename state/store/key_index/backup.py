@@ -109,7 +109,9 @@ def restore_index(folder: BackupFolder, directory: str, scope: IndexScope, world
     except StorageError as e:
         if e.retryable:
             raise
-        _LOG.warning("key index %s: its backup cannot be read: %s", directory, e.message)
+        _LOG.warning(
+            "key index %s is built from the table, because its backup cannot be read: %s", directory, e.message
+        )
         return False
     if copies is None:
         return False

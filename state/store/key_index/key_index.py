@@ -283,7 +283,8 @@ class KeyIndex:
             said = json.loads(stored)
             if said["format"] != FORMAT or IndexScope(**said["scope"]) != self.scope:
                 raise IndexStateError(
-                    f"{self.directory}: a key index of {said['scope']} in format {said['format']} cannot be used here",
+                    f"{self.directory}: the folder holds a key index of {said['scope']} in format {said['format']}, "
+                    "which this job cannot use",
                     fault=IndexFault.FOREIGN,
                     path=self.directory,
                     found=said["scope"],

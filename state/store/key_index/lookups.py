@@ -33,7 +33,7 @@ def values_by_key(database: Rdict, keys: Sequence[bytes]) -> list[bytes | None]:
 
 def values_by_scan(database: Rdict, keys: Sequence[bytes], step: int = STEP_ENTRIES) -> list[bytes | None]:
     """Returns the value of each stored key; None for a key without a value. The keys must ascend. All entries between
-    the first and the last key are read.
+    the first and the last key are read, `step` entries at a time.
 
     Keys after the end of the scan are looked up one by one, which raises an error for a damaged block.
     """

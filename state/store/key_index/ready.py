@@ -181,12 +181,14 @@ def _restored(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> 
         return None
     index, problem = _open_local(plan)
     if index is None:
-        _LOG.warning("key index %s: its backup cannot be used: %s", plan.path, problem)
+        _LOG.warning("key index %s is built from the table, because its backup cannot be used: %s", plan.path, problem)
     else:
         outcome = _brought_to(index, plan, source, latest)
         if isinstance(outcome, CaughtUp):
             return index, outcome
-        _LOG.warning("key index %s: its backup cannot be used: %s", plan.path, outcome.reason)
+        _LOG.warning(
+            "key index %s is built from the table, because its backup cannot be used: %s", plan.path, outcome.reason
+        )
         index.close()
     remove_index(plan.path)
     return None

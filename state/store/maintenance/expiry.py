@@ -3,7 +3,7 @@
 It makes a plan, then removes snapshot by snapshot from the oldest: first its files, then the snapshot file. So an
 interrupted run leaves at most the oldest snapshot incomplete, and the next run completes the removal. The EARLIEST hint
 is written last. Several processes may expire one table at once: each removes the files that no kept snapshot, tag or
-branch has. A file that another process has removed already is no error. Source: Paimon 2.0 ExpireSnapshotsImpl,
+branch needs. A file that another process has removed already is no error. Source: Paimon 2.0 ExpireSnapshotsImpl,
 SnapshotDeletion, TagDeletion. Stricter in two points: files that branches need are kept, and a delta manifest list is
 not used if one of its manifests is missing.
 """
@@ -86,8 +86,8 @@ class ExpireResult:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The files that are removed with one snapshot: full paths, in the order of their removal, before the snapshot's
-    own file. The groups of `metadata` are removed one after another.
+    """The files that are removed with one snapshot, before the snapshot's own file: full paths, in the order of
+    removal. The groups of `metadata` are removed one after another.
     """
 
     snapshot: Snapshot

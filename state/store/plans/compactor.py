@@ -289,7 +289,7 @@ class _Ends:
         self.finished: list[Finished] = []
 
     def attempt(self, c: Claimed, act: Callable[[], T]) -> T | None:
-        """Calls `act` and returns its result. If it fails, the item is released, and None is returned."""
+        """Calls `act` and returns its result. If `act` fails, releases the item, and returns None."""
         return self.attempt_all([c], act)
 
     def attempt_all(self, claims: Sequence[Claimed], act: Callable[[], T]) -> T | None:

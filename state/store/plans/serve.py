@@ -1,7 +1,7 @@
 """A compactor as a process: looks for work in several tables, again and again, until it is asked to stop.
 
 After the first request to stop, the items that are being worked on are finished. A second request, which the caller
-raises as an exception, releases them.
+raises as an exception, releases these items.
 """
 
 import logging

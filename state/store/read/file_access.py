@@ -151,7 +151,7 @@ def _less_deleted(
 
 
 def with_time(age: RowAge, columns: Sequence[str]) -> Sequence[str]:
-    """Returns the columns, with the column that has the time of a row added if it is not among them."""
+    """Returns the columns, and adds the column that holds the time of a row, if it is not among them."""
     return columns if age.field.name in columns else (*columns, age.field.name)
 
 

@@ -166,8 +166,8 @@ def run_batch_bytes(memory_bytes: int, run_count: int) -> int:
     """Returns the size of a batch, in bytes, for merging `run_count` sorted runs in `memory_bytes`.
 
     Each run takes the memory of several batches: the current batch, most of the next batch, and pages in the form of
-    the file. Merged rows are in memory several times: as they were collected, as one table, in their new order, and as
-    long as the caller holds a part of them.
+    the file. There are also several copies of the merged rows: the collected batches, one table of them, the ordered
+    table, and the part that the caller holds.
     """
     return max(_SMALLEST_BATCH_BYTES, memory_bytes // (_SHARES_OF_A_RUN * run_count))
 

@@ -125,8 +125,8 @@ def _nullable(field: pa.Field) -> pa.Field:
 
 
 def _without_place(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns a table's options without those that say where its files are, because another table has its files
-    elsewhere.
+    """Returns a table's options without the options that say where the table's files are, because another table has its
+    files elsewhere.
     """
     return {key: value for key, value in options.items() if key not in _OF_ONE_TABLE}
 
@@ -330,7 +330,7 @@ def _show_partitions(table: Table, statement: Show) -> pa.Table:
     parentheses.
     """
     if not table.partition_by:
-        raise refused(f"SHOW PARTITIONS: {table.path} has no partitions")
+        raise refused(f"SHOW PARTITIONS: {table.path} has no partition columns")
     wanted = spelled_keys(statement.partition or {}, table.partition_by)
     for name in wanted:
         if name not in table.partition_by:

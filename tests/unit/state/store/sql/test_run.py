@@ -75,7 +75,7 @@ def test_catalogs_databases_and_options_last_from_one_text_to_the_next(tmp_path:
         ("DROP TABLE `t$files`", "a branch cannot be dropped by DROP TABLE"),
         ("INSERT INTO `t$files` VALUES (1)", "is a system table, which cannot be changed"),
         ("SELECT * FROM `t$file`", r"there is no system table 'file'; did you mean 'files'"),
-        ("SHOW PARTITIONS u", "has no partitions"),
+        ("SHOW PARTITIONS u", "has no partition columns"),
         ("ALTER TABLE `t$files` ADD x INT", "is a system table, which cannot be changed"),
         ("ALTER TABLE `t$files` CREATE TAG x", "is a system table, which cannot be changed"),
         ("ALTER TABLE t RENAME TO `u$files`", "is a system table, which cannot be changed"),
