@@ -37,7 +37,9 @@ def read_call(words: Words) -> Call | Merge:
             positional.append(words.literal())
     words.end()
     if positional and named:
-        raise refused(f"{words.verb}: named and positional arguments cannot be mixed", statement=words.verb)
+        raise refused(
+            f"{words.verb}: named and positional arguments cannot be mixed; name all arguments", statement=words.verb
+        )
     catalog = path[0] if len(path) == 3 else None
     call = Call(path[-1].lower(), tuple(positional), named, catalog)
     return _merge(call) if call.procedure == MERGE_INTO else call

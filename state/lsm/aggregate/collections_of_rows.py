@@ -120,7 +120,8 @@ class MergeMapWithTime(AggregateFunction):
         name = options.time_field or names[-1]
         if name not in names:
             raise OptionError(
-                f"'{key}' = '{name}': the rows of column {field.name} have no such field, only {', '.join(names)}",
+                f"'{key}' = '{name}': the rows of column {field.name} have no such field; name one of "
+                f"{', '.join(names)}",
                 key=key,
                 column=field.name,
             )

@@ -80,6 +80,6 @@ def _newest(events: Events) -> Indices:
 def null_result(column: str) -> str:
     """Returns the error message for rows whose merging leaves null in a NOT NULL column."""
     return (
-        f"column {column} is NOT NULL, but merging its rows leaves null in it, as there is no result that it can hold: "
-        f'make it nullable, with alter_column("{column}", nullable=True), or give it a wider type'
+        f"column {column} is NOT NULL, but merging its rows leaves null, because there is no result that the column "
+        f'can hold: make the column nullable, with alter_column("{column}", nullable=True), or give it a wider type'
     )

@@ -222,7 +222,7 @@ def _sub_fields(field: DataField, function: str, suffix: str, names: tuple[str, 
     for name in names:
         if name not in known:
             raise OptionError(
-                f"'fields.{field.name}.{suffix}': the rows of column {field.name} have no field {name}, only "
+                f"'fields.{field.name}.{suffix}': the rows of column {field.name} have no field {name}; name one of "
                 f"{', '.join(known)}",
                 key=f"fields.{field.name}.{suffix}",
                 column=field.name,

@@ -59,7 +59,7 @@ class Computed(AggregateFunction):
 
 Rule = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """A function that takes the accumulators and the values of some rows, and returns the new accumulators and a mask of
-those that are not null.
+the new accumulators that are not null.
 """
 
 

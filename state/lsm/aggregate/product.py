@@ -111,7 +111,10 @@ class Product(Computed):
 
     @property
     def _zero(self) -> str:
-        return f"column {self.column}: a product cannot retract a zero"
+        return (
+            f"column {self.column}: a product cannot retract a zero; set 'fields.{self.column}.ignore-retract' = "
+            "'true' to leave the column as it is"
+        )
 
 
 def _float_product(held: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -191,7 +191,7 @@ def _number_of(call: FunctionCall, value: Evaluate) -> Value:
     if pa.types.is_null(number.type):
         return number.cast(pa.float64())
     if not is_number(number.type):
-        raise pa.ArrowTypeError(f"{call.text!r} does not support {number.type}")
+        raise pa.ArrowTypeError(f"{call.text!r} does not support {number.type}; use CAST")
     return number
 
 

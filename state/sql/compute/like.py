@@ -32,7 +32,10 @@ def _parts(pattern: str, escape: str) -> list[str]:
         if sign == escape:
             at += 1
             if at == len(pattern) or pattern[at] not in ("%", "_", escape):
-                raise OptionError(f"LIKE {pattern!r}: {escape!r} escapes only %, _ and itself", key="filter")
+                raise OptionError(
+                    f"LIKE {pattern!r}: {escape!r} escapes only %, _ and itself; write {2 * escape!r} for {escape!r}",
+                    key="filter",
+                )
             parts.append(re.escape(pattern[at]))
         else:
             parts.append(_WILD.get(sign) or re.escape(sign))

@@ -103,7 +103,7 @@ class NodeRows:
             return _number(f"-{node.this.this}")
         value = self.value(node.this)
         if not is_number(value.type):
-            raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} negates {value.type}, which is no number")
+            raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} negates {value.type}, which is no number; use CAST")
         return negated(value)
 
     def _column(self, node: Any) -> Value:
@@ -172,7 +172,7 @@ class NodeRows:
         if pa.types.is_null(value.type):
             return pa.scalar(None, pa.bool_())
         if not pa.types.is_boolean(value.type):
-            raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} is {value.type}, not a condition")
+            raise pa.ArrowTypeError(f"{node.sql(DIALECT)!r} is {value.type}, not a condition; write a comparison")
         return value
 
     def _is(self, node: Any) -> Value:

@@ -66,7 +66,7 @@ def _checked_dates(call: FunctionCall, moments: pa.Array, value: Evaluate) -> pa
     if pa.types.is_null(moments.type):
         return moments.cast(pa.date32())
     if not (pa.types.is_date(moments.type) or pa.types.is_timestamp(moments.type) or pa.types.is_string(moments.type)):
-        raise pa.ArrowTypeError(f"{call.text!r} needs a date or a time, not {moments.type}")
+        raise pa.ArrowTypeError(f"{call.text!r} needs a date or a time, not {moments.type}; use CAST")
     return dates_of(moments, value.context)
 
 
@@ -279,7 +279,7 @@ def _moved(sign: int) -> Callable[[FunctionCall, Evaluate], Value]:
     def compute(call: FunctionCall, value: Evaluate) -> Value:
         count = value(call.arguments[1])
         if not (pa.types.is_integer(count.type) and count.type.bit_width <= 32):
-            raise pa.ArrowTypeError(f"{call.text!r}: the number of days must be an INT, not {count.type}")
+            raise pa.ArrowTypeError(f"{call.text!r}: the number of days must be an INT, not {count.type}; use CAST")
         add = pc.add_checked if sign > 0 else pc.subtract_checked
 
         def moved(moments: pa.Array, days: pa.Array) -> pa.Array:

@@ -65,7 +65,8 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
     newest = _newest_of(branch, source, world)
     if newest is None:
         raise OptionError(
-            f"branch '{branch}' has no snapshot, so the table cannot be fast-forwarded to this branch",
+            f"branch '{branch}' has no snapshot, so the table cannot be fast-forwarded to this branch; write to the "
+            "branch first",
             key="branch",
             value=branch,
         )

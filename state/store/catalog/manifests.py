@@ -311,7 +311,7 @@ class Manifests:
         if size is not None and size != len(data):
             raise CorruptFileError(
                 f"{path} has {counted(len(data), 'byte')}, the table says {size}: "
-                + ("Paimon would read it cut off" if size < len(data) else "it was cut off"),
+                + ("Paimon would read only a part of it" if size < len(data) else "the end of the file is missing"),
                 path=path,
                 expected=size,
                 found=len(data),
@@ -328,8 +328,8 @@ def _check_counts(meta: ManifestFileMeta, entries: Sequence[ManifestEntry]) -> N
         removed = counted(deleted, "file")
         raise CorruptFileError(
             (
-                f"the manifest adds {added} and deletes {removed}, but the manifest list says "
-                f"{meta.num_added_files} and {meta.num_deleted_files}"
+                f"the manifest adds {added} and deletes {removed}, but the manifest list says that it adds "
+                f"{meta.num_added_files} and deletes {meta.num_deleted_files}"
             ),
             offset=0,
         )

@@ -139,7 +139,7 @@ def move_tag(
         raise no_tag(name, tags.names())
     if snapshots.owner is not None:
         raise OptionError(
-            f"tag '{name}' is kept by the catalog, which cannot move it; delete it and create it again",
+            f"tag '{name}' is kept by the catalog, which cannot move it; delete the tag and create it again",
             key="tag",
             value=name,
         )
@@ -213,7 +213,9 @@ def check_kept(snapshots: Snapshots, tag: Tag) -> None:
     found = snapshots.get(tag.snapshot.id)
     if found is None or found.base_manifest_list != tag.snapshot.base_manifest_list:
         wanted = tag.snapshot.id
-        raise OptionError(f"{snapshots.root} has no snapshot {wanted} any more", key="snapshot", value=wanted)
+        raise OptionError(
+            f"{snapshots.root} has no snapshot {wanted} any more; choose another snapshot", key="snapshot", value=wanted
+        )
 
 
 def check_tag_name(name: str) -> None:

@@ -191,7 +191,7 @@ class CommitChecks:
                     "second-writer",
                     f"{snapshot.commit_user} wrote snapshot {snapshot.id} at the same time, but a table with "
                     "'bucket' = -1 allows only one writer at a time, because two writers would put a key into two "
-                    "buckets. Stop one of them, or give the table fixed or postponed buckets",
+                    "buckets. Stop one of the two, or give the table fixed or postponed buckets",
                     {"snapshot": snapshot.id, "user": snapshot.commit_user},
                 )
         return None
