@@ -60,8 +60,8 @@ _DECIMALS = ("decimal", "numeric", "fixed", "dec")
 
 
 def column_type(declared: str, mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
-    """Returns the Arrow type for a new column whose values have this type in MySQL; string if no other type holds all
-    of them.
+    """Returns the Arrow type for a new column. `declared` is the type of its values in MySQL, as Canal writes it. If no
+    other type holds all of the values, returns string.
 
     `mapping` is the job's `type-mapping`.
     """

@@ -179,8 +179,8 @@ def decode_avro(
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     keys: pa.Array | pa.ChunkedArray | None = None,
 ) -> Decoded:
-    """Takes Avro records, and returns their rows, all of them inserts. The other parameters are those of
-    `decode_json`.
+    """Takes Avro records, and returns their rows, all of them inserts. `reader` reads the records. The other parameters
+    mean the same as in `decode_json`.
     """
     data = as_binary(values)
     live = has_text(data)
@@ -218,10 +218,10 @@ def inserts(
 
 
 def _flattened(records: pa.Array, fields: Sequence[DataField]) -> dict[int, str]:
-    """Returns the records that are rows of Debezium without an envelope, each with the reason why it is bad.
+    """Returns the indices of the records that are rows of Debezium without an envelope (flattened rows), each with the
+    reason why it is bad.
 
-    If the table has the columns by which such rows are recognized, no record is returned, and the rows are taken
-    unchanged.
+    If the table has a column that marks flattened rows, the result is empty, and the rows are taken unchanged.
     """
     if any(f.name in _ADDED for f in fields):
         return {}
@@ -333,7 +333,7 @@ def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray
 
 
 def _unfollowed(events: _Events, truncate: Truncate) -> dict[int, str]:
-    """Returns the records whose event should give a row and does not, each with the reason."""
+    """Returns the indices of the records whose event should give a row and gives none, each with the reason."""
     reasons: dict[int, str] = {}
     passed_over = ("m",) if truncate is Truncate.REJECT else ("m", "t")
     for i in np.flatnonzero(~events.is_one_of("c", "r", "u", "d", *passed_over)):
@@ -349,10 +349,11 @@ def _without_old_key(
     primary_key: Sequence[str],
     reader: EventReader | None,
 ) -> dict[int, str]:
-    """Returns the records that do not identify the row that they replace or delete, each with the reason.
+    """Returns the indices of the records that do not identify the row that they replace or delete, each with the
+    reason.
 
     If an update has no old row, the source's key has not changed. But the table's key may have columns that are not in
-    the source's key. If such a column has changed, the old row would stay in the table.
+    the source's key. If the value of one of these columns has changed, the old row would stay in the table.
     """
     has_key = events.has_before
     reasons: dict[int, str] = {}

@@ -28,7 +28,9 @@ class UpdateBefore(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DecodedChange:
-    """Rows of one kind, and the number of the event from which each row comes, in ascending order."""
+    """Rows of one kind, and for each row the index of the event from which the row comes. The indices are in ascending
+    order.
+    """
 
     rows: pa.Array
     events: npt.NDArray[np.int64]
@@ -41,7 +43,7 @@ def in_order(
     """Returns the rows of all changes, in the order of their events. Rows of one event stay in the order of the
     changes.
 
-    `records` has for each event the number of its record; None if events and records have the same numbers. `bad` and
+    `records` has the index of each event's record; None if an event and its record have the same index. `bad` and
     `need` are put into the result unchanged.
     """
     kinds = np.concatenate([np.full(len(c.rows), int(c.kind), dtype=np.int8) for c in changes])
@@ -53,7 +55,9 @@ def in_order(
 
 
 def with_left_out(unjudged: Unjudged, fields: Sequence[DataField], loose: Sequence[str]) -> Unjudged:
-    """Returns the rows, with zeros in those NOT NULL columns (`loose`) that deletes leave out."""
+    """Returns the rows. If a delete leaves out the value of a NOT NULL column, the value becomes zero. `loose` are the
+    NOT NULL columns that deletes may leave out.
+    """
     is_delete = pa.array(unjudged.kinds == int(RowKind.DELETE))
     children = []
     for f, child in zip(fields, unjudged.structs.type, strict=True):

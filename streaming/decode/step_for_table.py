@@ -111,8 +111,8 @@ def check_reading(
 
 
 def step_for(step: DecodeStep, schema: TableSchema, watch: WatchFor = WatchFor.NOTHING) -> DecodeStep:
-    """Returns the step changed for another schema of the table and for `watch`. If nothing changes, the result is equal
-    to `step`.
+    """Returns the step changed for another schema of the table. `watch` says which missing fields and types the step
+    must look for. If nothing changes, the result is equal to `step`.
 
     Raises the errors of `decode_step`.
     """

@@ -149,8 +149,8 @@ class Placeholder:
         return f"{self.text}: the source left out a large value that the update did not change"
 
     def rows(self, column: pa.Array) -> _Mask | None:
-        """Returns True for rows whose value is the placeholder, or contains it. Returns None if there is no
-        such row.
+        """Returns a mask that is true for rows whose value is the placeholder, or contains it; None if there are no
+        such rows.
         """
         kind = column.type
         if pa.types.is_map(kind):

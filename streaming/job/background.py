@@ -1,5 +1,5 @@
-"""Runs work in threads while a query starts. Callers who need the result of the work wait for it, and so does the end
-of the session.
+"""Runs work in threads while a query starts. Callers who need the result of the work wait for the work. The end of the
+session waits for the work, too.
 
 When Spark cancels a task it kills the task's worker, and a worker that is just starting then prints a traceback. So
 work that was begun is finished before the session is stopped, however the job ends. Work is cancelled only if the wait

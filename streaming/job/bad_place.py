@@ -45,8 +45,9 @@ def has_place(config: JobConfig) -> bool:
 
 
 def places_of(job: RoutedJob) -> list[JobConfig]:
-    """Returns settings for each place (folder, table or topic) in which a job stores bad records. The settings with the
-    place of the whole job come first, followed by the settings of one route for each other place.
+    """Returns a list with settings for each place (folder, table or topic) in which a job stores bad records. The place
+    of the whole job comes first. If only routes use a place, the settings for it are the settings of the first of these
+    routes.
     """
     found: dict[BadRecords, JobConfig] = {}
     configs = (job.config_of(Resolved(route.number, route.target)) for route in job.routes)
@@ -58,8 +59,8 @@ def places_of(job: RoutedJob) -> list[JobConfig]:
 
 @dataclass(frozen=True, slots=True)
 class BadRecordPlaces:
-    """The places (folders, tables, topics) for bad records of the tables of a job. Each place is prepared once.
-    `common` holds the settings for all tables.
+    """A function that returns the place (folder, table or topic) for bad records that settings name. It prepares each
+    place once. `common` has the settings that hold for all tables.
     """
 
     common: JobConfig

@@ -38,9 +38,9 @@ raises OptionError if tasks must read and cannot.
 
 @dataclass(frozen=True, slots=True)
 class JobSink(TableSink):
-    """The sink of a job that has created the stream itself.
+    """The sink of a job. The job has created the stream itself, so nobody else can have changed the stream, and tasks
+    may divide its records in another way than Spark does.
 
-    Nobody else can have changed the stream, so tasks may divide its records in another way than Spark does.
     `joins_partitions`, `topics`, `most_records` and `bad_records` mean the same as in `Job`.
     """
 

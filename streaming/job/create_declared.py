@@ -53,8 +53,8 @@ _PAUSE_S, _STEP_S = 2.0, 0.2
 
 
 def is_declared_later(config: JobConfig) -> bool:
-    """Returns True if the records will declare the job's table: it does not exist, or no writer has written to
-    it yet.
+    """Returns True if the records will declare the job's table: the table does not exist, or no writer has written to
+    the table yet.
     """
     if config.create is None or config.create.schema is not None:
         return False

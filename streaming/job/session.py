@@ -70,7 +70,7 @@ def start_session(name: str, settings: Mapping[str, str] | None = None) -> Any:
 
 
 def end_session(session: Any) -> None:
-    """Stops a session. If this process has started the JVM behind it, returns when the JVM has ended."""
+    """Stops a session. If this process has started the session's JVM, returns when the JVM has ended."""
     with suppress(PySparkException, Py4JError, ConnectionError):
         session.stop()
     _end_own()

@@ -294,8 +294,10 @@ def _select(stream: Any, names: Sequence[str]) -> Any:
 
 
 def _kafka_columns(stream: Any, fields: Sequence[DataField], tells_partitions: bool) -> Any:
-    """Returns the stream with those columns of Kafka's source that the table has, under Kafka's names or the table's
-    names.
+    """Returns the stream with only the columns of Kafka's source that the table has. The table may have a column under
+    Kafka's name, or under a name of its own; the stream has the column under the table's name. If `tells_partitions` is
+    true, the columns with the topic and the partition are added. If the table has no column of Kafka's source, the
+    stream is returned unchanged.
     """
     wanted = []
     for f in fields:

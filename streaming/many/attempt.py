@@ -46,7 +46,7 @@ _MOST_READS = 8
 read.
 """
 _TABLES_A_TASK = 16
-"""The number of tables for which one task that writes is enough."""
+"""One task that writes is enough for this number of tables."""
 _MERGE_BYTES = 256 << 20
 
 
@@ -181,8 +181,8 @@ class Attempt:
             )
 
     def _open(self, notes: TaskNotes) -> bool:
-        """Opens the tables that the tasks did not know, or creates them if the job's settings allow it. Returns True if
-        there were such tables.
+        """Opens the tables that the tasks did not know, or creates them if the job's settings allow it. Returns False
+        if the tasks knew all tables.
         """
         tables = self._state.tables
         names = [n for n in notes.new if n not in self.failed and self._only in (None, n)]

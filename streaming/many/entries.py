@@ -106,8 +106,9 @@ def next_ledger(
     changed: Mapping[str, Entry],
     routes: Resolver,
 ) -> Ledger:
-    """Returns the ledger after a batch that has changed the entries in `changed`. If no route sends records to a table
-    any more, the entry of the table keeps the offsets up to which the table has its records.
+    """Returns the ledger after a batch that has changed the entries in `changed`. `pin` is the hash of the settings
+    with which the batch was written. If no route sends records to a table any more, the entry of the table keeps the
+    offsets up to which the table has its records.
     """
     tables = {} if before is None else dict(before.tables)
     for name, entry in tables.items():
@@ -262,8 +263,9 @@ def started_again(
 
 
 def _lacking(entry: Entry, before: Ledger, feed: Feed, first: FeedOffsets, now_ms: int) -> Entry:
-    """Returns the ledger entry (stored state) of a table that is parked because Kafka has removed records that it
-    needs.
+    """Returns the ledger entry (stored state) of a table that is parked because Kafka has removed records that the
+    table needs. `feed` is a topic partition in which records are missing, and `first` has the first offsets that Kafka
+    still has.
     """
     topic, partition = feed
     cutoff: FeedOffsets = entry.cutoff or {}

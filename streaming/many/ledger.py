@@ -43,9 +43,9 @@ class Entry:
     """What the job knows about a table.
 
     `birth` is the hash of the table's first schema: a table that was dropped and created again has another hash.
-    `last_batch` is the newest batch that brought the table rows, and `commits` is the number of such batches. `fed` are
-    the partitions that have brought the table records; `origins` are the source tables and topics from which these
-    records came.
+    `last_batch` is the newest batch that brought the table rows, and `commits` is the number of batches that brought it
+    rows. `fed` are the partitions that have brought the table records; `origins` are the source tables and topics from
+    which these records came.
 
     All records before `cutoff` are in the table. A `cutoff` of None means the end of the ledger's batch; every table
     that takes part in batches has None. A table that is `catching_up` was parked, and reads the records that it has

@@ -1,8 +1,8 @@
 """The open tables of a job in this process: the number of each table, and how tasks read the table's records.
 
-A table gets its number when it is opened, and keeps it as long as the process lives. The values with which tasks read a
-table are packed when the table is opened, and again when its schema or settings change. So a batch costs nothing for a
-table that has no records in the batch.
+A table gets its number when it is opened, and keeps it as long as the process lives. What tasks need to know in order
+to read a table is packed when the table is opened, and again when its schema or settings change. So a batch costs
+nothing for a table that has no records in the batch.
 """
 
 import logging

@@ -36,7 +36,7 @@ _CHAR_NOTE = "__CHAR_VARCHAR_TYPE_STRING"
 def spark_schema(rows: pa.Schema, chars: Mapping[str, DataType]) -> spark.StructType:
     """Returns the columns as Spark's types; nested values are always nullable. `chars` are the columns of type CHAR.
 
-    Raises UnsupportedTableError that names a column for which Spark has no type.
+    Raises UnsupportedTableError with the name of the column if Spark has no type for a column.
     """
     schema = spark.StructType()
     for field in rows:

@@ -76,7 +76,7 @@ def columns_in_file(file: pq.ParquetFile, source: ParquetFiles) -> dict[str, str
 
 
 def row_groups_of(metadata: pq.FileMetaData, part: FilePart) -> list[int]:
-    """Returns the numbers of the row groups whose middle lies in the part. Raises UnfitFileError for a row group that
+    """Returns the indices of the row groups whose middle lies in the part. Raises UnfitFileError for a row group that
     would lie in no part of the file.
     """
     if part.start == 0 and part.end >= part.file_size:
@@ -88,7 +88,7 @@ def row_groups_of(metadata: pq.FileMetaData, part: FilePart) -> list[int]:
 
 
 def _middle(group: pq.RowGroupMetaData) -> int:
-    """Returns the position in the file of a row group's middle, computed from where its first page begins and from its
+    """Returns the position of a row group's middle in the file: the position of its first page plus half of its
     compressed size.
     """
     first = group.column(0)

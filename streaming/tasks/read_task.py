@@ -270,8 +270,8 @@ def routed(result: SealedRun | PartReport, to: Destination) -> Routed:
 
 
 def routed_run(run: SealedRun, to: Destination) -> Routed:
-    """Returns a sealed run (sorted, packed rows), addressed to the task of the next stage that decides the buckets of
-    its rows, or that writes its bucket.
+    """Returns a sealed run (sorted, packed rows), addressed to a task of the next stage: the task that decides the
+    buckets of the rows, or the task that writes the bucket.
     """
     return Routed(to.task(run.partition, run.bucket), RUN, run)
 

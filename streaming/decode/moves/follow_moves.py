@@ -42,7 +42,7 @@ _DELETE = int(RowKind.DELETE)
 @dataclass(frozen=True, slots=True)
 class Followed:
     """The result of following changes of keys: the rows, what the task sends to the driver (`said`), and the bad
-    records by number, each with the reason why it is bad.
+    records. `bad` has the reason why a record is bad, by the index of the record.
     """
 
     rows: pa.Table
@@ -68,7 +68,7 @@ class Follower:
     def follow(self, records: pa.Table, rows: pa.Table, of_rows: pa.Array, moves: KeyMoves) -> Followed:
         """Puts the values that the driver has found into the rows, or asks the driver for values, or answers a question
         of the driver; `told` decides which. If the task only answers a question, the result has no rows. `of_rows` has
-        the number of each row's record, in ascending order.
+        the index of each row's record, in ascending order.
         """
         if not moves and not isinstance(self.told, Asking):
             return Followed(rows)
@@ -89,10 +89,10 @@ class Follower:
         return Followed(rows, (to_ipc(asks),) if asks.num_rows else (), bad)
 
     def _bad(self, inserts: Longs) -> dict[int, str]:
-        """Takes the numbers of inserts that leave out values, and whose row did not have another key before. Returns a
+        """Takes the indices of inserts that leave out values, and whose row did not have another key before. Returns a
         dict with the reason for each insert that is bad. All inserts are bad if the table stores nulls for values that
-        were left out: if the table already has a row with the key of the insert, such a null would keep the value of
-        that row. Otherwise no insert is bad.
+        were left out: if the table already has a row with the key of the insert, the null would keep the value of that
+        row. Otherwise no insert is bad.
         """
         return _all_for(inserts, self.placeholder.reason) if self.keeping.left_out is LeftOut.NULL else {}
 
@@ -111,13 +111,13 @@ class Follower:
 
 
 def _all_for(records: Longs, reason: str) -> dict[int, str]:
-    """Returns a dict with the number of each record as a key, and `reason` as each value."""
+    """Returns a dict with `reason` for each of these records."""
     return dict.fromkeys(map(int, records), reason)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The records of one call, and their rows. `of_rows` has the number of each row's record, and `kinds` the kind of
+    """The records of one call, and their rows. `of_rows` has the index of each row's record, and `kinds` the kind of
     each row. `moves` are the records that may change the key of a row and leave out values.
     """
 
@@ -129,16 +129,15 @@ class _Found:
 
     @property
     def moved(self) -> Longs:
-        """Returns the numbers of the moved records that give both a new row and a delete of the old row. A record gives
-        no delete if both rows have the same key in the table, because the table computes the key. The result lacks such
-        records.
+        """Returns the indices of the moved records that give both a new row and a delete of the old row. Other moved
+        records give no delete, because the table computes its key, and computes the same key for both rows.
         """
         new = np.intersect1d(self.moves.moved, self.of_rows[np.isin(self.kinds, _NEW)])
         return np.intersect1d(new, self.of_rows[self.kinds == _DELETE])
 
     @property
     def without_old(self) -> Longs:
-        """Returns the moved records that give a new row, and no delete of an old row."""
+        """Returns the indices of the moved records that give a new row, and no delete of an old row."""
         new = np.intersect1d(self.moves.moved, self.of_rows[np.isin(self.kinds, _NEW)])
         return np.setdiff1d(new, self.of_rows[~np.isin(self.kinds, _NEW)])
 
@@ -148,7 +147,7 @@ class _Found:
 
     @property
     def inserted(self) -> Longs:
-        """Returns the inserts that leave out values and give a row."""
+        """Returns the indices of the inserts that leave out values and give a row."""
         return self.moves.inserted[self._gives_row]
 
     @property

@@ -1,9 +1,9 @@
 """Classes for records that change the key of a row and leave out values of that row, and for the messages about these
 records between tasks and driver.
 
-Debezium sends such a change in one of two ways. If the key of the source stays the same, and only the wider key of the
-table changes, the change is one update with both keys. Otherwise the change is a delete of the old key and an insert of
-the new key, in two records that have the same position in the source's log.
+Debezium sends a change of the key in one of two ways. If the key of the source stays the same, and only the wider key
+of the table changes, the change is one update with both keys. Otherwise the change is a delete of the old key and an
+insert of the new key, in two records that have the same position in the source's log.
 Source: Debezium 3.5 RelationalChangeRecordEmitter.emitUpdateAsPrimaryKeyChangeRecord.
 """
 
@@ -17,14 +17,14 @@ Longs = npt.NDArray[np.int64]
 
 
 def no_records() -> Longs:
-    """Returns an empty list of record numbers."""
+    """Returns an empty array of indices of records."""
     return np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyMoves:
-    """The records of one call that may change the key of a row and leave out values. All lists of record numbers are in
-    ascending order.
+    """The records of one call that may change the key of a row and leave out values. Each array of records has their
+    indices, in ascending order.
 
     `moved` are updates that change the key and leave out values. `inserted` are inserts that leave out values, and
     `deleted` are deletes. `inserted_at` and `deleted_at` have the positions of these inserts and deletes in the

@@ -170,8 +170,8 @@ class ScannedJson:
 
 
 def bytes_of(texts: pa.Array) -> tuple[Bytes, Positions]:
-    """Returns the bytes of texts with one more byte at the end, and the position where each text begins, followed by
-    the end of the last text.
+    """Returns the bytes of all texts, followed by one more byte. Also returns the positions in these bytes where the
+    texts begin, followed by the position where the last text ends.
     """
     own, bounds = _in_place(texts)
     return np.concatenate([own, _PADDING]), bounds
@@ -185,8 +185,8 @@ def has_bytes(texts: pa.Array, wanted: bytes) -> bool:
 
 
 def _in_place(texts: pa.Array) -> tuple[Bytes, Positions]:
-    """Returns the bytes of texts, which are not copied, and the position where each text begins, followed by the end of
-    the last text.
+    """Returns the bytes of all texts, without copying them. Also returns the positions in these bytes where the texts
+    begin, followed by the position where the last text ends.
     """
     large = texts.cast(pa.large_binary())
     if len(large) == 0:

@@ -67,8 +67,8 @@ def group_by_prefix(
 
 
 def rests_of(texts: pa.Array, positions: Positions, lengths: Positions) -> pa.Array:
-    """Returns the texts at these positions (in ascending order) without their prefixes, which have the given
-    lengths.
+    """Returns the texts at these positions (in ascending order) without their prefixes. `lengths` has the length of
+    each prefix.
     """
     if not len(positions):
         return pa.array([], pa.binary())

@@ -163,7 +163,7 @@ class JvmAdmin:
         """Returns how long each topic keeps records, in milliseconds; below 0 if it keeps them for ever. The result
         lacks topics about which the brokers do not answer.
 
-        Raises Py4JError if the query of this thread is stopped meanwhile.
+        Raises Py4JError if the query of this thread is stopped before the answer comes.
         """
         kinds = self._jvm.org.apache.kafka.common.config
         try:
@@ -191,7 +191,7 @@ class JvmAdmin:
     def describe(self, topics: Collection[str]) -> Described:
         """Returns the current ids of topics, with one request. Waits at most a few seconds for the answer.
 
-        Raises Py4JError if the query of this thread is stopped meanwhile.
+        Raises Py4JError if the query of this thread is stopped before the answer comes.
         """
         try:
             listed = self._listed() if len(topics) > _MANY else {}

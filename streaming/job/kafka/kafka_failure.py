@@ -47,8 +47,8 @@ _REFUSED = re.compile(r"\b((?:\w*Authorization|SaslAuthentication|SslAuthenticat
 
 @contextmanager
 def kafka_failures(options: Mapping[str, str] | None) -> Iterator[None]:
-    """Raises Spark's errors that come from Kafka as BucketlineErrors. `options` are the options of a Kafka source; None
-    for other sources.
+    """While the block runs, raises errors of Spark that come from Kafka as BucketlineErrors. `options` are the options
+    of a Kafka source; None for other sources.
     """
     try:
         yield

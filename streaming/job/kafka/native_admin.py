@@ -64,8 +64,8 @@ class NativeAdmin:
         return asked
 
     def _await(self, asked: Mapping[str, "Future[Any]"], seconds: float) -> None:
-        """Waits until all requests are answered or the time is over. The client is polled meanwhile, so that it fetches
-        tokens for its login.
+        """Waits until all requests are answered or the time is over. While the function waits, it polls the client, so
+        that the client fetches tokens for its login.
         """
         deadline = time.monotonic() + seconds
         self._client.poll(0)

@@ -29,7 +29,9 @@ TopicOffsets = Mapping[str, Mapping[str, int]]
 
 
 class PartitionLag:
-    """Updates the metric of a job, with the given labels. Does nothing if the job writes its metrics nowhere."""
+    """Updates the metric that shows how far a job is behind in each partition. `labels` are the labels of the job. Does
+    nothing if the job writes its metrics nowhere.
+    """
 
     def __init__(
         self,

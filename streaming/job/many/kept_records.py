@@ -10,8 +10,8 @@ from bucketline.streaming.many.ledger import Entry, Ledger
 _ASKED_EVERY_S = 600.0
 
 AskRetention = Callable[[Collection[str]], Mapping[str, int]]
-"""How long each topic keeps records, in milliseconds; below 0 if it keeps them for ever. Topics for which this is not
-known are left out.
+"""A function that returns how long each topic keeps records, in milliseconds; below 0 if it keeps them for ever. The
+result lacks topics for which the time is not known.
 """
 
 

@@ -13,7 +13,7 @@ from bucketline.streaming.tasks.many.split import Feed
 
 _ANSWER_S = 5.0
 _RETENTION_S = 60.0
-"""For how many seconds an answer of Kafka about the time for which topics keep records is used again."""
+"""Kafka is asked again how long topics keep records after this number of seconds."""
 
 
 @dataclass(frozen=True, slots=True)

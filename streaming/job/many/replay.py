@@ -106,8 +106,9 @@ def replay_of(
     write: Callable[[pa.Table, int], None],
     places: Sequence[StoredRecords],
 ) -> Replay:
-    """Returns the replay of a job whose settings `as_replayed` has changed. `write` writes rows as the batch of the
-    replay with that number. `places` are the places (folders, tables, topics) in which the job stores bad records.
+    """Returns the replay of a job. `job` has the settings that `as_replayed` returns. `write` takes rows and the number
+    of a batch, and writes the rows as this batch of the replay. `places` are the places (folders, tables, topics) in
+    which the job stores bad records.
     """
     user = files.user()
     own = OwnRecords(opener, newest_ledger(job), files, user)

@@ -82,8 +82,8 @@ def _write(data: bytes) -> None:
 
 
 def why_not_started(printed: str, error: str, packages: str | None) -> str:
-    """Returns why Spark did not start, with the remedy. `printed` is what its JVM printed, and `error` is the error of
-    PySpark.
+    """Returns why Spark did not start, with the remedy. `printed` is what Spark's JVM printed, and `error` is the error
+    of PySpark.
 
     `packages` are the Maven packages that Spark had to fetch.
     """

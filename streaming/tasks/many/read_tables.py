@@ -113,8 +113,9 @@ class ReadTables:
 
     `notes_to` is the number of the task in the next stage that gets the notes; tasks with lower numbers write.
     `nameless` decodes records that belong to no table. `feeds` are the topic partitions that the batch reads, and
-    `now_us` is its time. `since` has offsets for some tables; records of such a table before these offsets are left
-    out. A task keeps at most `most_refused` of the records that no route takes, because more of them stop the job.
+    `now_us` is the time of the batch. `since` has offsets for some tables; records of these tables before the offsets
+    are left out. A task keeps at most `most_refused` of the records that no route takes, because more of them stop the
+    job.
 
     The attributes are together because a task gets everything about reading as one value.
     """

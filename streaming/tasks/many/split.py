@@ -159,8 +159,8 @@ def joined_spans(
 
 
 def not_before(records: pa.Table, since: Mapping[Feed, int]) -> pa.Table:
-    """Returns the records without those that come before an offset. `since` has this offset for some partitions; all
-    records of other partitions stay.
+    """Returns only the records that come at or after the offset that `since` has for their partition. Records of a
+    partition without an offset are all returned.
     """
     if not since or not {"topic", "partition", "offset"} <= set(records.column_names):
         return records

@@ -33,8 +33,9 @@ from bucketline.streaming.tasks.wire import Next, TaskResult
 
 
 class TwoSteps:
-    """The data that `first` has sent to `count` tasks of a second stage. Use it in a `with` block, which frees the
-    data."""
+    """The two steps of a job: `first` is the task of its first stage, and `count` is the number of tasks in its second
+    stage. Use it in a `with` block, which frees the data that the first stage has sent.
+    """
 
     def __init__(self, spark: Any, rdd: Any, first: FirstOfBytes, count: int) -> None:
         self._spark, self._context = spark, spark.sparkContext
@@ -48,7 +49,7 @@ class TwoSteps:
             self._sent = java.python_rdd.valueOfPair(pairs.partitionBy(java.partitioner(count, 0)))
 
     def run(self, task: Next, numbers: Sequence[int]) -> list[TaskResult]:
-        """Runs `task` in those tasks of the second stage that have these `numbers`, and returns their results."""
+        """Runs `task` in the tasks of the second stage that have these `numbers`, and returns their results."""
         if not numbers:
             return []
         with ExitStack() as job, SCCallSiteSync(self._context):

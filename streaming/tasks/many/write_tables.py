@@ -30,11 +30,11 @@ _LEAST_MERGE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class WriteTables:
-    """Writes those tables of `tables` for which sealed runs (sorted, packed rows) are sent to the task. Sealed runs of
+    """Writes the tables in `tables` for which sealed runs (sorted, packed rows) are sent to the task. Sealed runs of
     other tables are left out.
 
     `idle` says for each table which tasks have buckets that are due for a compaction without new rows. These tasks
-    compact such buckets even if no rows come.
+    compact the buckets even if no rows come.
     """
 
     tables: Mapping[int, bytes]
