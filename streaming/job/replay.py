@@ -156,7 +156,7 @@ def records_frame(spark: Any, rows: pa.Table) -> Any:
 
 
 def replayed_identity(user: str, number: int) -> BatchIdentity:
-    """Returns the identity of a replay's batch. Each attempt at the batch has the same identity, except for the time."""
+    """Returns the identity of a replay's batch. Each attempt at the batch has this identity, except for the time."""
     now_ms = SYSTEM_WORLD.clock.now_ms()
     return BatchIdentity(user, number, None, None, f"{user} {number}", time_ms=now_ms)
 
