@@ -136,7 +136,9 @@ class CatalogSettings:
 
     @property
     def is_case_sensitive(self) -> bool:
-        """Returns True if names of databases and tables may have capital letters. In a JDBC catalog they never do."""
+        """Returns True if names of databases and tables may have capital letters. In a JDBC catalog, names never have
+        capital letters.
+        """
         return self.metastore is not MetastoreKind.JDBC and CASE_SENSITIVE.get(self.options)
 
     @property

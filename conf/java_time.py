@@ -50,8 +50,8 @@ def _lenient(match: re.Match[str]) -> int:
 
 
 def _exact(texts: Mapping[str, str | None]) -> int | None:
-    """Combines the parts of a time (year, month and so on) by the rules of Java's resolver style SMART, and returns it
-    in milliseconds; None if they are no valid time.
+    """Combines the parts of a time (year, month and so on) by the rules of Java's resolver style SMART, and returns the
+    time in milliseconds; None if the parts are no valid time.
 
     A day up to 31 that the month does not have becomes the last day of the month, and 24:00 is the end of the day.
     """

@@ -83,7 +83,7 @@ class RecordFormat(Enum):
 
     @property
     def reads_keys(self) -> bool:
-        """Returns True if the key of a record is read too, because it may have fields that the value lacks."""
+        """Returns True if the key of a record is read too, because the key may have fields that the value lacks."""
         return self.is_debezium
 
 

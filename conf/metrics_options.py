@@ -1,4 +1,4 @@
-"""Options that say where a process publishes its metrics. By default it does not publish them."""
+"""Options that say where a process publishes its metrics. By default, no metrics are published."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -74,7 +74,7 @@ class Option(Generic[T]):
         return self.text_of(self.default)
 
     def text_of(self, value: T | None) -> str:
-        """Returns a value as text, with the largest unit that divides it; an empty string for None."""
+        """Returns a value as text, in the largest unit that gives a whole number; an empty string for None."""
         return _text_of(value, self.parse)
 
     def is_set(self, options: Mapping[str, str]) -> bool:
@@ -248,13 +248,13 @@ def parse_given_text(text: str) -> str:
     """Returns the text without spaces at its start and end. Raises OptionError for an empty text."""
     stripped = text.strip()
     if not stripped:
-        raise OptionError("it is empty", value=text)
+        raise OptionError("must not be empty", value=text)
     return stripped
 
 
 def parse_name_part(text: str) -> str:
-    """Returns the text, which becomes a part of a file name. Raises OptionError for a text that would make it a path to
-    another folder.
+    """Returns the text, which becomes a part of a file name. Raises OptionError for a text that would make the name a
+    path to another folder.
     """
     name = text.strip()
     if name in (".", "..") or "/" in name or "\0" in name:

@@ -65,8 +65,8 @@ def parse_version(text: str) -> int | str:
 
 
 def parse_time_ms(text: str) -> int:
-    """Parses a number of milliseconds since 1970, or an ISO time, and returns it in milliseconds since 1970. An ISO
-    time without an offset is in UTC.
+    """Parses a number of milliseconds since 1970, or an ISO time, and returns the time in milliseconds since 1970. An
+    ISO time without an offset is in UTC.
     """
     stripped = parse_given_text(text)
     if re.fullmatch(r"-?\d+", stripped):
@@ -321,7 +321,7 @@ def check_stream(options: ReaderOptions) -> None:
     if mode is ScanMode.FROM_TIMESTAMP and not by_time:
         raise OptionError(f"'{SCAN_MODE.key}' = {mode.value} needs '{TIMESTAMP.key}'", key=SCAN_MODE.key)
     if options.consumer_id == "":
-        raise OptionError(f"option '{CONSUMER_ID.key}' is empty", key=CONSUMER_ID.key)
+        raise OptionError(f"option '{CONSUMER_ID.key}' must not be empty", key=CONSUMER_ID.key)
     if options.ignores_progress and options.consumer_id is None:
         raise OptionError(f"'{CONSUMER_IGNORE_PROGRESS.key}' needs '{CONSUMER_ID.key}'", key=CONSUMER_ID.key)
 

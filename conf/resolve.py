@@ -108,8 +108,8 @@ def read_settings_file(path: str) -> dict[str, Setting]:
 
 
 def resolve_job(*layers: Mapping[str, Setting]) -> JobConfig:
-    """Combines several layers of settings, and returns the job of one table that they describe. A later layer overrides
-    an earlier one. Raises the errors of `resolve_jobs`, and OptionError for a job of several tables.
+    """Combines several layers of settings, and returns the job of one table that the layers describe. A later layer
+    overrides an earlier one. Raises the errors of `resolve_jobs`, and OptionError for a job of several tables.
     """
     return of_one_table(resolve_jobs(*layers))
 
@@ -125,8 +125,8 @@ def of_one_table(job: JobConfig | RoutedJob) -> JobConfig:
 
 
 def resolve_jobs(*layers: Mapping[str, Setting]) -> JobConfig | RoutedJob:
-    """Combines several layers of settings, and returns the job that they describe: a job of one table, or of several
-    tables. A later layer overrides an earlier one.
+    """Combines several layers of settings, and returns the job that the layers describe: a job of one table, or of
+    several tables. A later layer overrides an earlier one.
 
     Raises OptionError for an unknown key (the message names the most similar one), and for missing or invalid values.
     """
@@ -189,7 +189,7 @@ def check_key(key: str, origin: str) -> None:
             check_key(name, origin)
         elif key == TABLES.rstrip("."):
             raise OptionError(
-                f"'{key}' in {origin} is a list of routes, as in `tables: [{{source-table: ..., table: ...}}]`"
+                f"'{key}' in {origin} must be a list of routes, as in `tables: [{{source-table: ..., table: ...}}]`"
             )
         return
     for prefix, known in ((CREATE_OPTIONS, KNOWN_KEYS), (OPTIONS, KNOWN_KEYS | OUR_OPTIONS.keys())):

@@ -235,7 +235,7 @@ def refuse_unknown_options(options: Mapping[str, str]) -> None:
 
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Splits options into those of the sink and all others, which are Paimon's table options."""
+    """Splits options into the options of the sink and all other options, which are Paimon's table options."""
     ours = {key: text for key, text in options.items() if key in OUR_OPTIONS or key.startswith(PLAN_PREFIX)}
     return ours, {key: text for key, text in options.items() if key not in ours}
 

@@ -16,7 +16,7 @@ def split_comment(properties: Mapping[str, str]) -> tuple[dict[str, str], str | 
     """Returns the options of a table without its comment, and the comment. Spark passes the comment of a table as one
     of its options.
 
-    Flink's `connector` is removed too, and must name Paimon. Raises OptionError if it does not.
+    Flink's `connector` is removed too, and must name Paimon. Raises OptionError if `connector` names something else.
     """
     options = dict(properties)
     connector = options.pop(_CONNECTOR, _TYPES[0])
@@ -30,7 +30,9 @@ def split_comment(properties: Mapping[str, str]) -> tuple[dict[str, str], str | 
 
 
 def without_type(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options of a catalog without `type`, which must name Paimon. Raises OptionError if it does not."""
+    """Returns the options of a catalog without `type`, which must name Paimon. Raises OptionError if `type` names
+    something else.
+    """
     options = dict(properties)
     kind = options.pop(_TYPE, _TYPES[0])
     if kind not in _TYPES:

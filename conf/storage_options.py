@@ -213,7 +213,9 @@ def check_storage_options(storage_options: Mapping[str, str] | None) -> MaskedOp
                 f"unknown storage option '{key}'{did_you_mean(key, known)}; known are {', '.join(known)}", key=key
             )
         if options.get(name, text) != text:
-            raise OptionError(f"storage option '{name}' is given twice, the second time as '{key}'", key=key)
+            raise OptionError(
+                f"storage option '{name}' is set twice, the second time as '{key}'; remove one of the two", key=key
+            )
         options[name] = text
     for option in STORAGE_OPTIONS.values():
         option.find(options)
@@ -332,7 +334,7 @@ def gcs_settings(options: Mapping[str, str]) -> GcsSettings:
 
 def azure_secret(options: Mapping[str, str], family: str, account: str) -> str | None:
     """Returns the key or token of an Azure account; None if it is not set. The key of the option is `family`, which
-    names the kind of secret, and the address of the account in any service.
+    says what kind of secret it is, followed by the account's address in any service.
     """
     for key, text in options.items():
         name = key.removeprefix(family) if key.startswith(family) else ""

@@ -1,8 +1,8 @@
 """The only sources of time, unique names and random numbers: the protocols, and the implementations that are used
 outside of tests.
 
-Code that needs the time or a new name gets it from one of these objects. So a test can replace them and repeat a
-program run byte for byte.
+Code that needs the time or a new name gets it from one of these objects. So a test can replace these objects and repeat
+a program run byte for byte.
 """
 
 import random

@@ -164,7 +164,7 @@ class RemovalUnderWayError(BucketlineError):
 
 
 class IndexStateError(BucketlineError):
-    """The local key index cannot be used; `fault` is the reason. The caller builds it again from the table."""
+    """The local key index cannot be used; `fault` is the reason. The caller builds the index again from the table."""
 
     code = "INDEX_STATE"
 

@@ -84,7 +84,7 @@ class Route:
 
     def takes(self, name: SourceName | None, topic: str | None) -> tuple[str, ...] | None:
         """Returns the groups of the route's pattern if the route takes the records of a source table (`name`) from a
-        topic. Returns None if it does not take them.
+        topic. Returns None if the route does not take these records.
         """
         if self.of_topic:
             if topic is None or (name is None and self.asks_names):

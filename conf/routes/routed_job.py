@@ -108,8 +108,8 @@ class RoutedJob:
         return bool(self.exclude) or any(route.asks_names for route in self.routes)
 
     def resolve(self, name: SourceName | None, topic: str | None) -> Resolved | Left:
-        """Returns the table to which records of this source table and topic go, or the reason why they go to none.
-        Raises OptionError if the name of the source table cannot be a part of a table's name.
+        """Returns the table to which records of this source table and topic go, or the reason why these records go to
+        no table. Raises OptionError if the name of the source table cannot be a part of a table's name.
         """
         if name is not None and any(names.groups(name.texts) is not None for names in self.exclude):
             return Left.EXCLUDED
@@ -137,8 +137,8 @@ class RoutedJob:
             raise e.reworded(f"{origin}: {e.message}") from e
 
     def differing(self, one: int, other: int) -> str | None:
-        """Returns the key of a table setting that has different values in two routes; None if all are equal. `one` and
-        `other` are the numbers of the routes.
+        """Returns the key of a table setting that has different values in two routes; None if all values are equal.
+        `one` and `other` are the numbers of the routes.
         """
         texts = [{k: s.text for k, s in self.settings_of(number).items()} for number in (one, other)]
         return next((k for k in sorted({*texts[0], *texts[1]}) if texts[0].get(k) != texts[1].get(k)), None)
@@ -156,7 +156,7 @@ def check_route_key(key: str, origin: str) -> str:
     number, _, name = key.removeprefix(TABLES).partition(".")
     if not number.isdigit() or not name:
         raise OptionError(
-            f"'tables' in {origin} is a list of routes, as in `tables: [{{source-table: ..., table: ...}}]`"
+            f"'tables' in {origin} must be a list of routes, as in `tables: [{{source-table: ..., table: ...}}]`"
         )
     if name in _ROUTE_KEYS or (name.startswith(_ROUTE_FAMILIES) and name not in _ROUTE_FAMILIES):
         return name
@@ -169,7 +169,7 @@ def check_route_key(key: str, origin: str) -> str:
 
 
 def routed_job(settings: Mapping[str, Setting]) -> RoutedJob:
-    """Returns the job of several tables that the settings describe. The caller has checked their keys.
+    """Returns the job of several tables that the settings describe. The caller has checked the keys of the settings.
 
     Raises OptionError for a value that is not valid, and for settings that contradict each other.
     """

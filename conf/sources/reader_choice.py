@@ -1,5 +1,5 @@
-"""Decides by the settings of a job whether its tasks can read the source themselves. If they cannot, Spark reads the
-source. Source: Spark 4.0 FileStreamOptions, ParquetOptions.
+"""Decides by the settings of a job whether its tasks can read the source themselves. If the tasks cannot, Spark reads
+the source. Source: Spark 4.0 FileStreamOptions, ParquetOptions.
 """
 
 from collections.abc import Mapping

@@ -169,7 +169,10 @@ def _check_done(options: Mapping[str, str], partition_keys: Sequence[str]) -> No
     if not partition_keys:
         _refuse(IDLE_TIME_TO_DONE if idle else END_INPUT_TO_DONE, "the table has no partitions; remove it")
     if idle and not PARTITION_TIME_INTERVAL.is_set(options):
-        _refuse(IDLE_TIME_TO_DONE, f"'{PARTITION_TIME_INTERVAL.key}' must say how much time a partition covers")
+        _refuse(
+            IDLE_TIME_TO_DONE,
+            f"'{PARTITION_TIME_INTERVAL.key}' must be set to the time that a partition covers, such as '1 d'",
+        )
     if MARK_DONE_MODE.get(options) is not DoneTime.PROCESS_TIME:
         _refuse(
             MARK_DONE_MODE,

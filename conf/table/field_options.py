@@ -130,7 +130,7 @@ class ColumnSettings:
                 if name not in columns:
                     yield OptionError(
                         f"'{key}': Field {name} can not be found in table schema; "
-                        f"the option names one of {', '.join(columns)}",
+                        f"the option must name one of {', '.join(columns)}",
                         key=key,
                         column=name,
                     )

@@ -1,7 +1,8 @@
 """Paimon's options for the memory and the spilled files of its writers, and bucketline's options that replace them.
 
-A table may have Paimon's options for other writers, so they are accepted. When such a table is opened for writing, a
-message names the option of bucketline to set instead (`advise_write`). `--print-config` shows the message, too.
+A table may have Paimon's options for other writers, so bucketline accepts these options. When such a table is opened
+for writing, a message names the option of bucketline to set instead (`advise_write`). `--print-config` shows the
+message, too.
 Source: Paimon 2.0 CoreOptions, FlinkConnectorOptions.
 """
 

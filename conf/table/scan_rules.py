@@ -117,8 +117,8 @@ def _misses(one_of: tuple[str, ...], own: list[str], mode: str, named: Mapping[s
         )
     found = " and ".join(f"'{key}'" for key in own) or "none of them"
     return OptionError(
-        f"a table whose reads start {_as(mode, named)} needs exactly one of {listed}, and has {found}; otherwise "
-        "Paimon cannot open it",
+        f"a table whose reads start {_as(mode, named)} needs exactly one of {listed}, and has {found}; set "
+        "exactly one, because otherwise Paimon cannot open the table",
         key=own[-1] if own else SCAN_MODE_KEY,
     )
 

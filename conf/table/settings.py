@@ -24,8 +24,8 @@ class Settings:
 
 
 class OptionValue(Generic[T]):
-    """An attribute of `Settings`: the value of an option, or its default. Reading it raises OptionError, which names
-    the option, if the text cannot be parsed.
+    """An attribute of `Settings`: the value of an option, or its default. Reading the attribute raises OptionError,
+    which names the option, if the text cannot be parsed.
     """
 
     def __init__(self, option: Option[T]) -> None:
@@ -49,8 +49,8 @@ class OptionValue(Generic[T]):
 
 
 class OptionalValue(Generic[T]):
-    """An attribute of `Settings`: the value of an option without a default; None if the option is not set. Reading it
-    raises OptionError, which names the option, if the text cannot be parsed.
+    """An attribute of `Settings`: the value of an option without a default; None if the option is not set. Reading the
+    attribute raises OptionError, which names the option, if the text cannot be parsed.
     """
 
     def __init__(self, option: Option[T]) -> None:

@@ -1,8 +1,8 @@
 """Paimon's table options that bucketline supports. Each option is a constant with Paimon's key, type and
 default.
 
-If a default depends on other options, a function returns it. `check_write_options` decides whether a table may be
-written; a table with any options can be read. Paimon's other options are in `other_options`.
+If a default depends on other options, a function returns the default. `check_write_options` decides whether a table may
+be written; a table with any options can be read. Paimon's other options are in `other_options`.
 Source: Paimon 2.0 CoreOptions, SchemaValidation. Messages that Paimon's users know are the same as Paimon's.
 """
 

@@ -4,7 +4,8 @@ to buckets with free space.
 In memory, the HASH index of a partition is two sorted arrays, with 6 bytes for each hash. The hash is that of the
 trimmed primary key, and keys with the same hash are in the same bucket. An assigner (a task that chooses the buckets of
 a part of the keys) finds a key even if the number of assigners has changed, because it reads the HASH files of the
-whole partition. It reads only the HASH files of its own buckets if no other assigner can have written these buckets.
+whole partition. The assigner reads only the HASH files of its own buckets if no other assigner can have written these
+buckets.
 
 Source: Paimon 2.0 HashBucketAssigner, PartitionIndex, DynamicBucketIndexMaintainer.
 """

@@ -26,7 +26,7 @@ class Append:
     """A commit of new files. Compactions in the messages follow in a second snapshot.
 
     `check` says what must not have happened since the work was planned. For ROWS_READ, the function `common_keys` tells
-    whether two files have a key in common; if it is None, their key ranges are compared.
+    whether two files have a key in common; if `common_keys` is None, the key ranges of the files are compared.
     A commit without files also publishes a snapshot, which shows that its identifier is done, unless `ignore_empty` is
     true. If `ignore_empty` is None, the table's options decide, and empty batch commits (identifier 2^63-1) publish
     nothing.
@@ -41,7 +41,7 @@ class Append:
 @dataclass(frozen=True, slots=True)
 class Replace:
     """A commit of new files that replace all live files of some partitions. `target` is a function that returns True
-    for these partitions; at each attempt to commit, it is applied to the live files of the newest snapshot.
+    for these partitions; at each attempt to commit, the function is applied to the live files of the newest snapshot.
 
     Rows that other writers have added to these partitions meanwhile are replaced too. If `moves_rows` is true, the new
     files have the same rows in other buckets. Then it is a conflict if one of the partitions has changed since the work

@@ -135,8 +135,8 @@ def check_new_totals(
     the commit breaks it. The rule: new files were written for `newest_count` buckets, the number in the newest schema.
     A rescale may have changed this number since the files were planned.
 
-    `kept_totals` has the partitions whose files stay; they are not checked. Paimon 2.0 does not have this rule, and
-    cannot write to a partition that breaks the rule.
+    `kept_totals` has the partitions whose files stay; these partitions are not checked. Paimon 2.0 does not have this
+    rule, and cannot write to a partition that breaks the rule.
     """
     for entry in delta_entries:
         is_new = entry.kind is FileKind.ADD and entry.total_buckets > 0 and entry.partition not in kept_totals
@@ -160,7 +160,7 @@ def check_delta(delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
             return Conflict(
                 "delta",
                 f"the commit names {entry.file.file_name} at level {entry.file.level} twice: "
-                "two tasks worked on one bucket, or a message was collected twice",
+                "two tasks worked on one bucket, or a message was collected twice; commit each message once",
                 _evidence(entry),
             )
         seen.add(entry.identity)
@@ -169,13 +169,14 @@ def check_delta(delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
 
 def check_adds(live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]) -> Conflict | None:
     """Checks the rule `already-added`, and returns the conflict if the commit breaks it. The rule: an added file is not
-    live yet. If it is live, the same files were committed before.
+    live yet. If the file is live already, the same files were committed before.
     """
     for entry in delta_entries:
         if entry.kind is FileKind.ADD and entry.identity in live:
             return Conflict(
                 ALREADY_ADDED,
-                f"{entry.file.file_name} is in the table already: the same messages were committed before",
+                f"{entry.file.file_name} is in the table already: the same messages were committed before; do not "
+                "commit them again",
                 _evidence(entry),
             )
     return None

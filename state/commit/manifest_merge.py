@@ -92,8 +92,8 @@ class ManifestMergePlan:
 def plan_manifest_merge(manifests: Sequence[ManifestFileMeta], options: ManifestMergeOptions) -> ManifestMergePlan:
     """Returns the plan for merging the manifests of a base list, oldest first.
 
-    A full merge always rewrites the manifests that have DELETE entries or are smaller than the target size. It is
-    planned if the total size of these manifests is at least the threshold size.
+    A full merge always rewrites the manifests that have DELETE entries or are smaller than the target size. A full
+    merge is planned if the total size of these manifests is at least the threshold size.
     """
     must_rewrite = [m for m in manifests if m.num_deleted_files > 0 or m.file_size < options.target_size_bytes]
     is_due = sum(m.file_size for m in must_rewrite) >= options.full_threshold_bytes
@@ -106,8 +106,8 @@ def narrow_full_merge(
 ) -> FullMerge | None:
     """Returns the merge without the manifests that need not be read, or None if at most one manifest is left to read.
 
-    A large manifest without DELETE entries need not be read if it cannot have a file of a partition in which files were
-    deleted, according to its partition bounds.
+    A large manifest without DELETE entries need not be read if its partition bounds show that it has no file of a
+    partition in which files were deleted.
     """
     partitions = sorted({identity[0] for identity in deleted})
     rows = [decode_row(p, partition_types) for p in partitions] if partition_types else [() for _ in partitions]
@@ -150,8 +150,8 @@ def merge_entries(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
             del merged[identity]
         else:
             raise CommitConflictError(
-                f"{entry.kind.name} of {entry.file.file_name} in bucket {entry.bucket} on level {entry.file.level}"
-                f" follows its {before.name}; run `bucketline doctor`",
+                f"the manifests have {entry.kind.name} of {entry.file.file_name} in bucket {entry.bucket} on "
+                f"level {entry.file.level} after its {before.name}; run `bucketline doctor`",
                 file=entry.file.file_name,
                 bucket=entry.bucket,
                 level=entry.file.level,

@@ -40,7 +40,8 @@ class CommitMessage:
     A file that moves to a higher level is in `compact_before`, and with its new level in `compact_after`.
     `deleted_files` are live files that the new files replace (copy-on-write). If there are any, the snapshot is an
     OVERWRITE.
-    The `kind` of an index entry is ignored: the attribute that has the entry says whether it is added or deleted.
+    The `kind` of an index entry is ignored: the attribute that has the entry says whether the entry is added or
+    deleted.
 
     The members are the same as in Paimon's commit message.
     """

@@ -85,7 +85,7 @@ class CutShort:
 class Vanished:
     """The result if snapshots after `newest` were published, but their files are missing. `snapshot_id` is the highest
     known id of the missing snapshots, or None if only a hint without an id is left. `proof` names the file that proves
-    that they were published.
+    that the missing snapshots were published.
     """
 
     newest: int

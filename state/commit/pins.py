@@ -3,8 +3,8 @@ is about to remove it.
 
 The first process writes a file called a pin, and the second a file that announces the removal. Each process writes its
 file before it looks for the files of others, so at least one of the two sees the other. A process that wants to refer
-to a snapshot gives up if its removal is announced, and a process that removes snapshots keeps those that are pinned.
-`docs/care-beside-history.md` explains why this is safe.
+to a snapshot gives up if the removal of the snapshot is announced, and a process that removes snapshots keeps the
+pinned snapshots. `docs/care-beside-history.md` explains why this is safe.
 """
 
 from collections.abc import Iterable

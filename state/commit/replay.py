@@ -46,11 +46,11 @@ def writer_of(user: str) -> str:
 
 
 def compactor_user(writer: str) -> str:
-    """Returns the writer name for compactions that a writer runs outside its batches. `writer_of` treats it as another
-    writer.
+    """Returns the writer name for compactions that a writer runs outside its batches. `writer_of` treats this name as
+    that of another writer.
 
-    Such a compaction may be published after a later batch. If it had the writer's own name, it would look like the
-    writer's newest commit.
+    Such a compaction may be published after a later batch. If the compaction had the writer's own name, it would look
+    like the writer's newest commit.
     """
     return f"compactor-{writer}"
 

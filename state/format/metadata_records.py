@@ -142,5 +142,5 @@ def _value(value: object, kind: Json, place: str) -> object:
         value = (value - _EPOCH) // _MILLI
     wanted = _TYPES.get(str(kind["type"] if isinstance(kind, dict) else kind))
     if wanted is None or type(value) is not wanted:
-        raise CorruptFileError(f"{place} is {type(value).__name__}, not {kind}", offset=0)
+        raise CorruptFileError(f"{place} has the type {type(value).__name__}, not {kind}", offset=0)
     return value

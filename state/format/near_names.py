@@ -1,8 +1,8 @@
 """Finds damaged names in metadata: names that differ from a known name in one flipped bit.
 
 Members and options that this release does not know are normally ignored, because other writers may use them. But if a
-known name is missing, and an unknown name differs from it in a single bit, the name was probably damaged on disk.
-Ignoring the damaged name would lose its value.
+known name is missing, and an unknown name differs from the known name in a single bit, the unknown name was probably
+damaged on disk. If it were ignored, its value would be lost.
 
 The options of a table also contain properties of catalogs, other tools and users. Some names are accepted although they
 look like a damaged option: names near an option that readers do not use, and plain words with a capital letter.
@@ -55,7 +55,7 @@ def check_options(options: Collection[str]) -> None:
             raise CorruptFileError(f"option {name!r} is {near!r} with one bit flipped", name=name, expected=near)
         first, _, rest = name.partition(".")
         if f".{rest}".endswith(_SUFFIXES) and flipped_name(first, (_FAMILY,)) is not None:
-            raise CorruptFileError(f"option {name!r} is one of {_FAMILY!r} with one bit flipped", name=name)
+            raise CorruptFileError(f"option {name!r} begins with {_FAMILY!r} with one bit flipped", name=name)
 
 
 def _is_capitalized_word(name: str, near: str) -> bool:

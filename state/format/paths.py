@@ -173,7 +173,9 @@ def extension_of(file_name: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """Returns a file name from metadata unchanged. Raises CorruptFileError if it is a path into another folder."""
+    """Returns a file name from metadata unchanged. Raises CorruptFileError if the name is a path into
+    another folder.
+    """
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise CorruptFileError(f"metadata names the file {name!r}, which is no plain file name", file_name=name)
     return name
@@ -238,8 +240,8 @@ def branch_at(path: str, folder: str) -> str | None:
 
 
 def history_of(folder: str) -> tuple[str, str]:
-    """Splits the path of a metadata folder into the path of the table and the folder of the branch relative to it. For
-    the table's own metadata folder, the second part is "".
+    """Splits the path of a metadata folder into the path of the table and, relative to that path, the folder of the
+    branch. For the table's own metadata folder, the second part is "".
     """
     parent, _, name = folder.rpartition("/")
     path = parent.removesuffix(f"/{BRANCH_DIR}")

@@ -1,7 +1,7 @@
 """The columns that say where a row is stored: its file, its position in the file, its partition and its bucket.
 
-No file contains these columns, and a read returns only the ones that it asks for by name. A column of the table with
-the same name hides the column of this module.
+No file contains these columns, and a read returns such a column only if the column is asked for by name. A column of
+the table with the same name hides the column of this module.
 Source: Paimon 2.0 PaimonMetadataColumn (Spark).
 """
 

@@ -73,15 +73,15 @@ def tracks_rows(schema: TableSchema) -> bool:
 
 
 def kept_schema(schema: TableSchema) -> TableSchema:
-    """Returns the schema for reading rows and for writing files with unchanged rows. If the table has row tracking, it
-    includes the columns of row tracking, because unchanged rows keep their ids and versions.
+    """Returns the schema for reading rows and for writing files with unchanged rows. If the table has row tracking, the
+    schema includes the columns of row tracking, because unchanged rows keep their ids and versions.
     """
     return with_tracked(schema) if tracks_rows(schema) else schema
 
 
 def changed_schema(schema: TableSchema) -> TableSchema:
-    """Returns the schema for writing rows that get new values. If the table has row tracking, it includes the row ids,
-    which such rows keep, but not the versions, which come from the new file.
+    """Returns the schema for writing rows that get new values. If the table has row tracking, the schema includes the
+    row ids, which such rows keep, but not the versions, which come from the new file.
     """
     return replace(schema, fields=(*schema.fields, TRACKED[0])) if tracks_rows(schema) else schema
 

@@ -81,8 +81,8 @@ def _with_checksum(packed: bytes, header: bytes) -> bytes:
 
 
 def _without_checksum(data: bytes, header: bytes) -> bytes:
-    """Returns the packed data without the checksum at its end, if it has one after `header`. Raises ValueError if the
-    checksum does not match.
+    """Returns the packed data without the checksum and the `header` before it. Data without a checksum is returned
+    unchanged. Raises ValueError if the checksum does not match.
     """
     end = len(data) - _CHECK_BYTES - len(header)
     if end < 0 or data[end:-4] != header + _CHECKED:

@@ -121,7 +121,7 @@ def _layout(text: bytes) -> _Layout:
 
 def _arrow_of(schema: Json, path: str, *, has_decimals: bool = False) -> pa.DataType:
     """Returns the Arrow type of values as they are stored. Decimals are stored as bytes; if `has_decimals` is true,
-    they get a decimal type instead.
+    decimals get a decimal type instead.
     """
     if isinstance(schema, list):
         branches = [b for b in schema if b != "null"]

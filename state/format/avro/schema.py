@@ -122,7 +122,7 @@ class _Inliner:
     """Rewrites a schema so that it has no references, logical types, defaults, or types whose values take no bytes.
 
     With the result, fastavro returns timestamps as integers. A damaged schema cannot make fastavro recurse without end,
-    and a damaged item count cannot make it return millions of items that take no bytes.
+    and a damaged item count cannot make fastavro return millions of items that take no bytes.
     """
 
     def __init__(self, *, annotated: bool = False) -> None:

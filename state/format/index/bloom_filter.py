@@ -46,7 +46,7 @@ class BloomSize:
     @staticmethod
     def of(items: int, wrong_share: float) -> "BloomSize":
         """Returns the size of a filter for `items` different values. `wrong_share` is the rate of false positives, from
-        0 to 1: how large a part of the values outside the filter it wrongly reports as possible.
+        0 to 1: the fraction of values outside the filter that the filter wrongly reports as possible.
         """
         bits = int(-items * math.log(wrong_share) / (math.log(2) * math.log(2)))
         bits += 8 - bits % 8
@@ -54,7 +54,7 @@ class BloomSize:
 
 
 class BloomFilter:
-    """A bloom filter under construction: values are added, then it is encoded."""
+    """A bloom filter under construction: values are added, then the filter is encoded."""
 
     def __init__(self, size: BloomSize) -> None:
         self._size = size

@@ -17,8 +17,8 @@ def encode_hash_index(hashes: NDArray[np.int32]) -> bytes:
     """Returns the bytes of a HASH index file with these hashes, in the given order. `hashes` is a one-dimensional
     array.
 
-    The file has no header, and each hash takes 4 bytes. The hashes may have any order. The index manifest stores their
-    number as the row count of the file.
+    The file has no header, and each hash takes 4 bytes. The hashes may have any order. The index manifest stores the
+    number of hashes as the row count of the file.
     """
     assert hashes.dtype == np.int32 and hashes.ndim == 1, f"{hashes.dtype}, {hashes.ndim} dimensions"
     return hashes.astype(">i4").tobytes()
