@@ -19,7 +19,7 @@ COUNTERS: tuple[tuple[Metric, _Read], ...] = (
     (Metric("batches", MetricKind.COUNTER, "batches written"), lambda r: 0 if r.skipped else 1),
     (Metric("input_rows", MetricKind.COUNTER, "rows of the input"), _of("input_rows")),
     (Metric("stored_rows", MetricKind.COUNTER, "rows stored after rows of one key were merged"), _of("stored_rows")),
-    (Metric("stored_bytes", MetricKind.COUNTER, "bytes of the files of these rows"), _of("stored_bytes")),
+    (Metric("stored_bytes", MetricKind.COUNTER, "bytes stored after rows of one key were merged"), _of("stored_bytes")),
     (Metric("rejected_rows", MetricKind.COUNTER, "bad records"), _of("rejected_rows")),
     (
         Metric("compacted_files", MetricKind.COUNTER, "files that compactions of batches replaced"),
@@ -55,7 +55,10 @@ GAUGES: tuple[tuple[Metric, _Read], ...] = (
     (Metric("postponed_bytes", MetricKind.GAUGE, "bytes of the files in the postpone bucket"), _of("postponed_bytes")),
     (Metric("postponed_age_seconds", MetricKind.GAUGE, "age of the oldest postponed rows"), _of("postponed_seconds")),
     (Metric("hidden_rows", MetricKind.GAUGE, "committed rows that batch readers do not see yet"), _of("hidden_rows")),
-    (Metric("hidden_age_seconds", MetricKind.GAUGE, "age of the oldest hidden rows"), _of("hidden_seconds")),
+    (
+        Metric("hidden_age_seconds", MetricKind.GAUGE, "age of the oldest rows that batch readers do not see yet"),
+        _of("hidden_seconds"),
+    ),
     (Metric("most_runs", MetricKind.GAUGE, "most sorted runs of a bucket as the last batch began"), _of("most_runs")),
     (
         Metric("crowded_buckets", MetricKind.GAUGE, "buckets with more sorted runs than num-sorted-run.stop-trigger"),

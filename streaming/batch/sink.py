@@ -121,7 +121,9 @@ class TableSink:
             table.keep(finish_stream(table.target, SparkEngine(spark)))
             return hidden_rows(table.target).rows
         except BucketlineError as e:
-            _LOG.warning("%s: compactions that are still due have failed: %s", self.path, e)
+            _LOG.warning(
+                "%s: compactions that are still due have failed; the next start repeats them: %s", self.path, e
+            )
             return 0
 
     @property

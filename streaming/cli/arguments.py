@@ -60,7 +60,7 @@ def storage_arguments(command: Command) -> Command:
         command,
         _CATALOG,
         "--catalog",
-        "Option of the catalog, as metastore=jdbc; tables are then given by name; repeatable.",
+        "Option of the catalog, for example metastore=jdbc; tables are then given by name; repeatable.",
     )
     command = click.option(
         "--warehouse",
@@ -72,7 +72,7 @@ def storage_arguments(command: Command) -> Command:
         help="Folder or URI with databases; tables are then given by name, for example shop.orders.",
     )(command)
     return _settings_options(
-        command, _STORAGE, "--storage", "Storage option, as s3.endpoint=http://localhost:9000; repeatable."
+        command, _STORAGE, "--storage", "Storage option, for example s3.endpoint=http://localhost:9000; repeatable."
     )
 
 

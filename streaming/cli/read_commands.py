@@ -215,7 +215,7 @@ def check_output(path: str) -> None:
     if target.exists():
         raise click.BadParameter(f"{path} already exists: remove the file, or give another name", param_hint="--output")
     if not target.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {target.parent}", param_hint="--output")
+        raise click.BadParameter(f"there is no folder {target.parent}: create it first", param_hint="--output")
 
 
 def write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, path: str) -> int:

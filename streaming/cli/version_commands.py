@@ -138,7 +138,9 @@ def replace_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | N
 @tag.command("expire", short_help="Deletes tags whose time is over.")
 @table_arguments
 @click.option(
-    "--older-than", metavar="DURATION", help="Also tags that were created longer ago than this, for example '30 d'."
+    "--older-than",
+    metavar="DURATION",
+    help="Also delete tags that were created longer ago than this, for example '30 d'.",
 )
 def expire_tags(path: str, option: tuple[str, ...], older_than: str | None) -> None:
     """Deletes the tags whose time is over, and the files that only these tags kept."""

@@ -278,7 +278,9 @@ class Tables:
                 known.target = finish_stream(known.target, engine)
                 return hidden_rows(known.target).rows
             except BucketlineError as e:
-                _LOG.warning("%s: compactions that are still due have failed: %s", known.name, e)
+                _LOG.warning(
+                    "%s: compactions that are still due have failed; the next start repeats them: %s", known.name, e
+                )
                 return 0
 
         written = [known for known in self.all() if known.target.at.view.snapshot is not None]
