@@ -117,7 +117,7 @@ def encode_rows(
 
 
 def hash_rows(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[DataType]) -> pa.Int32Array:
-    """Returns the hash of each row's BinaryRow. Buckets are chosen by this hash, and HASH indexes store it.
+    """Returns the hash of each row's BinaryRow. Buckets are chosen by this hash, and HASH indexes store this hash.
 
     Takes at least one column; nulls are allowed. The result has no nulls. Raises the errors of `encode_rows`.
     """

@@ -247,8 +247,8 @@ def decimal_words(array: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64
 
 
 def timestamp_parts(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns two arrays: the milliseconds since 1970, rounded down, and the nanoseconds (0..999999) after them. A null
-    gives 0.
+    """Returns two arrays: the milliseconds since 1970, rounded down, and the nanoseconds (0..999999) to add to these
+    milliseconds. A null gives 0.
     """
     values = fixed_values(array, "<i8")
     per_milli = _UNITS_PER_MILLI[array.type.unit]

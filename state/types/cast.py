@@ -126,7 +126,7 @@ def _convert_collection(column: pa.Array, stored: DataType, wanted: DataType, de
 
 def with_placeholders(array: pa.Array) -> pa.Array:
     """Returns the array with an arbitrary value in place of a null in the NOT NULL fields of null structs. Writers of
-    Arrow data refuse a null in such a field even if its struct is null.
+    Arrow data refuse a null in a NOT NULL field even if the struct of the field is null.
     """
     if not pa.types.is_struct(array.type):
         return array

@@ -2,8 +2,8 @@
 
 Spaces at the end do not count: `'ab'` and `'ab  '` are the same value of CHAR(4).
 Source: Spark 4.0 CharVarcharCodegenUtils and its setting `spark.sql.readSideCharPadding`, which Paimon's Spark
-connector follows.
-Paimon itself stores a CHAR without changing it, so files of other writers may hold CHAR values without these spaces.
+connector follows. Paimon itself stores a CHAR without changing it, so files of other writers may hold CHAR values that
+are not filled up with spaces.
 """
 
 from collections.abc import Iterable, Mapping

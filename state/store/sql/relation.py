@@ -30,7 +30,7 @@ _TIME_TYPES = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMEST
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of a query: columns under an alias. The rows come from `table`. If `table` is None, they come from
+    """The source of a query: columns under an alias. The rows come from `table`. If `table` is None, the rows come from
     `log`: the rows of a system table, of VALUES or of another query, which can be read only once.
     """
 
@@ -99,8 +99,8 @@ class Source:
 
 
 def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: bool = True) -> Source:
-    """Returns the table of a relation as a source of rows, at the version that the relation names. If `reads` is False,
-    because the query is only checked, the source has no rows.
+    """Returns the table of a relation as a source of rows, under the name `alias` and at the version that the relation
+    names. If `reads` is False, because the query is only checked, the source has no rows.
     """
     table, between = session.queried(relation)
     if between is not None:
@@ -118,8 +118,8 @@ def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: b
 
 
 def rows_source(rows: pa.RecordBatchReader, alias: str, names: Sequence[str] = ()) -> Source:
-    """Returns a source of the given rows. If `names` is not empty, the columns get these names. Raises OptionError for
-    a wrong number of names, SchemaMismatchError for a type that tables do not have.
+    """Returns a source of the rows `rows` under the name `alias`. If `names` is not empty, the columns get these names.
+    Raises OptionError for a wrong number of names, SchemaMismatchError for a type that a table cannot have.
     """
     schema = named(rows.schema, names, alias)
     batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
@@ -140,11 +140,11 @@ def named(schema: pa.Schema, names: Sequence[str], place: str) -> pa.Schema:
 def bind_columns(
     node: exp.Expression, fields: Sequence[DataField], alias: str, *, also: Collection[str] = ()
 ) -> exp.Expression:
-    """Returns a copy of the node in which columns have the table's spelling, without the table's alias (`alias`) before
-    them. Names in `also` stay unchanged.
+    """Returns a copy of the node in which columns are spelled as in the table, without the table's `alias`. Names in
+    `also` stay unchanged.
 
     `TIMESTAMP '...'` and similar literals become plain strings, which get the type of the column that they are compared
-    with. If a literal is a whole column of the result, it keeps its type. Raises OptionError for a column that is
+    with. A literal that is a whole column of the result keeps its type. Raises OptionError for a column that is
     unknown, or belongs to another table.
     """
     names = [f.name for f in fields]
@@ -195,7 +195,7 @@ def _names_places(node: exp.Expression, hidden: Sequence[DataField]) -> bool:
 
 
 def is_time_literal(node: exp.Expression) -> bool:
-    """Returns True if a node is `DATE '...'`, `TIMESTAMP '...'` or a CAST of a string to such a type."""
+    """Returns True if a node is `DATE '...'`, `TIMESTAMP '...'` or a CAST of a string to one of these types."""
     is_text = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string
     return is_text and bool(node.to.is_type(*_TIMES))
 
@@ -212,7 +212,7 @@ def is_literal(node: exp.Expression, field: DataField) -> bool:
 
 
 def literal_of(node: exp.Expression, field: DataField) -> pa.Scalar:
-    """Returns the value of a literal for a column. Raises OptionError if the column cannot hold it."""
+    """Returns the value of a literal for a column. Raises OptionError if the column cannot hold the value."""
     return literal_scalar(field, node.this if is_time_literal(node) else node)
 
 

@@ -208,7 +208,7 @@ class _Select:
         self._offset = _count(tree, "offset") or 0
 
     def reader(self, names: Sequence[str]) -> pa.RecordBatchReader:
-        """Returns a stream of columns of the table, without computing anything."""
+        """Returns a stream of the columns `names` of the table. Nothing is computed."""
         limit = None if self._limit is None else self._limit + self._offset
         batches = self._source.batches(names, self._condition, limit)
         first = next(batches, None)
@@ -347,7 +347,9 @@ class _Select:
         return pa.table(columns, names=[str(i) for i in range(len(columns))])
 
     def _projected(self, outputs: Sequence[_Output], order: exp.Expression | None) -> pa.Table:
-        """Returns the columns of the result, and after them the columns that are needed only for sorting."""
+        """Returns the columns of the result (`outputs`), and after these the columns that only sorting
+        (`order`) needs.
+        """
         hidden = [] if order is None else self._hidden(order, outputs)
         needed = [n for o in outputs for n in (o.uses if o.column is None else (o.column,))] + hidden
         is_limited = self._limit is not None and order is None and not self._tree.args.get("distinct")

@@ -49,7 +49,7 @@ class SqlSession:
 
     @staticmethod
     def at(catalog: Catalog | None) -> "SqlSession":
-        """Returns the state of a new session. If `catalog` is not None, it is the current catalog, with the name
+        """Returns the state of a new session. `catalog`, if it is not None, becomes the current catalog, with the name
         `paimon`.
         """
         return SqlSession() if catalog is None else SqlSession({DEFAULT_CATALOG: catalog}, DEFAULT_CATALOG)
@@ -82,7 +82,7 @@ class SqlSession:
         return self.catalog_of(name.catalog), f"{database}.{name.table}{suffix}"
 
     def table(self, name: TableReference, hints: Mapping[str, str] | None = None, *, writes: bool = False) -> Table:
-        """Opens a table with the options that were set for it in the session, and with the options of the statement
+        """Opens a table with the options that the session has for the table, and with the options of the statement
         (`hints`). Returns the table.
 
         With `writes`, options of the session that choose what is read are ignored. Raises OptionError for a hint that

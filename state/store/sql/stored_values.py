@@ -37,7 +37,7 @@ def stored_literal(node: exp.Expression, field: DataField) -> pa.Scalar:
 
 
 def stored_column(column: pa.Array, field: DataField, fields_rule: FieldRule) -> pa.Array:
-    """Returns a column of a query in the type of the table's column, cast if it has another type.
+    """Returns a column of a query in the type of the table's column, cast if the two types differ.
 
     The fields of structs are matched by `fields_rule`. If only the column of the query has a time zone, its instants
     become local times in the time zone of this process, as in Spark. Raises SchemaMismatchError for a value that the

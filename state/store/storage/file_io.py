@@ -21,7 +21,8 @@ class FileIO(Protocol):
     """The operations on storage that the table format needs. Implementations can be pickled, and keep no files open."""
 
     def require_publish(self) -> None:
-        """Checks that `publish` works on this storage. If it does not, raises UnsupportedTableError with the remedy.
+        """Checks that `publish` works on this storage. If `publish` does not work, raises UnsupportedTableError with
+        the remedy.
 
         An object store is tried once in a process, with a temporary object; other storage is not accessed.
         """
@@ -32,7 +33,7 @@ class FileIO(Protocol):
         ...
 
     def read_optional(self, path: str) -> bytes | None:
-        """Returns the whole file; None if it does not exist."""
+        """Returns the whole file; None if the file does not exist."""
         ...
 
     def read_unchanging(self, path: str) -> bytes:
@@ -95,15 +96,15 @@ class FileIO(Protocol):
         ...
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Opens the file for reading at any position, and returns it. The caller closes it."""
+        """Returns the file, open for reading at any position. The caller must close the file."""
         ...
 
     def open_output(self, path: str) -> pa.NativeFile:
         """Creates a new file, and its folders if they do not exist, and returns the file, open for writing. The file is
         durable once it is closed.
 
-        Raises StorageError if the file exists: when it is opened, or, if that check would need a network request, when
-        it is closed.
+        Raises StorageError if the file exists: when the file is opened, or, if a check at that time would need a
+        network request, when the file is closed.
         """
         ...
 

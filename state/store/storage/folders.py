@@ -20,8 +20,8 @@ class HasFolders(Protocol):
         ...
 
     def move(self, path: str, target: str) -> bool:
-        """Renames a file in one step; returns False if it does not exist. A file that already
-        has the new name is replaced.
+        """Renames a file in one step; returns False if the file does not exist. A file that already has the new name is
+        replaced.
         """
         ...
 

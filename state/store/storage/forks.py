@@ -1,6 +1,6 @@
 """Refuses to use clients with threads in a forked process.
 
-A forked process does not get the threads of its parent, so a client that needs them would wait for ever.
+A forked process does not get the threads of its parent, so a client that needs these threads would wait for ever.
 """
 
 import os
@@ -25,8 +25,8 @@ def check_not_forked(path: str) -> None:
 
 
 def refuse_after_fork(has_clients: Callable[[], bool]) -> None:
-    """Registers a check for forks: if this process has clients when it is forked, the new process refuses to
-    use them.
+    """Registers a check for forks: if this process has clients when it is forked, the new process refuses to use
+    clients.
     """
 
     def note() -> None:

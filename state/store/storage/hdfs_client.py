@@ -52,7 +52,7 @@ class HdfsReader(Protocol):
 
 
 class HdfsWriter(Protocol):
-    """A file that is being written; readers see it once it is closed."""
+    """A file that is being written; readers see the file once it is closed."""
 
     def write(self, buf: Any) -> int: ...
     def close(self) -> None: ...

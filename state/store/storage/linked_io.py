@@ -77,8 +77,8 @@ class SqlTableIO(WrappedIO):
         return won
 
     def _follow(self, names: SqlNames, data: bytes) -> None:
-        """Writes the table's options to the catalog's database. The schema has been changed already, so a failure is
-        only logged as a warning.
+        """Writes the table's options, which are in the new schema file `data`, to the catalog's database. The schema
+        has been changed already, so a failure is only logged as a warning.
         """
         try:
             names.set_properties(self.name, table_properties(decode_schema(data)))

@@ -129,7 +129,9 @@ class LocalIO:
             os.unlink(path)
 
     def move(self, path: str, target: str) -> bool:
-        """Renames a file or folder on the same file system in one step; returns False if it does not exist."""
+        """Renames a file or folder on the same file system in one step; returns False if there is no such file or
+        folder.
+        """
         with _storage_errors(path):
             try:
                 os.rename(path, target)

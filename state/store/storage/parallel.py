@@ -75,8 +75,8 @@ def all_items(sources: Sequence[Callable[[], Iterator[T]]], readers: int, over: 
     """Returns the items of all sources, in order. Up to `readers` threads read one source each at a time.
     With one reader, the sources are read in this thread.
 
-    An error of a source ends the reading and is raised; if several sources fail, the error of the first of them is
-    raised. `over` is set when the reading ends early, so that sources that look at it can stop.
+    An error of a source ends the reading and is raised; if several sources fail, the error of the first of these
+    sources is raised. `over` is set when the reading ends early, so that a source that looks at `over` can stop.
     """
     readers = min(readers, len(sources))
     if readers < 2:

@@ -20,7 +20,7 @@ REMEMBERED_BYTES = 256 << 20
 
 class Remembered:
     """A cache of up to `budget_bytes` bytes of files; a file larger than `largest_bytes` is not cached. The least
-    recently used file is dropped first. Several threads may use it.
+    recently used file is dropped first. Several threads may use the cache.
     """
 
     def __init__(self, budget_bytes: int = BUDGET_BYTES, largest_bytes: int = _LARGEST_BYTES) -> None:

@@ -11,8 +11,8 @@ from bucketline.state.store.storage.file_io import FileIO
 
 
 def storage_now_ms(io: FileIO, path: str, world: World) -> int:
-    """Writes a file into the table at `path`, and returns the time that the storage records for it, in milliseconds
-    since 1970. This is the present time by the storage's clock.
+    """Writes a file into the table at `path`, and returns the time that the storage records for the file, in
+    milliseconds since 1970. The result is the present time by the storage's clock.
 
     The file is removed again; after a crash, an orphan file with a temporary name is left. Raises StorageError if the
     file cannot be written, UnsupportedTableError for storage that records no times.

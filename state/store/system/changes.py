@@ -55,7 +55,7 @@ def audit_log(table: TableHandle) -> ReadRows:
 
 def changes_between(table: TableHandle, since: int, until: int, *, as_log: bool) -> ReadRows:
     """Returns the changes after the snapshot `since`, up to and including the snapshot `until`, with the columns of
-    `until`. With `as_log`, the rows have the form of `audit_log`; without it, only rows that were added are returned.
+    `until`. With `as_log`, the rows have the form of `audit_log`; otherwise only rows that were added are returned.
     Raises the errors of `Table.to_batches`.
     """
     version = None if since == until else until

@@ -55,7 +55,7 @@ class AppendedChange(Protocol):
     """
 
     def passing(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Returns the rows of the batch that the change takes out; None if it takes out no row."""
+        """Returns the rows of the batch that the change takes out; None if the change takes out no row."""
         ...
 
     def replacing(self, taken_out: pa.RecordBatch) -> pa.Table | None:
@@ -249,8 +249,8 @@ class KeptAndTaken:
     def _marked(self, bucket_id: BucketId, changes: Sequence[tuple[DataFileMeta, BitMap]]) -> CommitMessage:
         """Returns the message that marks rows in index files, and removes each file of which all rows are deleted now.
 
-        In a table with buckets, a bucket has one index file, and a new file replaces it. In a table without buckets,
-        only the index files with a changed vector are replaced.
+        In a table with buckets, a bucket has one index file, which is replaced by a new index file. In a table without
+        buckets, only the index files with a changed vector are replaced.
         """
         access, settings = self._access, self._schema.settings.changelog
         entries = self._at.deletion_entries().get(bucket_id, ())

@@ -60,8 +60,8 @@ class Assignments:
         return fit_array(column, wanted.as_nullable(), arrow_type(wanted), name)
 
     def _check_order(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
-        """Checks that each new row will replace its old row, in the order that the table's options define. Raises
-        SchemaMismatchError if a new row would not replace its old row.
+        """Checks that each new row in `after` will replace the old row in `before`, in the order that the table's
+        options define. Raises SchemaMismatchError if a new row would not replace its old row.
         """
         merge = self.schema.settings.merge
         if not self.schema.primary_keys:

@@ -37,8 +37,8 @@ def compact_table(
     """Compacts the table and commits the result. Returns the id of the new snapshot; None if nothing was due. The
     arguments are those of `Table.compact`.
 
-    `write-only` has no effect here, because it only keeps writers from compacting after their writes. If files of the
-    compaction were removed before its commit, the compaction is planned and carried out again.
+    `write-only` has no effect here, because this option only keeps writers from compacting after their writes. If files
+    of the compaction were removed before its commit, the compaction is planned and carried out again.
     """
 
     def compact() -> int | None:

@@ -40,7 +40,7 @@ class Commit:
 
 def noted(outcome: Outcome) -> dict[str, str]:
     """Returns the snapshot property that makes the notes of a run valid; an empty dict if the run has no notes. A note
-    holds changes of keys, beside the key index. It is valid only if a snapshot carries the token of the note.
+    holds changes of keys, beside the key index. A note is valid only if a snapshot carries the token of the note.
     """
     return {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
 

@@ -123,7 +123,7 @@ class PlannedMerge:
         return self._outcomes(self.by_source, target, target)
 
     def passing(self, target: pa.RecordBatch, source: pa.Table) -> np.ndarray:
-        """Returns a boolean for each pair of rows: whether the pair meets `on`."""
+        """Returns a boolean for each i: whether row i of `target` and row i of `source` meet the condition `on`."""
         mask = np.ones(target.num_rows, bool)
         if self.clauses.on is not None:
             mask = np.asarray(condition(self.clauses.on, columns_of(_seen(target, source)), target.num_rows))
@@ -180,8 +180,8 @@ class PlannedMerge:
                 yield ClauseOutcome(before, None)
 
     def _refuse_other_keys(self, source: pa.Table, made: pa.RecordBatch) -> None:
-        """Raises SchemaMismatchError for a new row whose key differs from the key by which its source row was joined,
-        because the join has not checked whether the table has the new key.
+        """Raises SchemaMismatchError if the key of a new row (row i of `made`) differs from the key by which its source
+        row (row i of `source`) was joined, because the join has not checked whether the table has the new key.
         """
         for name in self.key:
             joined = source[name].combine_chunks()
@@ -262,8 +262,8 @@ def _check_condition(test: SqlExpression | None, seen: pa.RecordBatch) -> None:
 def _first_true(
     clauses: Sequence[tuple[SqlExpression | None, T]], seen: pa.RecordBatch
 ) -> Iterator[tuple[T, pa.Array]]:
-    """Yields each clause with the indices of the rows for which it is the first clause whose condition is true. A
-    clause without such rows is left out.
+    """Yields each clause with the indices of the rows of `seen` for which it is the first clause whose condition is
+    true. A clause without such rows is left out.
     """
     left = np.arange(seen.num_rows)
     for test, clause in clauses:

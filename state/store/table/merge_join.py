@@ -2,7 +2,7 @@
 key.
 
 A source that fits into one share (a part of the keys, chosen by hash) is held in memory. A larger source is joined
-share by share: the rows of the table that may match are stored until their share is joined, on local disk if they
+share by share: the rows of the table that may match are stored until their share is joined, on local disk if these rows
 exceed the memory budget.
 """
 
@@ -33,7 +33,7 @@ pairs.
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Matched pairs: rows of the table, and for each of them the source row that matches."""
+    """Matched pairs: rows of the table, and for each row the source row that matches."""
 
     target: pa.RecordBatch
     source: pa.Table
@@ -66,8 +66,8 @@ def join(
     memory_bytes: int,
     directory: str | None,
 ) -> Iterator[Matched | Alone | UnmatchedRows]:
-    """Yields the matched pairs of rows, then the source rows without a match, share after share. With `keeps_alone` it
-    also yields the rows of the table that match no source row.
+    """Yields the matched pairs of rows, then the source rows without a match, share after share. With `keeps_alone` the
+    function also yields the rows of the table that match no source row.
 
     A pair matches if its keys are equal and `passes` is true for the pair (None: for every pair). `target` are the rows
     of the table. If `is_matched_used`, that is if the merge changes matched rows, raises SchemaMismatchError for a row

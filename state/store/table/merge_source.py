@@ -139,8 +139,8 @@ class SeenMatches:
 def spooled(
     data: SpreadData, schema: TableSchema, on: Sequence[str], *, memory_bytes: int, directory: str | None
 ) -> Iterator[MergeSource]:
-    """Stores the rows of the source, and gives them to the block of a `with` statement; the rows can be read until
-    the block ends. Raises SchemaMismatchError for columns that do not fit.
+    """Stores the rows of the source, and gives the stored rows to the block of a `with` statement; the rows can be read
+    until the block ends. Raises SchemaMismatchError for columns that do not fit.
     """
     key = JoinKey(schema, check_key(schema, on))
     seen = SeenMatches(key)

@@ -127,9 +127,9 @@ class PartitionsSeen:
 def overwrite_moving(
     at: TableAt, replaced: Replaced, stages: Stages[Any], made: list[CommitMessage], *, engine: Engine, user: str
 ) -> Commit | None:
-    """Runs the stages, and returns the commit that replaces partitions of the table; None if nothing changes. The
-    commit conflicts if another writer has committed since the snapshot of `at`. Raises OptionError if the rows were
-    read twice and the second reading returned rows of other partitions.
+    """Runs the stages, adds the messages of the run to `made`, and returns the commit that replaces partitions of the
+    table; None if nothing changes. The commit conflicts if another writer has committed since the snapshot of `at`.
+    Raises OptionError if the rows were read twice and the second reading returned rows of other partitions.
     """
     view = at.view
     write = stages.write.write

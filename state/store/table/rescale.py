@@ -2,7 +2,7 @@
 old buckets.
 
 Postponed rows are neither read nor removed, and other partitions stay unchanged. A rescale is one OVERWRITE snapshot,
-planned on the snapshot that was read. It conflicts with any later commit that has changed one of the partitions.
+planned on the snapshot that was read. A rescale conflicts with any later commit that has changed one of the partitions.
 
 Source: Paimon 2.0 RescaleProcedure.
 """
@@ -71,8 +71,8 @@ def plan_rescale(
     workers: Workers = ONE_WORKER,
     options: Mapping[str, str] | None = None,
 ) -> tuple[TableAt, Stages[Parts]]:
-    """Returns the table at its newest snapshot, and the stages that rescale it. Each rescaled partition gets the new
-    number of buckets.
+    """Returns the table at its newest snapshot, and the stages that rescale the table. Each rescaled partition gets the
+    new number of buckets.
 
     Raises OptionError for an impossible number of buckets, and for a column that is not a partition column. Raises
     UnsupportedTableError for tables in which the key does not determine the bucket.
@@ -127,8 +127,8 @@ def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None
 
 
 def rescaled(at: TableAt, engine: Engine, stages: Stages[Parts], made: list[CommitMessage]) -> Commit | None:
-    """Runs the stages, and returns the commit that replaces the partitions by the rescaled buckets; None if there are
-    no partitions to replace.
+    """Runs the stages, adds the messages of the run to `made`, and returns the commit that replaces the partitions by
+    the rescaled buckets; None if there are no partitions to replace.
     """
     replaced = frozenset(stages.write.write.counts.others)
     if not replaced:

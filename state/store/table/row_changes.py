@@ -52,8 +52,8 @@ def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_EN
 def _planned_condition(schema: TableSchema, filter: Filter) -> Condition:
     """Returns the condition of a filter, which may also name the columns of row tracking (`_ROW_ID` and others).
 
-    Raises OptionError if the filter uses a row tracking column in an expression instead of comparing it with values,
-    because the rows do not have these columns when the expression is computed.
+    Raises OptionError if the filter uses a row tracking column in an expression instead of comparing the column with
+    values, because the rows do not have these columns when the expression is computed.
     """
     condition = plan_condition(filter, kept_schema(schema).fields, place_fields(schema))
     place = next(iter(places_among(schema, condition.columns)), None)
@@ -174,7 +174,7 @@ class UpdatedRows:
 
 
 def check_removed(rows: pa.RecordBatch, schema: TableSchema) -> None:
-    """Checks that a delete would remove each of the rows. Raises SchemaMismatchError if it would not.
+    """Checks that a delete would remove each of the rows. Raises SchemaMismatchError for a row that would stay.
 
     In a table where `partial-update.remove-record-on-sequence-group` applies, a row without a sequence value is not
     removed.
@@ -211,8 +211,8 @@ def updated(before: pa.RecordBatch, seen: pa.RecordBatch, assignments: Assignmen
 
 
 def with_kind(rows: pa.RecordBatch, kind: RowKind, schema: TableSchema) -> pa.Table:
-    """Returns the rows, each with the row kind `kind`: in the table's own column for row kinds if it has one, otherwise
-    in `_row_kind`.
+    """Returns the rows, each with the row kind `kind`: in the table's own column for row kinds if the table has such a
+    column, otherwise in `_row_kind`.
     """
     table = pa.Table.from_batches([rows])
     if not schema.primary_keys:

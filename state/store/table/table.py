@@ -42,7 +42,7 @@ class Table(KeptTable):
     """A table at a path, with the schema that was the newest when the table was opened (`refreshed` returns the
     table with the schema that is the newest now).
 
-    `open_table` and `create_table` return it.
+    `open_table` and `create_table` return a Table.
     """
 
     def write(self, data: Data, row_kinds: pa.Array | pa.ChunkedArray | str | None = None) -> WriteResult:
@@ -50,8 +50,8 @@ class Table(KeptTable):
         snapshot's id as a `WriteResult`, which also has the attributes `visible` and `dropped`.
 
         `data` is a Table, RecordBatch or RecordBatchReader, matched by column name. `row_kinds` is an int8 array with
-        one row kind per row (+I 0, -U 1, +U 2, -D 3), or the name of the column that has them; by default the column
-        `_row_kind`, if there is one.
+        one row kind per row (+I 0, -U 1, +U 2, -D 3), or the name of the column that holds the row kinds; by default
+        the column `_row_kind`, if there is one.
 
         Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed. Raises
         CommitConflictError and CommitOutcomeUnknownError from the commit. Raises CommittedNotVisibleError after the
@@ -63,9 +63,10 @@ class Table(KeptTable):
         """Deletes the rows that meet the filter, in one commit. Returns the newest snapshot's id, which is unchanged if
         no row meets the filter.
 
-        `filter` is an Arrow expression or SQL text. If another writer changed the same keys since they were read, the
-        delete is planned again, a few times at most. Raises UnsupportedTableError for tables in which a delete does not
-        remove a row, CommitConflictError if other writers keep changing the same keys, and the errors of `write`.
+        `filter` is an Arrow expression or SQL text. If another writer has changed the same keys since the rows were
+        read, the delete is planned again, a few times at most. Raises UnsupportedTableError for tables in which a
+        delete does not remove a row, CommitConflictError if other writers keep changing the same keys, and the errors
+        of `write`.
         """
         return delete_rows(self._handle, filter, engine=engine)
 
@@ -93,12 +94,12 @@ class Table(KeptTable):
         """Joins the rows of `source` to the rows of the table by the columns `on`, and changes the table in one commit.
         Returns what `delete` returns.
 
-        `when_matched` says what happens to a row of the table that a source row matches. It is a mapping of new values
-        as in `update`, which may use columns of both rows (`bl.expr("source.amount")`); or `"delete"`; or None, which
-        leaves the row unchanged. `when_not_matched` = `"insert"` inserts the source rows that match no row; None leaves
-        them out. With `engine=bucketline.spark_engine(spark)`, Spark's tasks join and write, and `source` may be a
-        Spark DataFrame. Raises SchemaMismatchError if several source rows match one row, and the errors of `update` and
-        `delete`.
+        `when_matched` says what happens to a row of the table that a source row matches. The argument is a mapping of
+        new values as in `update`, which may use columns of both rows (`bl.expr("source.amount")`); or `"delete"`; or
+        None, which leaves the row unchanged. `when_not_matched` = `"insert"` inserts the source rows that match no row;
+        None leaves these rows out. With `engine=bucketline.spark_engine(spark)`, Spark's tasks join and write, and
+        `source` may be a Spark DataFrame. Raises SchemaMismatchError if several source rows match one row, and the
+        errors of `update` and `delete`.
         """
         return merge_rows(self._handle, source, on, when_matched, when_not_matched, engine=engine)
 
@@ -151,8 +152,8 @@ class Table(KeptTable):
         to their buckets.
 
         For an append table without buckets, `order_by` gives columns and `order_strategy` says how rows are sorted by
-        them while all files are rewritten: "order", "zorder" or "hilbert". With Spark's tasks, each task sorts one
-        range of the rows.
+        these columns while all files are rewritten: "order", "zorder" or "hilbert". With Spark's tasks, each task sorts
+        one range of the rows.
 
         Raises OptionError for arguments that do not fit, UnsupportedTableError for a table that cannot be sorted,
         CommitConflictError if another compaction was faster; the table is unchanged then.
@@ -244,7 +245,7 @@ class Table(KeptTable):
         return self.alter(*(SetOption(key, value) for key, value in options.items()))
 
     def unset_options(self, *keys: str) -> Self:
-        """Removes options, so that their defaults apply again, and returns the table without them."""
+        """Removes options, so that their defaults apply again, and returns the table without these options."""
         return self.alter(*map(UnsetOption, keys))
 
 
@@ -291,9 +292,9 @@ def create_table(
     NOT NULL.
 
     `schema` is an Arrow schema, or SQL column text, which also has types that Arrow does not have, such as VARCHAR(20).
-    If the table exists, `exist_ok` opens it, whatever its columns and options. `storage_options` (`s3.endpoint`, ...)
-    say how the storage is reached. Storage options are refused among `options`, because `options` are stored with the
-    table.
+    With `exist_ok`, a table that exists is opened, whatever its columns and options. `storage_options` (`s3.endpoint`,
+    ...) say how the storage is reached. Storage options are refused among `options`, because `options` are stored with
+    the table.
 
     Before anything is written, raises OptionError for options and keys that do not fit and for a table that exists,
     SchemaMismatchError for columns that Paimon has no type for, UnsupportedTableError on storage that cannot publish.

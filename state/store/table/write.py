@@ -50,7 +50,8 @@ def write_table(
     Raises SchemaMismatchError, OptionError, UnsupportedTableError before anything is committed; CommitConflictError,
     CommitOutcomeUnknownError from the commit. Raises CommittedNotVisibleError after the commit if this writer compacts,
     but readers do not see the rows within `visibility-timeout`. If files of the rows were removed before the commit,
-    the rows are written again; a RecordBatchReader can be read only once, so FilesGoneError is raised for it.
+    the rows are written again; a RecordBatchReader can be read only once, so FilesGoneError is raised for a
+    RecordBatchReader.
     """
 
     rows = given(data)

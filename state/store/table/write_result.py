@@ -6,11 +6,11 @@ from typing import Any, Self
 class WriteResult(int):
     """The id of the newest snapshot after the write, with the outcome of the write's compaction.
 
-    `visible` is True if batch readers see the rows. It is False if the rows wait for a compaction that this write did
-    not have to do: with `write-only`, for postponed rows, and with `lookup-compact` = `gentle`. `dropped` says why the
-    compaction that was due is not in the table; it is None if the compaction is in the table or if none was due. The
-    rows are in the table in every case. `replanned` is how often a change of rows was planned again because another
-    writer had changed the same rows meanwhile.
+    `visible` is True if batch readers see the rows. `visible` is False if the rows wait for a compaction that this
+    write did not have to do: with `write-only`, for postponed rows, and with `lookup-compact` = `gentle`. `dropped`
+    says why the compaction that was due is not in the table; `dropped` is None if the compaction is in the table or if
+    none was due. The rows are in the table in every case. `replanned` is how often a change of rows was planned again
+    because another writer had changed the same rows meanwhile.
     """
 
     dropped: str | None

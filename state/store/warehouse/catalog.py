@@ -58,8 +58,8 @@ class Catalog:
 
     @property
     def table_defaults(self) -> dict[str, str]:
-        """Returns the options that a new table gets if it does not set them itself. A REST catalog is asked for its
-        defaults.
+        """Returns the options that a new table gets if it does not set these options itself. A REST catalog is asked
+        for its defaults.
         """
         is_rest = self.settings.metastore is MetastoreKind.REST
         return (configured(self.settings) if is_rest else self.settings).table_defaults
@@ -133,9 +133,9 @@ class Catalog:
         """Creates a table in a database that exists, opens the table and returns it. If the database `default` does not
         exist, it is created.
 
-        If the table exists, `exist_ok` opens it, whatever its columns and options. All other arguments, and the errors,
-        are those of the function `create_table`; also raises DatabaseNotFoundError. All errors are raised before
-        anything is written.
+        With `exist_ok`, a table that exists is opened, whatever its columns and options. All other arguments, and the
+        errors, are those of the function `create_table`; also raises DatabaseNotFoundError. All errors are raised
+        before anything is written.
         """
         table_name = self._name(name, "create_table")
         planned = self._planned(schema, primary_key, partition_by, options, comment)
@@ -243,8 +243,8 @@ class Catalog:
         self.metastore.rename_table(source, target)
 
     def place(self, name: str) -> TableAddress:
-        """Returns the address that opens a table in any process: the address of the table, or, if it does not exist,
-        the address at which it would be created.
+        """Returns the address that opens a table in any process: the address of the table, or, if the table does not
+        exist, the address at which the table would be created.
 
         Raises TableNotFoundError if the table does not exist and its address is not known before it is created.
         """
@@ -291,8 +291,8 @@ def catalog(warehouse: str | Mapping[str, str], storage_options: Mapping[str, st
     """Returns the catalog of a warehouse. The warehouse is given by its path or URI, or by the options of the catalog,
     such as `{"warehouse": "s3://lake/wh"}`.
 
-    `storage_options` say how the storage of the warehouse is reached; they may also be among the catalog's options.
-    Sends no request. Raises OptionError for unknown options.
+    `storage_options` say how the storage of the warehouse is reached; these options may also be among the catalog's
+    options. Sends no request. Raises OptionError for unknown options.
     """
     return catalog_of(catalog_settings(warehouse, storage_options))
 

@@ -28,7 +28,7 @@ class Metastore(Protocol):
     def has_database(self, name: str) -> bool: ...
 
     def make_database(self, name: str) -> bool:
-        """Creates a database; returns False if it exists."""
+        """Creates a database; returns False if the database exists."""
         ...
 
     def remove_database(self, name: str) -> None:

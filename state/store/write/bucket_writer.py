@@ -164,8 +164,8 @@ def _compact_appended(
 def compact_bucket(
     write: BucketWrite, bucket_id: BucketId, state: BucketState, new_files: Sequence[DataFileMeta] = ()
 ) -> CompactResult:
-    """Picks the compaction that `write.trigger` asks for, carries it out, and returns its result. The result is empty
-    if no compaction is due. `new_files` are files that this batch has added to the bucket.
+    """Carries out the compaction that `write.trigger` asks for, and returns the result of the compaction. The result is
+    empty if no compaction is due. `new_files` are files that this batch has added to the bucket.
     """
     if not state.complete:
         return CompactResult()
@@ -269,7 +269,8 @@ def _merged(
 
     Many small runs are sorted together. Larger runs are merged. If there are more runs than one merge can hold in
     memory, neighbouring runs are merged first, with the fold `first`, until few enough runs are left. `starts` are the
-    sequence numbers at which the arrival ranks of each run begin.
+    sequence numbers at which the arrival ranks of each run begin. `look` sees all rows before a fold, to find keys
+    whose rows came from several feeds.
     """
     schema = write.access.schema
     if isinstance(runs, SortedRows):

@@ -1,5 +1,5 @@
-"""Commits a change that was planned on a table at a snapshot. If the commit fails, the new files are removed, unless it
-is possible that they are in the table.
+"""Commits a change that was planned on a table at a snapshot. If the commit fails, the new files are removed, unless
+the files may be in the table.
 
 Rows that cannot be merged with the table's rows are refused before the commit: sums that overflow, and products that
 cannot be divided. After a commit such a value would become null in merges, and Paimon could neither read nor compact
@@ -52,10 +52,10 @@ def commit_change(at: TableAt, change: Change, author: Author, planned: PlannedA
     planned on another snapshot. `TableAt.after` makes the next state of the table from the outcome. A compaction that
     was lost to another commit is in `Committed.dropped`, even if nothing else was committed.
 
-    Raises CommitConflictError if the rows are not in the table and will not get into it; this is a FilesGoneError if
-    another process has removed some files of the rows, so that the work must be done again. Raises SchemaMismatchError
-    if the rows can never be merged with the rows of the table. Raises CommitOutcomeUnknownError if it is unknown
-    whether the rows are in the table. Files that are certainly not in the table are removed.
+    Raises CommitConflictError if the rows are not in the table and will not get into it; the error is a FilesGoneError
+    if another process has removed some files of the rows, so that the work must be done again. Raises
+    SchemaMismatchError if the rows can never be merged with the rows of the table. Raises CommitOutcomeUnknownError if
+    it is unknown whether the rows are in the table. Files that are certainly not in the table are removed.
     """
     base = _base(at, planned or PlannedAt(at.snapshot_id, at.planned_ms))
     if isinstance(change, Compact):
@@ -104,8 +104,8 @@ def _compacted(at: TableAt, base: Base, change: Compact, author: Author) -> Comm
 
 
 def _refuse(at: TableAt, change: Append | Replace) -> None:
-    """Checks that the table can take the new rows: their partitions, their keys, and the results of merging them.
-    Raises SchemaMismatchError if the table cannot take them.
+    """Checks that the table can take the new rows: their partitions, their keys, and the results of merging the rows.
+    Raises SchemaMismatchError if the table cannot take the rows.
     """
     if isinstance(change, Append) or not change.moves_rows:
         _refuse_timeless(at, change.messages)
@@ -155,8 +155,8 @@ def refuse_overflow(
     except the new files.
 
     Raises SchemaMismatchError with the name of the column if a merged value cannot be computed or does not fit its
-    type. Rows in the postpone bucket are not checked; if a compaction cannot merge them later, the merged value becomes
-    null.
+    type. Rows in the postpone bucket are not checked; if a compaction cannot merge these rows later, the merged value
+    becomes null.
     """
     schema = access.schema
     if bucket_id[1] < 0 or not new:

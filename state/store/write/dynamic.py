@@ -1,4 +1,4 @@
-"""Dynamic buckets: a key stays in the bucket that the HASH index of its partition gives for it; new keys fill up
+"""Dynamic buckets: a key stays in the bucket that the HASH index of its partition holds for the key; new keys fill up
 buckets, and then open new buckets.
 """
 

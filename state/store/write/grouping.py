@@ -1,9 +1,9 @@
 """Decides which rows of a map task are sent together: the rows of one bucket, or, if the buckets are not known yet, the
 rows of one share (the keys that one task owns, by their hash).
 
-A grouping is a plain value. On the task that has the rows, `open` turns it into a function that gives each row a group
-number. A number n >= 0 is a bucket. A number n < 0 stands for the share -1 - n of a partition's new keys: the task that
-owns the share decides about their buckets (`new_keys`).
+A grouping is a plain value. On the task that has the rows, `open` turns the grouping into a function that gives each
+row a group number. A number n >= 0 is a bucket. A number n < 0 stands for the share -1 - n of a partition's new keys:
+the task that owns the share decides about their buckets (`new_keys`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

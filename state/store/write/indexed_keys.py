@@ -46,8 +46,8 @@ class IndexedKeys(Placing):
         return self.new.with_news(message, payload, world)
 
     def _known(self, partition: bytes, own: Ownership, runs: Sequence[tuple[SealedRun, Blob]]) -> KnownHashes:
-        """Returns the share's part of the HASH index. If this part is too large for memory, returns only the entries of
-        hashes that occur in the sealed runs.
+        """Returns the part of the HASH index for a share of a partition's keys; `own` says which hashes belong to the
+        share. If this part is too large for memory, returns only the entries of hashes that occur in the sealed runs.
         """
         new = self.new
         entries = new.entries.get(partition, ())

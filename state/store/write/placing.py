@@ -58,7 +58,9 @@ class Placing:
         raise NotImplementedError
 
     def in_one_task(self) -> "Placing":
-        """Returns the `Placing` for a write in which one task finds the buckets of all shares and writes them."""
+        """Returns the `Placing` for a write in which one task finds the buckets of all shares and writes these
+        buckets.
+        """
         return self
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:

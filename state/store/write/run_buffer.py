@@ -58,7 +58,7 @@ class SpilledBlob(io.RawIOBase):
 
 class OwnerBlob:
     """The rows of an `OwnerRun` (a run for several buckets), in memory or on disk; the rows of single buckets are read
-    out of it.
+    out of the blob.
 
     The record batch that was read last stays in memory. Pieces are taken in the order of the sealed run, so the next
     piece often has rows in the same batch.
@@ -74,8 +74,8 @@ class OwnerBlob:
         return 0 if isinstance(self._blob, SpilledBlob) else int(self._blob.size * row_count // self._row_count)
 
     def shared(self, place: RunPlace) -> pa.Table:
-        """Returns the rows of a piece that shares its record batch with other pieces. Only one thread at a time may
-        call this method.
+        """Returns the rows of the piece at `place`, which shares its record batch with other pieces. Only one thread at
+        a time may call this method.
         """
         if self._shared is None or self._shared[0] != place.batch:
             if self._reader is None:
@@ -84,7 +84,7 @@ class OwnerBlob:
         return pa.Table.from_batches([self._shared[1].slice(place.first_row, place.row_count)])
 
     def cut(self, place: RunPlace) -> Iterator[pa.RecordBatch]:
-        """Yields the rows at a position of the run. Only one thread at a time may call this method."""
+        """Yields the rows at the position `place` of the run. Only one thread at a time may call this method."""
         if self._reader is None:
             self._reader = self.open()
         return cut(self._reader, place)
@@ -96,7 +96,7 @@ class OwnerBlob:
 
 
 class PieceBlob(CutRows):
-    """The rows of a piece that has record batches of its own. Any number of readers can read it."""
+    """The rows of a piece that has record batches of its own. Any number of readers may read a PieceBlob."""
 
     def __init__(self, of: OwnerBlob, place: RunPlace) -> None:
         self._of, self._place = of, place
@@ -118,7 +118,7 @@ a file on disk.
 
 
 def again(blob: Blob) -> Blob:
-    """Returns the same rows for one more reader. This is needed because a blob on disk can be read only once."""
+    """Returns the same rows for one more reader, because a blob on disk can be read only once."""
     return blob.again() if isinstance(blob, SpilledBlob) else blob
 
 
@@ -177,8 +177,8 @@ class SpillFile(io.RawIOBase):
 class Pieces:
     """The sealed runs of several neighbouring buckets, without their rows.
 
-    `by_bucket` holds the runs of each bucket. `order` lists the runs in the order of their rows. It holds two indices
-    for each run: the index of the bucket in `by_bucket`, and the index of the run among the bucket's runs.
+    `by_bucket` holds the runs of each bucket. `order` lists the runs in the order of their rows. `order` holds two
+    indices for each run: the index of the bucket in `by_bucket`, and the index of the run among the bucket's runs.
     """
 
     by_bucket: Sequence[Sequence[SealedRun]]
@@ -253,8 +253,8 @@ class RunBuffer:
         return of_pieces + sum(run.row_count for run in self._runs.get(bucket_id, ()))
 
     def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, Blob]]:
-        """Removes the sealed runs of a bucket from the buffer, and returns them with their blobs in order of arrival:
-        ordered by origin and flush.
+        """Removes the sealed runs of a bucket from the buffer, and returns the runs with their blobs in order of
+        arrival: ordered by origin and flush.
 
         Each blob can be read once, while the buffer is open. Only one thread at a time may call this method. Taking
         the buckets in order is cheapest.

@@ -63,9 +63,9 @@ class SealedRun:
     `consumed_rows` counts the accepted rows of this flush, including rows that were folded into other rows. `rank_end`
     is one more than the highest arrival rank that the task had used in the bucket or group when it sealed the run.
     `blob` holds the rows, in the form that the plan asks for. `group` is the bucket or group in which ranks are
-    counted; it does not change when the rows get a bucket. `feeds` is a `FeedSpans` as bytes: it says from which feed
-    (topic partition) the row of each rank came, at least for the rows in the sealed run. It is empty if feeds do not
-    matter.
+    counted; `group` does not change when the rows get a bucket. `feeds` is a `FeedSpans` as bytes, which says from
+    which feed (topic partition) the row of each rank came, at least for the rows in the sealed run. `feeds` is empty if
+    feeds do not matter.
     """
 
     partition: bytes
@@ -258,8 +258,9 @@ class RunSealer(Sealer[SealedRun]):
         yield sorted_rows.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
 
     def _look(self, rows: pa.Table, group: "_Group", order: np.ndarray, starts: np.ndarray) -> None:
-        """Records a key whose rows came from several feeds (topic partitions), before the rows are folded. Only the
-        first such key is recorded.
+        """Records a key of the group whose rows came from several feeds (topic partitions), before the rows are folded;
+        only the first key that is found. `order` sorts the rows of the group by key, and `starts` is true at the first
+        row of each key.
         """
         if group.feeds is None or self.mixed is not None:
             return

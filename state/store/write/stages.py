@@ -42,8 +42,8 @@ class WriteStage:
 class TaskCounts:
     """The numbers of tasks that share the work.
 
-    Rows are sent to `place` tasks, which find their buckets, and to `write` tasks, which write them. If `write` is
-    None, the tasks that read rows also write them.
+    Rows are sent to `place` tasks, which find the buckets of the rows, and to `write` tasks, which write the rows. If
+    `write` is None, the tasks that read rows also write them.
     """
 
     write: int | None = 1
@@ -55,10 +55,10 @@ class Stages(Generic[Source]):
     """Everything that an engine needs to write rows once.
 
     `source` supplies the rows. `seal` says how the rows are grouped and sorted. `place` is a separate stage between
-    reading and writing, which finds the buckets of rows; if it is None, the tasks that write find the buckets
+    reading and writing, which finds the buckets of rows; if `place` is None, the tasks that write find the buckets
     themselves (`WriteStage.groups`). `idle` are buckets that are compacted even if they get no rows. `retired` are
-    messages that are committed together with the messages of the run; they remove files of the source whose rows the
-    run has moved. `key_shares` is the number of shares of the keys that a later run has to keep.
+    messages that are committed together with the messages of the run; these messages remove files of the source whose
+    rows the run has moved. `key_shares` is the number of shares of the keys that a later run has to keep.
     """
 
     source: Source

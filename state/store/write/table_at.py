@@ -36,8 +36,8 @@ from bucketline.state.store.write.write_plan import WritePlan
 
 @dataclass(frozen=True, eq=False)
 class IndexLists:
-    """The index files of one snapshot. `name` is the name of the index manifest that lists them. The manifest is read
-    when it is first needed.
+    """The index files of one snapshot. `name` is the name of the index manifest that lists the files. The manifest is
+    read when it is first needed.
     """
 
     manifests: Manifests

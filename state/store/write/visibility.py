@@ -1,12 +1,12 @@
 """Finds the files of a commit that still wait on level 0 for a compaction.
 
 A commit publishes its rows first and its compaction second, and the compaction may conflict with another writer. In
-some tables batch readers skip level 0 (tables with deletion vectors but without merge-on-read, and first-row tables):
-there the rows cannot be read until a compaction moves them to a higher level. With `changelog-producer` = `lookup`
-the changes are not logged until the compaction. The files are in the table, so any later writer finds them on level 0.
+some tables (tables with deletion vectors but without merge-on-read, and first-row tables) batch readers skip level 0,
+so the rows cannot be read until a compaction moves the rows to a higher level. With `changelog-producer` = `lookup` the
+changes are not logged until the compaction. The files are in the table, so any later writer finds them on level 0.
 
-Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0 and needLookup. After such a conflict Paimon's writers fail, or leave
-the rows hidden.
+Source: Paimon 2.0 CoreOptions.batchScanSkipLevel0 and needLookup. After a conflict of the compaction, Paimon's writers
+fail, or leave the rows hidden.
 """
 
 from collections.abc import Iterable, Mapping
@@ -88,7 +88,9 @@ class Hidden:
     since_ms: int | None = None
 
     def age_seconds(self, local_ms: int) -> int:
-        """Returns for how many seconds the oldest hidden file has waited; 0 if no files wait."""
+        """Returns for how many seconds the oldest hidden file has waited at the local time `local_ms`; 0 if no files
+        wait.
+        """
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 
 

@@ -82,7 +82,9 @@ class TableState(Protocol):
 
 
 class ReplacedPartitions(Protocol):
-    """The partitions that are replaced; they are known once all rows were read. The value can be sent to tasks."""
+    """The partitions that are replaced; these partitions are known once all rows were read. The value can be sent to
+    tasks.
+    """
 
     def is_replaced(self, partition: bytes) -> bool: ...
 
@@ -143,7 +145,8 @@ class WritePlan:
     """How one job writes one table. `schema` carries all options that apply: the options of the table, overridden by
     the options of the job.
 
-    `is_stream` is True if the job goes on after its commit, so that it can compact in parallel with its next batches.
+    `is_stream` is True if the job goes on after its commit, so that the job can compact in parallel with its next
+    batches.
     """
 
     uri: str
@@ -161,7 +164,9 @@ class WritePlan:
 
     @property
     def _why_not_compacting(self) -> str | None:
-        """Returns the reason why this job does not compact the buckets that it writes; None if it compacts them."""
+        """Returns the reason why this job does not compact the buckets that it writes; None if it compacts these
+        buckets.
+        """
         if self.mode.why_not_compacting is not None:
             return self.mode.why_not_compacting
         if self.schema.settings.compaction.write_only:

@@ -1,9 +1,10 @@
 """Access to files in object stores, through obstore: S3 and compatible stores, GCS, Azure.
 
-A file is published by a put request with the condition that no such object exists. The request is sent once. If its
-outcome is unclear (the answer is lost or late, or two puts conflict), an error is raised, and the commit loop finds out
-what happened. A store that accepts the condition but ignores it would lose commits, so each process tries the condition
-once before its first commit. Paths are `bucket/key`. Keys are used unchanged: nothing is escaped. There are no folders.
+A file is published by a put request with the condition that no object of this name exists. The request is sent once. If
+its outcome is unclear (the answer is lost or late, or two puts conflict), an error is raised, and the commit loop finds
+out what happened. A store that accepts the condition but ignores it would lose commits, so each process tries the
+condition once before its first commit. Paths are `bucket/key`. Keys are used unchanged: nothing is escaped. There are
+no folders.
 """
 
 from collections.abc import Iterator, Mapping
@@ -202,8 +203,8 @@ class ObjectIO:
                 raise object_error(path, e) from e
 
     def _create_in_parts(self, path: str, coming: Iterator[bytes]) -> None:
-        """Creates a file in parts. The request that completes an upload takes no condition, so whether the name is free
-        is checked when the upload begins.
+        """Creates a file from the parts that `coming` yields. The request that completes an upload takes no condition,
+        so whether the name is free is checked when the upload begins.
         """
         clients = self._clients
         if self.exists(path):
@@ -227,7 +228,8 @@ class ObjectIO:
     def _is_ours(self, path: str, data: bytes, answer: Exception) -> bool:
         """Returns True if the existing object holds these bytes, because this client made it with a repeated request.
 
-        Raises StorageError if there is no such object: two puts conflicted, and it is not known which of them will win.
+        Raises StorageError if there is no object of this name: two puts conflicted, and it is not known which of them
+        will win.
         """
         stored = self.read_optional(path)
         if stored is None:
@@ -315,7 +317,7 @@ def _delete_at(client: Any, keys: str | list[str]) -> None:
 
 
 def _not_there(path: str, answer: Exception) -> StorageError:
-    """Returns the error for a store that says that an object exists although there is none."""
+    """Returns the error for a store that answers (`answer`) that an object exists although there is none."""
     error = object_error(path, answer)
     return error.reworded(error.message, retryable=True, missing=False)
 

@@ -71,7 +71,7 @@ def index_files(table: TableHandle, partitions: Sequence[Mapping[str, object]] |
 def _with_index(
     at: TableAt, bucket_id: BucketId, file: DataFileMeta, fields: Sequence[IndexedField]
 ) -> DataFileMeta | None:
-    """Returns the file with an index of all wanted columns; None if its index already has all of them."""
+    """Returns the file with an index of all wanted columns; None if the file's index has these columns already."""
     schema, access = at.plan.schema, at.plan.access.files
     partition, bucket = bucket_id
     place = BucketFiles(partition, bucket, at.view.total_of_bucket(bucket_id), (file,))

@@ -149,7 +149,7 @@ class KeptTable(ReadableTable):
         """Merges all manifests into as few as possible. Returns the id of the new snapshot; None if there was nothing
         to merge.
 
-        Commits also merge manifests, as soon as there are enough of them.
+        Commits also merge manifests, as soon as there are enough manifests.
         """
         return merge_manifests(self._handle)
 
@@ -223,8 +223,8 @@ class KeptTable(ReadableTable):
     def remove_orphan_files(
         self, dry_run: bool = True, older_than: timedelta = timedelta(days=1), *, no_writers: bool = False
     ) -> OrphanResult:
-        """Finds orphan files, which are files that no snapshot, tag or branch names, and returns them. Unless it is a
-        dry run, these files are removed.
+        """Finds orphan files, which are files that no snapshot, tag or branch names, and returns them. If `dry_run` is
+        False, these files are also removed.
 
         Only files that have not changed for the time `older_than` count as orphan files. To remove files, `older_than`
         must be at least a day, because no snapshot names a file that a writer has created and not committed yet.

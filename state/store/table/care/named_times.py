@@ -1,5 +1,5 @@
-"""Finds the snapshot for a time or a watermark, and creates a tag on this snapshot or rolls back to it. Also removes
-tags whose retention time is over.
+"""Finds the snapshot for a time or a watermark, and creates a tag on this snapshot, or rolls the table back to this
+snapshot. Also removes tags whose retention time is over.
 
 Source: Paimon 2.0 TagTimeExpire, TagAutoManager, SnapshotManager.earlierOrEqualTimeMills, earlierOrEqualWatermark,
 CreateTagFromTimestampProcedure.

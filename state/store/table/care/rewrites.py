@@ -41,7 +41,7 @@ def merge_manifests(table: TableHandle) -> int | None:
 
 
 def forget_lost_files(table: TableHandle, *, dry_run: bool) -> tuple[str, ...]:
-    """Finds live data files that do not exist, and returns their paths. Unless it is a dry run, the files are also
+    """Finds live data files that do not exist, and returns their paths. If `dry_run` is False, the files are also
     removed from the metadata. The rows of the missing files are lost, and all other rows can be read again.
     """
     at = table_at(table, {}).refreshed()

@@ -60,7 +60,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> ds.Scanner:
-        """Returns a scanner of these columns of the rows that meet the filter. The scanner can be read once."""
+        """Returns a scanner of `columns` of the rows that meet the filter. The scanner can be read once."""
         wanted = self._wanted(columns, filter, hints)
         computed = columns if isinstance(columns, Mapping) else None
         # Nothing is read ahead, so that little has been read if the reader stops early.
@@ -73,7 +73,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows that meet the filter, batch by batch."""
+        """Yields the rows that meet the filter, in batches of at most `batch_size` rows."""
         if isinstance(columns, Mapping):
             return iter(self.scanner(columns, filter, batch_size, **hints).to_reader())
         return iter(self._reader(self._wanted(columns, filter, hints), batch_size))
@@ -98,7 +98,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> pa.Table:
-        """Returns the first rows that meet the filter. The read ends after these rows."""
+        """Returns the first `num_rows` rows that meet the filter. The read ends after these rows."""
         wanted = replace(self._wanted(columns, filter, hints), limit=num_rows)
         computed = columns if isinstance(columns, Mapping) else None
         return ds.Scanner.from_batches(self._reader(wanted, batch_size), columns=computed).to_table()
@@ -115,7 +115,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         batch_size: int | None = None,
         **hints: object,
     ) -> pa.Table:
-        """Returns the rows at these positions among the rows that meet the filter, in the order of `to_table`."""
+        """Returns the rows at the positions `indices` of the table that `to_table` returns for the filter."""
         return self.to_table(columns, filter, batch_size, **hints).take(indices)
 
     def filter(self, expression: pc.Expression | None) -> "TableDataset":

@@ -51,7 +51,7 @@ class ReadableTable:
 
     @property
     def options(self) -> dict[str, str]:
-        """Returns the table's options, including the options that it was opened with."""
+        """Returns the table's options, including the options with which the table was opened."""
         return self._handle.options
 
     @property
@@ -110,7 +110,8 @@ class ReadableTable:
 
         `changes_since` (an id, 0 for the beginning, or a tag) reads changes instead: the rows that were committed after
         that snapshot, up to `snapshot`, commit by commit, with an int8 column `_row_kind` at the end. The changes come
-        from changelog files if the table has them, otherwise from appended files; overwrites give no changes.
+        from changelog files if the table has changelog files, otherwise from appended files; overwrites give no
+        changes.
 
         Raises SchemaMismatchError for columns and filters that do not fit, OptionError for a snapshot that does not
         exist, UnsupportedTableError for a table that cannot be read, CorruptFileError and StorageError.

@@ -106,8 +106,8 @@ class SystemSource:
 
 
 def rows_of(table: TableHandle, version: Version | None, *, read_optimized: bool) -> SnapshotSource:
-    """Returns a source for the rows of the snapshot `version`. If `version` is None, it is the snapshot that the
-    options name, or else the newest snapshot. Raises the errors of `Table.to_batches`.
+    """Returns a source for the rows of the snapshot `version`. If `version` is None, the snapshot is the snapshot that
+    the options name, or else the newest snapshot. Raises the errors of `Table.to_batches`.
     """
     seen = tuple(branch_views(table, version))
     schema, _ = read_table(table, ReadRequest(read_optimized=read_optimized, limit=0), seen=seen)

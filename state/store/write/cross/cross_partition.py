@@ -52,7 +52,7 @@ class CrossPartition(Mode):
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """Returns stages in which rows are sealed by share of the keys, in the order in which they come. The task of a
         share finds the partition and bucket of its rows. If the scope allows it, the same task also writes the rows.
-        Otherwise a separate stage writes them, because more tasks may be configured or needed for writing.
+        Otherwise a separate stage writes the rows, because more tasks may be configured or needed for writing.
 
         The number of shares stays the same from batch to batch, because another number of shares needs a new key index.
         """
@@ -177,8 +177,8 @@ class CrossOverwriteKeys(CrossWrite):
     def place(
         self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
-        """Yields the rows as runs of the buckets that they go to. Yields no SnapshotNote, because the key index is not
-        used again: the next overwrite builds another index.
+        """Yields the rows as runs of the buckets to which the rows go. Yields no SnapshotNote, because the key index is
+        not used again: the next overwrite builds another index.
         """
         with scratch_folder("bucketline-overwrite-") as scratch:
             # @dataclass(slots=True) creates the class a second time, so super() without arguments would refer to the

@@ -2,8 +2,8 @@
 order of arrival.
 
 The share's key index says where each key is stored. Before a batch, the index is brought up to date with the snapshot
-on which the batch is written. The changes of the batch itself go into the index with the next batch, when they are read
-from the table. The changes that earlier rows of the same batch have made are held in memory.
+on which the batch is written. The changes of the batch itself go into the index with the next batch, when these changes
+are read from the table. The changes that earlier rows of the same batch have made are held in memory.
 """
 
 import logging
@@ -97,8 +97,8 @@ class CrossWrite(Placing):
 
         May also write a note about the changes of the keys for the next batch, and yield a SnapshotNote with the token
         of the note; the snapshot of this batch must carry the token. If rows of a key came from several feeds (topic
-        partitions) and the order of feeds matters, also yields one such key. It is the full primary key, because the
-        rows of the key may be in two partitions.
+        partitions) and the order of feeds matters, also yields one such key. This key is the full primary key, because
+        the rows of the key may be in two partitions.
 
         Raises IndexStateError if another process holds the index, or if the batch is older than the index. Raises
         SharedBucket if the task of this share is to write its buckets alone (`writes_alone`), but one of the buckets
@@ -268,8 +268,9 @@ class _Placer:
         return AcceptedRows(_with_buckets(placed, placement.buckets), kinds)
 
     def _look(self, rows: pa.Table, keys: pa.Array, numbers: np.ndarray, feeds: Feeds) -> None:
-        """Records a key whose rows came from several feeds (topic partitions). The rows may be in this chunk, or in
-        this chunk and earlier chunks.
+        """Records a key whose rows came from several feeds (topic partitions), in this chunk alone or together with
+        earlier chunks. `keys` are the distinct keys of the chunk, and `numbers` holds for each row the index of its key
+        in `keys`.
         """
         primary_keys = self._write.schema.primary_keys
         self.mixed = mixed_key_of(rows, numbers, feeds, primary_keys)

@@ -63,9 +63,9 @@ def place_batch(
 
     The rows have the table's columns and are in order of arrival; `kinds` (int8) has the row kind of each row. One call
     must get all rows of the share in the batch, because a second call would not know the rows of the first call. `own`
-    says which buckets may get new keys. Keys that were last written before `alive_since` (in seconds) count as new
-    keys. `expires` says that entries of the index have a lifetime. `feeds` holds the feed (topic partition) of each
-    row.
+    says which buckets may get new keys, and `rule` says how these buckets are filled. Keys that were last written
+    before `alive_since` (in seconds) count as new keys. `expires` says that entries of the index have a lifetime.
+    `feeds` holds the feed (topic partition) of each row.
     """
     schema = share.schema
     flat = rows.combine_chunks()

@@ -1,7 +1,7 @@
-"""The sealed run that one task sends to another after a flush. It holds the rows of all groups (buckets or shares) that
-the other task owns, and the position of each group. The rows of one group in one run are called a piece.
+"""The sealed run that one task sends to another task after a flush. The run holds the rows of all groups (buckets or
+shares) that the other task owns, and the position of each group. The rows of one group in one run are called a piece.
 
-The rows are ordered by partition and group. Inside a group they are in the order in which a run of this group alone
+The rows are ordered by partition and group. Inside a group the rows are in the order in which a run of this group alone
 would have them. The run is an Arrow IPC file, so that a group can be read without reading what comes before it. Small
 neighbouring groups share a record batch; a large group has record batches of its own.
 """
@@ -74,10 +74,10 @@ class OwnerRun:
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """The position of a piece's rows in a sealed run: they begin at the row `first_row` of the record batch `batch`,
-    and may go on in the next batches. `is_alone` is True if no other piece has rows in these batches. `row_bytes` is
-    the size of the rows, estimated by the average row. `rows_before` is the number of rows of the sealed run before the
-    piece.
+    """The position of a piece's rows in a sealed run: the rows begin at the row `first_row` of the record batch
+    `batch`, and may go on in the next batches. `is_alone` is True if no other piece has rows in these batches.
+    `row_bytes` is the size of the rows, estimated by the average row. `rows_before` is the number of rows of the sealed
+    run before the piece.
     """
 
     batch: int
@@ -175,7 +175,7 @@ def opened(blob: pa.Buffer | pa.NativeFile) -> pa.RecordBatchFileReader:
 
 
 def cut(reader: pa.RecordBatchFileReader, place: RunPlace) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of one piece of a sealed run."""
+    """Yields the rows at the position `place` of a sealed run."""
     number, at, left = place.batch, place.first_row, place.row_count
     while left:
         piece = reader.get_batch(number).slice(at, left)

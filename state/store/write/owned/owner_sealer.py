@@ -42,8 +42,8 @@ class Owners(Protocol):
 
 
 class OwnerSealer(Sealer[OwnerRun]):
-    """Seals rows as `RunSealer` does, but makes one sealed run for all groups of an owner (the task that
-    writes them).
+    """Seals rows as `RunSealer` does, but makes one sealed run for all groups of an owner (the task that writes the
+    groups).
     """
 
     def __init__(self, plan: SealPlan, owners: Owners, *, origin: int) -> None:
@@ -75,8 +75,9 @@ class OwnerSealer(Sealer[OwnerRun]):
                 yield self._run(owner, run_rows, parts, groups, spans)
 
     def _ordered(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None, places: np.ndarray) -> np.ndarray:
-        """Returns the positions of the rows that are sent, group after group. Inside a group they are sorted by key, or
-        in order of arrival if the plan does not sort. `places` holds for each row the rank of its group in the run.
+        """Returns the positions of the rows that are sent, group after group. Inside a group the rows are sorted by
+        key, or in order of arrival if the plan does not sort. `places` holds for each row the rank of its group in the
+        run.
         """
         plan = self._plan
         keys = plan.schema.trimmed_primary_key

@@ -37,8 +37,8 @@ class SortedRows:
 
 
 class SortedWindows:
-    """Takes buckets out of a buffer, already sorted if they are small. `next_number` returns the next sequence number
-    of a bucket. A window holds at most `window_bytes` bytes of rows.
+    """Takes buckets out of a buffer. The rows of a small bucket are already sorted. `next_number` returns the next
+    sequence number of a bucket. A window holds at most `window_bytes` bytes of rows.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class SortedWindows:
         self._ready: dict[BucketId, SortedRows] = {}
 
     def take(self, bucket_id: BucketId) -> Runs | SortedRows:
-        """Removes the rows of a bucket from the buffer, and returns them as `RunBuffer.take` does, or sorted if the
-        bucket is small. Only one thread at a time may call this method.
+        """Removes the rows of a bucket from the buffer, and returns the rows: in the form of `RunBuffer.take`, or
+        already sorted if the bucket is small. Only one thread at a time may call this method.
         """
         if bucket_id in self._ready:
             return self._ready.pop(bucket_id)
@@ -63,8 +63,8 @@ class SortedWindows:
         return self._ready.pop(bucket_id)
 
     def _window(self, first: BucketId) -> Iterator[BucketId]:
-        """Yields a bucket and the buckets after it, as long as they are small and fit together into the window. Yields
-        nothing for a table without a primary key.
+        """Yields a bucket and the buckets after it, as long as these buckets are small and fit together into the
+        window. Yields nothing for a table without a primary key.
         """
         left = self._window_bytes
         if not self._schema.primary_keys:
