@@ -37,8 +37,8 @@ COLUMNS = (
     "timestamp TIMESTAMP_LTZ(6), key BYTES, value BYTES, headers ARRAY<ROW<key STRING, value BYTES>>, replay BIGINT"
 )
 """`query_id` is the commit user of the writer, `table_name` the table that the record was for, `input` a digest of the
-input of the batch. `number` counts the bad records of the batch and the table. `replay` is the number of the replay
-that has taken the record; it is null before.
+input of the batch. `number` counts the bad records of the batch and the table. `replay` says which batch of which
+replay has taken the record; it is null before a replay has taken the record.
 """
 OPTIONS = {"bucket": "1"}
 COMMENT = "Bad records of streaming jobs, written by bucketline"

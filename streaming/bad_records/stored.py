@@ -37,13 +37,14 @@ STORED_SCHEMA = pa.schema(
         (REPLAY, pa.int64()),
     ]
 )
-"""A stored bad record: the columns of its key, then the record, then the number of the replay that has taken it (null
-before). In a folder `input` is the file, and `table_name` is the folder of a table, null for a job of one table.
+"""A stored bad record: the columns of its key, then the record, then the number of the batch of a replay that has taken
+the record (null before). In a folder `input` is the file, and `table_name` is the folder of a table, null for a job of
+one table.
 """
 
 _CLAIMS = "replays"
 _OTHERS = -1
-"""The number of the replay that is shown if the replay of another job has taken a record."""
+"""Stands in the column `replay` if a replay of another job has taken a record."""
 _NUMBER_BITS = 24
 
 

@@ -28,7 +28,7 @@ PIN = "bucketline.pin"
 SOURCE_TABLES = "bucketline.source-tables"
 """Snapshot property: the source's tables whose records the stream has written, if their keys may be the same."""
 TABLE_MARK = "\n"
-"""The separator between two names in that property."""
+"""The separator between two names in the property SOURCE_TABLES."""
 
 
 class CheckpointMismatchError(BucketlineError):

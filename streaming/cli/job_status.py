@@ -40,7 +40,7 @@ _EVERY_S = 2.0
 _AT_ONCE = 16
 """The number of tables that are read at the same time."""
 _LOOKED_AT = 20
-"""The newest commit of the job is searched among this number of a table's newest commits, which any query wrote."""
+"""The newest commit of the job is searched among this number of the table's newest commits by any query."""
 
 AskKafka = Callable[[Mapping[str, str], FeedOffsets], KafkaNow]
 

@@ -21,7 +21,7 @@ from bucketline.streaming.decode.texts.json_scan import Bytes, Ranges, ScannedJs
 
 Path = tuple[str, ...]
 Read = Callable[[pa.Array, Shape], "pa.Array | None"]
-"""A function that reads objects of a shape; it returns None if it cannot."""
+"""A function that reads objects of a shape; it returns None if it cannot read them."""
 
 _NULL = b"null"
 _QUOTE, _BACKSLASH = b'"\\'

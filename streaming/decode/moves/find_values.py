@@ -33,7 +33,9 @@ Mask = npt.NDArray[np.bool_]
 _DELETE, _NONE = int(RowKind.DELETE), -1
 
 ReadStored = Callable[[pa.Table, tuple[str, ...]], pa.Table]
-"""A function that returns the table's rows with one of the keys before the batch, with at least these columns."""
+"""A function that takes keys and names of columns. It returns the rows with these keys that the table had before the
+batch, with at least these columns.
+"""
 
 
 @dataclass(frozen=True, slots=True)
