@@ -57,7 +57,7 @@ def check_instants(column: pa.Array, name: str, bounds: tuple[int, int]) -> None
         return
     if seen["min"] < bounds[0] * per_milli or seen["max"] > bounds[1] * per_milli:
         raise UnsupportedTableError(
-            f"column {name}: the file was written in an unknown time zone, as its timestamps outside the bounds in the "
-            "manifest show",
+            f"column {name}: the file was written in an unknown time zone: it holds timestamps outside the bounds "
+            "in the manifest",
             column=name,
         )

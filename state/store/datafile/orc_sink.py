@@ -78,7 +78,9 @@ def _stored(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         return column.cast(field.type)
     except pa.ArrowInvalid as e:
         raise SchemaMismatchError(
-            f"column {field.name}: {e}; ORC can only hold timestamps from 1677-09-21 to 2262-04-11", column=field.name
+            f"column {field.name}: {e}; ORC can only hold timestamps from 1677-09-21 to 2262-04-11; set 'file.format' "
+            "to 'parquet'",
+            column=field.name,
         ) from e
 
 

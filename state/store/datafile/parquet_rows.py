@@ -389,7 +389,7 @@ def _in_nanoseconds(
                     continue
                 raise UnsupportedTableError(
                     f"column {name} holds a timestamp outside of 1677-09-21 to 2262-04-11, the years that 64 bits "
-                    "of nanoseconds can hold",
+                    "of nanoseconds can hold; leave the column out of the columns to read",
                     column=name,
                 )
     return nanos

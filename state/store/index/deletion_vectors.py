@@ -62,7 +62,9 @@ class Deletions:
             version = source.read(len(FILE_VERSION))
             if version != FILE_VERSION or offset < len(FILE_VERSION) or length < 0:
                 raise CorruptFileError(
-                    f"{path}: there cannot be a deletion vector at offset {offset}", path=path, offset=0
+                    f"{path}: the index manifest names a deletion vector at offset {offset}, but there is none",
+                    path=path,
+                    offset=0,
                 )
             if offset > source.size():
                 raise CorruptFileError(

@@ -97,7 +97,7 @@ def _check_age(table: TableHandle, older_than_ms: int, *, may_be_young: bool) ->
     if older_than_ms < REMOVABLE_MS and not may_be_young:
         raise FilesTooYoungError(
             f"{table.path}: files younger than a day may belong to a writer that is about to commit, so they are not "
-            f"removed; older_than is {older_than_ms} ms and must be at least a day",
+            f"removed; older_than is {older_than_ms} ms and must be at least a day, unless no_writers is set",
             key="older_than",
             value=older_than_ms,
         )

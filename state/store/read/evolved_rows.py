@@ -83,6 +83,8 @@ def _computed(name: str, file: DataFileMeta, start: int, rows: int) -> pa.Array:
         return pa.repeat(pa.scalar(file.max_sequence_number, pa.int64()), rows)
     assert name == ROW_ID
     if file.first_row_id is None:
-        raise CorruptFileError(f"{file.file_name} has no row ids", file=file.file_name)
+        raise CorruptFileError(
+            f"the file {file.file_name} has no row ids, although the table has row tracking", file=file.file_name
+        )
     first = file.first_row_id + start
     return pa.array(np.arange(first, first + rows, dtype=np.int64))

@@ -97,7 +97,7 @@ def _by_field(
             raise refused(f"{verb}: unknown column '{'.'.join((*above, name))}'{near}", column=name)
         inner = found.setdefault(meant[0], {})
         if tuple(rest) in inner or ((() in inner) if rest else bool(inner)):
-            raise refused(f"{verb}: {'.'.join((*above, meant[0]))} is set twice", statement=verb)
+            raise refused(f"{verb}: {'.'.join((*above, meant[0]))} is set twice; set it once", statement=verb)
         inner[tuple(rest)] = node
     return {field: found[field.name] for field in fields if field.name in found}
 

@@ -100,7 +100,11 @@ def _target_columns(table: Table, statement: Insert) -> list[str]:
     """
     for name in (*statement.partition, *statement.dynamic):
         if name not in table.partition_by:
-            raise refused(f"INSERT: {name!r} is not a partition column of {statement.table.name}", column=name)
+            raise refused(
+                f"INSERT: {name!r} is not a partition column of {statement.table.name}; the table is partitioned by "
+                f"({', '.join(table.partition_by)})",
+                column=name,
+            )
     if statement.columns is None:
         return [n for n in table.schema.names if n not in statement.partition]
     names = []
@@ -110,7 +114,7 @@ def _target_columns(table: Table, statement: Insert) -> list[str]:
                 f"INSERT: unknown column '{column}'; the table has {', '.join(table.schema.names)}", column=column
             )
         if name in names or name in statement.partition:
-            raise refused(f"INSERT: column '{name}' is given twice", column=name)
+            raise refused(f"INSERT: column '{name}' is given twice; name it once", column=name)
         names.append(name)
     return names
 

@@ -334,7 +334,11 @@ def _show_partitions(table: Table, statement: Show) -> pa.Table:
     wanted = spelled_keys(statement.partition or {}, table.partition_by)
     for name in wanted:
         if name not in table.partition_by:
-            raise refused(f"SHOW PARTITIONS: {name!r} is not a partition column of {table.path}", column=name)
+            raise refused(
+                f"SHOW PARTITIONS: {name!r} is not a partition column of {table.path}; the table is partitioned by "
+                f"({', '.join(table.partition_by)})",
+                column=name,
+            )
     return texts("partition", shown_partitions(table, wanted))
 
 
@@ -378,7 +382,9 @@ def rename(session: SqlSession, statement: RenameTable) -> pa.Table:
         to = TableReference(to.table, name.partition(".")[0], statement.name.catalog)
     target, new = session.place(to)
     if target is not catalog:
-        raise refused(f"ALTER TABLE: {statement.name} cannot be renamed into another catalog")
+        raise refused(
+            f"ALTER TABLE: {statement.name} cannot be renamed into another catalog; give a name in the same catalog"
+        )
     if statement.missing_ok and not catalog.has_table(name):
         return DONE
     catalog.rename_table(name, new)
