@@ -43,7 +43,7 @@ SOURCE_METADATA: Mapping[str, Mapping[str, DataType]] = {
     "_ts_ms": {"ts_ms": _NUMBER},
     POSITION: _POSITION_PARTS,
 }
-"""The columns about the source, and the fields of `source` from which each is made."""
+"""The columns about the source. Each has the fields of `source` from which the column is made."""
 
 _FLAT_PREFIXES = ("__", "__source_")
 _STAMPS = (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)

@@ -64,9 +64,9 @@ def source_names(
 
 
 def tables_named(values: pa.Array, decode: RecordFormat, reader: AvroReader | None = None) -> pa.Array:
-    """Returns the source table in each record, with the parts of its name joined by dots.
+    """Returns the name of the source table in each record: its parts, joined by dots.
 
-    The string is null if a record contains no table name, or cannot be read. `reader` reads Avro records.
+    The name is null if a record contains no table name, or cannot be read. `reader` reads Avro records.
     """
     names, codes = source_names(values, decode, reader)
     shown = [".".join(part for part in parts if part) for parts in names]
@@ -74,7 +74,9 @@ def tables_named(values: pa.Array, decode: RecordFormat, reader: AvroReader | No
 
 
 def name_parts(decode: RecordFormat) -> tuple[str, ...]:
-    """Returns the fields with the parts of a table's name in records of that format, with the name itself last."""
+    """Returns the names of the fields that contain the parts of a table's name in records of this format. The last
+    field contains the name of the table itself.
+    """
     return _READ[decode][1]
 
 

@@ -101,7 +101,7 @@ _GEOMETRIES = (
     bytes.fromhex("0101000020e6100000000000fc83d797c1000000fc83d797c1"),
     bytes.fromhex("0101000020e61000000c21e7fdff7f66401842cefbff7f5640"),
 )
-"""The points that Debezium sends instead of a geometry and a geography that was left out, as EWKB."""
+"""The points, in the form EWKB, that Debezium sends for a geometry or a geography that was left out."""
 _OLD_NUMBERS = (1868788,)
 
 _OCTETS = pa.array([str(number) for number in range(256)])

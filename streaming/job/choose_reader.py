@@ -31,8 +31,8 @@ _SPLITS = ("minPartitions", "maxRecordsPerPartition")
 _TOKENS = "spark.kafka.clusters."
 
 ChosenReader = Callable[[], KafkaReader | None]
-"""A function that returns how tasks read Kafka themselves; None if Spark reads. It waits until the choice is made, and
-raises OptionError if tasks must read and cannot.
+"""A function that returns how tasks read Kafka themselves; None if Spark reads. A call waits until the choice is made,
+and raises OptionError if tasks must read and cannot.
 """
 
 

@@ -23,8 +23,8 @@ _LOG = logging.getLogger("bucketline.job")
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The parts of a job's run that do not belong to its query: its name, the object that asks it to end, and the
-    reports of its progress.
+    """The parts of a job's run that do not belong to its query: the name of the job, the object that asks the job to
+    end, and the reports of the job's progress.
     """
 
     name: str

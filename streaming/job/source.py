@@ -150,7 +150,7 @@ def read_sample(spark: Any, source: SourceConfig, options: Mapping[str, str], ea
 
 
 class _FirstOf:
-    """Returns only the first items of a partition; the other items are not read."""
+    """A function that returns at most the first `most` items of a partition; the other items are not read."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -148,7 +148,9 @@ class Attempt:
         )
 
     def _task_count(self) -> int:
-        """Returns the number of tasks that write: as many as read, and more if the last batch had many tables."""
+        """Returns the number of tasks that write. This is the number of tasks that read, or more if the last batch had
+        many tables.
+        """
         most = self._engine.parallelism
         reading = len(self._source.shares) if isinstance(self._source, KafkaRanges) else most
         return max(1, min(most, max(reading, -(-self._state.touched // _TABLES_A_TASK))))

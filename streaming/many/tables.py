@@ -77,7 +77,7 @@ class TableOpener(Protocol):
         ...
 
     def step(self, config: JobConfig, table: TableHandle) -> DecodeStep:
-        """Returns the step that turns the table's records into rows. (It gets no records of other tables.)"""
+        """Returns the step that turns the table's records into rows. (The step gets no records of other tables.)"""
         ...
 
 
@@ -94,8 +94,8 @@ class Opened:
 
 @dataclass(slots=True)
 class Known:
-    """An open table. `target` is its state after its last batch, `step` decodes its records, and `birth` is the hash of
-    its first schema. `reading` says how tasks read its records.
+    """An open table. `target` is the state of the table after its last batch, `step` decodes the table's records, and
+    `birth` is the hash of the table's first schema. `reading` says how tasks read the table's records.
     """
 
     number: int
@@ -189,8 +189,8 @@ class Tables:
         return self._opened(to, handle, config)
 
     def found(self, name: str, entry: Entry) -> Opened | None:
-        """Opens a table that the job knows, with the settings of the route of its records. Returns None if the table is
-        missing, or if no route takes its records. Raises the errors of `opened`.
+        """Opens a table that the job knows, with the settings of the route that takes the table's records. Returns None
+        if the table is missing, or if no route takes its records. Raises the errors of `opened`.
         """
         to = route_of(name, entry, self.opener.resolve)
         if to is None:
@@ -265,8 +265,8 @@ class Tables:
         return [self._known[name] for name in sorted(self._known)]
 
     def finish(self, engine: SparkEngine, threads: int = 1, is_ending: Callable[[], bool] = lambda: False) -> int:
-        """Does the compactions that are still due after the last batch, of several tables at a time (`threads`).
-        Returns the number of rows that readers still do not see.
+        """Does the compactions that are still due after the last batch, for `threads` tables at a time. Returns the
+        number of rows that readers still do not see.
 
         The call waits for asynchronous compactions until `is_ending` returns true. Raises CompactionFailedError if one
         of them has failed.

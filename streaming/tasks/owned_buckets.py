@@ -65,7 +65,7 @@ def owned_buckets(stage: WriteStage, idle: Collection[BucketId], among: Destinat
     """Packs what tasks have to know about the buckets whose rows `among` sends to them.
 
     Rows without a bucket may go to any task, so then each task has to know all buckets. The exception is a table whose
-    keys are unique across partitions: the task that gets a row knows all partitions of its key.
+    keys are unique across partitions: the task that gets a row knows all partitions of the row's key.
     """
     waiting, is_shared_out = frozenset(idle), stage.groups is None or among.assigners.across_partitions
     shares: list[list[BucketId]] = [[] for _ in range(among.task_count if is_shared_out else 1)]

@@ -43,7 +43,9 @@ def parts_of(values: pa.Array) -> pa.Array:
 
 
 def words_of_counts(counts: pa.Array, unit: str) -> pa.Array:
-    """Returns `infinity` or `-infinity` for counts of the unit that stand for infinity; null for all other counts."""
+    """Returns `infinity` or `-infinity` for counts that stand for infinity; null for all other counts. `unit` is the
+    unit of time that is counted.
+    """
     known: Mapping[int, str] = _MICROS
     if unit == "d":
         known = _DAYS

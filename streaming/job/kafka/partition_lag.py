@@ -57,7 +57,9 @@ class PartitionLag:
         self._show(at, ends)
 
     def watch(self, query: Any, batch: object) -> None:
-        """Shows the lag from the last progress of Spark. The progress is read once a second at most."""
+        """Shows how far the job is behind, according to Spark's last report of progress. The report is read at most
+        once a second.
+        """
         del batch
         moment = self._now()
         if not self._settings.is_shown or moment - self._looked_at < _LOOK_SECONDS:

@@ -230,8 +230,8 @@ class OwnRecords:
 
     @property
     def _tables(self) -> Mapping[str, str]:
-        """Returns the names of the job's tables. The keys are these names, and also the names of the folders of these
-        tables.
+        """Returns a dict whose values are the names of the job's tables. Both the name of a table and the name of its
+        folder are keys of the table's name.
         """
         known = () if self.ledger is None else tuple(self.ledger.tables)
         return {**{folder_name(name): name for name in known}, **{name: name for name in known}}

@@ -50,7 +50,7 @@ class JobTableOpener:
 
     def config(self, to: Resolved) -> JobConfig:
         """Returns the settings of one table: the settings of the job together with the settings of the table's route.
-        They are merged once.
+        The settings of a table are merged only once.
         """
         if to not in self._configs:
             self._configs[to] = self.routed.config_of(to)

@@ -26,8 +26,8 @@ _PAUSE_SECONDS = 0.25
 _SERVER = re.compile(r"(?:\w+://)?(?:[^@\s]*@)?(?:\[(?P<six>[\da-fA-F:.%\w]+)\]|(?P<host>[^\s:/]+)):(?P<port>\d{1,5})")
 
 Connect = Callable[[tuple[str, int], float], None]
-"""A function that connects to a server, given as host and port. It raises OSError if nothing listens there within that
-many seconds.
+"""A function that takes a server (host and port) and a number of seconds, and connects to the server. It raises OSError
+if nothing listens there within this time.
 """
 
 

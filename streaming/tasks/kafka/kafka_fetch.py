@@ -294,7 +294,7 @@ _TAKEN: Mapping[str, Callable[[Sequence[Message]], pa.Array]] = {
     "timestampType": _timestamp_types,
     "headers": _headers,
 }
-"""The function that reads the values of a column from at least one record."""
+"""For each column the function that reads the values of the column from records, at least one."""
 
 _OF_RANGE = ("topic", "partition")
 """The columns that have the same value in all records of a range."""

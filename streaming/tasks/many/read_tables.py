@@ -205,8 +205,8 @@ class _Reading:
             yield from self._refuse(part.records, [reason] * part.records.num_rows)
 
     def _nameless(self, part: Part) -> Iterator[Routed]:
-        """Counts tombstones, heartbeats and similar messages. Yields as bad records the broken messages, and the
-        changes of rows that do not say their table.
+        """Counts tombstones, heartbeats and similar messages. Yields the other messages as bad records: broken
+        messages, and changes of rows that do not name their table.
         """
         made = self._plan.nameless(part.records)
         self._seen = joined_seen((self._seen, made.seen))
