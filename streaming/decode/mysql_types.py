@@ -18,8 +18,8 @@ _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _UNSIGNED_BIGINT = re.compile(r"\s*(?:bigint\b.*\bunsigned|serial)\b", re.IGNORECASE)
 _MOST_DIGITS = 38
 _JDBC_SECONDS = 19
-"""The length of a timestamp's text without a fraction. Some sources give the length of the text as the size of the type,
-instead of the number of digits of the fraction.
+"""The length of a timestamp's text without a fraction. Some sources give the length of the text as the size of the
+type, instead of the number of digits of the fraction.
 """
 
 _SIGNED = {

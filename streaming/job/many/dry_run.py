@@ -53,7 +53,8 @@ SHOWN = pa.schema(
     ]
 )
 """The columns that are shown for each source table or topic: the number of records read, the table that they go to,
-whether this table exists, the number of rows, the number of bad records with the first reason, and the columns."""
+whether this table exists, the number of rows, the number of bad records with the first reason, and the columns.
+"""
 
 
 def dry_run(job: JobConfig | RoutedJob, spark: Any | None, ending: Ending, log: SparkLog) -> pa.Table:
