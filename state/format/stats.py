@@ -1,8 +1,8 @@
 """Column statistics of data files: the minimum, the maximum and the number of nulls of each column.
 
-The bounds are those that Paimon's Java code reads from Parquet footers, shortened as `metadata.stats-mode` says. Bounds
-stay unknown if readers do not agree on the order of values (NaN), or if Java has no bounds (timestamps finer than
-microseconds). Source: Paimon 2.0 SimpleStatsConverter, SimpleColStatsCollector, ParquetSimpleStatsExtractor.
+Paimon's Java code reads the same bounds from Parquet footers. The bounds are shortened as `metadata.stats-mode` says.
+Bounds stay unknown if readers do not agree on the order of values (NaN), or if Java has no bounds (timestamps finer
+than microseconds). Source: Paimon 2.0 SimpleStatsConverter, SimpleColStatsCollector, ParquetSimpleStatsExtractor.
 """
 
 import struct

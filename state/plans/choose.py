@@ -73,7 +73,7 @@ def choose_keyed(
     `busy` are the buckets that have an open item in an earlier plan. `chosen` returns True for the partitions to look
     at. `fully` returns True for the buckets that are compacted fully under any strategy. Items that move rows out of
     postpone buckets come first under any strategy, because readers do not see these rows yet. If a partition has an
-    item that moves rows, it has no other item.
+    item that moves rows, the partition has no other item.
     """
     looked_at = _looked_at(buckets, plan, local_ms, chosen)
     is_full = partial(_is_fully_due, options=options, plan=plan, key_order=key_order, local_ms=local_ms, fully=fully)
@@ -142,9 +142,9 @@ def choose_append(
 ) -> tuple[Item, ...]:
     """Returns the items of a plan for an append table. Each item joins a group of small files that follow each other.
 
-    A bucket may have several items, because they do not depend on each other. `busy_files` are the input files of open
-    items. `chosen` returns True for the partitions to look at, and `fully` returns True for the buckets that are
-    compacted fully.
+    A bucket may have several items, because these items do not depend on each other. `busy_files` are the input files
+    of open items. `chosen` returns True for the partitions to look at, and `fully` returns True for the buckets that
+    are compacted fully.
     """
     choices = []
     for b in _looked_at(buckets, plan, local_ms, chosen):

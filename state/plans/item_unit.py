@@ -63,11 +63,12 @@ def unit_of(
 
 
 def why_unsound(unit: CompactUnit, levels: Levels) -> str | None:
-    """Returns the reason why a compaction would be wrong for the present files of the bucket; None if it is correct.
+    """Returns the reason why a compaction would be wrong for the present files of the bucket; None if the compaction is
+    correct.
 
     The inputs of the compaction must be complete sorted runs that follow each other in age, and older rows must be on
-    levels above the output level. Files that are rewritten by themselves stay on their level, so they need not be a
-    complete run.
+    levels above the output level. Files that are rewritten by themselves stay on their level, so these files need not
+    be a complete run.
     """
     names = {f.file_name for f in unit.files}
     if unit.file_rewrite:

@@ -45,7 +45,7 @@ class Choice(AggregateFunction):
 
 @dataclass(frozen=True, slots=True)
 class LastRow(Choice):
-    """The value of the last row of any row kind. It is used for key columns."""
+    """The value of the last row of any row kind. This function is used for key columns."""
 
     retracts = True
 
@@ -65,7 +65,7 @@ class LastValue(Choice):
         return np.where(events.ops[last] == Op.RETRACT, -1, last)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Returns True if the column is NOT NULL, because it cannot hold the null that a -U or -D row leaves."""
+        """Returns True if the column is NOT NULL: such a column cannot hold the null that a -U or -D row leaves."""
         return not field.type.nullable
 
 
@@ -87,7 +87,7 @@ class LastNonNullValue(Choice):
         return np.where(last >= 0, last, late)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Returns True if the column is NOT NULL, because it cannot hold the null that a -U or -D row leaves."""
+        """Returns True if the column is NOT NULL: such a column cannot hold the null that a -U or -D row leaves."""
         return not field.type.nullable
 
 

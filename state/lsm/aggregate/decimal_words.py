@@ -17,7 +17,7 @@ def unscaled(values: pa.Array) -> np.ndarray:
 
 
 def from_unscaled(numbers: np.ndarray, valid: np.ndarray, data_type: pa.Decimal128Type) -> pa.Array:
-    """Returns the decimals with the given unscaled values, and null where `valid` is false. A value may have more
+    """Returns the decimals with the unscaled values `numbers`, and null where `valid` is false. A value may have more
     digits than the type allows.
     """
     kept = np.where(valid, numbers, 0)

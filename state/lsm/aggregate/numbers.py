@@ -92,8 +92,8 @@ def step(
     are not null.
 
     `add` and `retract` compute the new accumulators for rows that add a value or take a value back. If a row takes a
-    value back while the accumulator is null, the accumulator stays null; if `negate` is true, it becomes the negated
-    value.
+    value back while the accumulator is null, the accumulator stays null; if `negate` is true, the accumulator becomes
+    the negated value.
     """
     keys = np.arange(events.key_count) if keys is None else keys
     order, steps = events.steps(keys)

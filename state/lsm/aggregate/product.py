@@ -31,7 +31,7 @@ class Product(Computed):
         return prod((max(Fraction(1), value) for value in largest), start=Fraction(1))
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Returns True for integer and decimal columns, because they may not be able to hold the quotient when a value
+        """Returns True for integer and decimal columns: such a column may be unable to hold the quotient when a value
         is taken back.
         """
         return field.type.root not in (TypeRoot.FLOAT, TypeRoot.DOUBLE)

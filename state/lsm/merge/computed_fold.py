@@ -55,7 +55,7 @@ class ComputedFold(ABC):
     @abstractmethod
     def strict(self) -> Self:
         """Returns a variant of the fold for rows that are not in the table yet: if merging has no result that a column
-        can hold, it raises SchemaMismatchError.
+        can hold, the variant raises SchemaMismatchError.
         """
 
     def removes_by_others(self, column: str) -> bool:

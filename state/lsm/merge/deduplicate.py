@@ -13,7 +13,7 @@ from bucketline.state.lsm.merge.merging import Merging
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate(Selection):
-    """Keeps the last row of each key, of any row kind. If `ignore_delete` is true, it keeps the last +I or +U row."""
+    """Keeps the last row of each key, of any row kind. If `ignore_delete` is true, the last +I or +U row is kept."""
 
     ignore_delete: bool = False
 

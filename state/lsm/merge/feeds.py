@@ -140,8 +140,8 @@ def mixed_key_of(
 
 
 def mixed_key(rows: pa.Table | pa.RecordBatch, row: int, keys: Sequence[str], feeds: tuple[int, int]) -> MixedKey:
-    """Returns a MixedKey with the key of the given row. `feeds` are two feeds from which rows of this key came; the
-    result has the smaller number first.
+    """Returns a MixedKey with the key of the row at the index `row`. `feeds` are two feeds from which rows of this key
+    came; the result has the smaller number first.
     """
     values = rows.select(list(keys)).slice(row, 1).to_pylist()[0]
     text = ", ".join(f"{name} = {json.dumps(v, default=str, ensure_ascii=False)}" for name, v in values.items())

@@ -22,8 +22,8 @@ RETRACTS_OF_FIRST_ROW = (
 
 @dataclass(frozen=True, slots=True)
 class FirstRow(Selection):
-    """Keeps the first row of each key. If `ignore_delete` is true, it keeps the first +I or +U row. Otherwise it raises
-    SchemaMismatchError if a key with several rows has a -U or -D row.
+    """Keeps the first row of each key. If `ignore_delete` is true, the first +I or +U row is kept. Otherwise
+    SchemaMismatchError is raised if a key with several rows has a -U or -D row.
     """
 
     ignore_delete: bool = False

@@ -1,7 +1,7 @@
 """Chooses the fold (the function that merges the rows of each key) for readers and writers. In tables whose compactions
 look up older values, rows of several levels are merged in a different way.
 
-Source: Paimon 2.0 LookupStrategy, LookupMergeFunction.wrap (readers of such tables merge with it too).
+Source: Paimon 2.0 LookupStrategy, LookupMergeFunction.wrap (readers of such tables merge with this function, too).
 """
 
 from bucketline.state.format.json_files.schema_json import TableSchema

@@ -236,6 +236,6 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
 
 def _always(fold: Fold) -> Fold:
     """Returns a variant of the fold that also computes the result of keys with a single row. A fold that selects rows
-    is returned unchanged, because it keeps a single row anyway.
+    is returned unchanged, because such a fold keeps a single row anyway.
     """
     return replace(fold, folds_lone_rows=True) if isinstance(fold, ComputedFold) else fold

@@ -59,10 +59,9 @@ class Merging(ABC):
         return None
 
     def order_matters(self) -> bool:
-        """Returns True if the result for a key depends on the order in which its rows arrive.
-
-        If the table has sequence fields, these fields order the rows; rows with equal values in these fields count as
-        ordered, too.
+        """Returns True if the result for a key depends on the order in which its rows arrive. Returns False if the
+        table has sequence fields, because these fields order the rows, even if some rows have equal values in these
+        fields.
         """
         return not self.schema.settings.merge.sequence_fields
 

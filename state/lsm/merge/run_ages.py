@@ -17,8 +17,8 @@ def are_ages_known(runs: Sequence[SortedRun], fold: Fold) -> bool:
     """Returns True if the ranges of sequence numbers in the metadata of files tell which of two rows with the same key
     is newer, and if the fold needs no other information from sequence numbers.
 
-    If a range has fewer numbers than the file has rows, it is wrong and not used. pypaimon up to 1.4 writes these wrong
-    ranges.
+    If a range has fewer numbers than the file has rows, the range is wrong and not used. pypaimon up to 1.4 writes
+    these wrong ranges.
     """
     files = [f for run in runs for f in run.files]
     if not isinstance(fold, Selection) or any(_number_count(f) < f.row_count for f in files):

@@ -60,7 +60,7 @@ class Levels:
         return max((level for level, run in enumerate(self.upper, 1) if run.files), default=0)
 
     def run_of(self, level: int) -> SortedRun:
-        """Returns the sorted run of a level above 0; it is empty if the level has no files."""
+        """Returns the sorted run of a level above 0, which is empty if the level has no files."""
         assert level > 0
         return self.upper[level - 1] if level <= len(self.upper) else SortedRun()
 

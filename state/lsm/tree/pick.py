@@ -67,7 +67,7 @@ def last_full_ms(levels: Levels) -> int | None:
 
 def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> CompactUnit | None:
     """Returns the compaction that a bucket needs after new files were added, by the rules of universal compaction; None
-    if it needs none.
+    if the bucket needs no compaction.
 
     `local_ms` is local time, like the creation times of files.
 
@@ -91,7 +91,8 @@ def pick_compaction(levels: Levels, options: CompactOptions, local_ms: int) -> C
 
 
 def pick_full(levels: Levels, options: CompactOptions, *, must_rewrite: Collection[str] = ()) -> CompactUnit | None:
-    """Returns a full compaction: all files, compacted to the last level. Returns None if it would change nothing.
+    """Returns a full compaction: all files, compacted to the last level. Returns None if a full compaction would change
+    nothing.
 
     `must_rewrite` has the names of files with rows that are to be removed (by deletion vectors, or because they have
     expired). If all files are already on the last level, only these files are rewritten, or all files if the option

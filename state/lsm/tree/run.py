@@ -32,7 +32,7 @@ class SortedRun:
 
 @dataclass(frozen=True, slots=True)
 class LevelSortedRun:
-    """A sorted run and its level. It is a single file of level 0, or all files of a higher level."""
+    """A sorted run and its level. The run is a single file of level 0, or all files of a higher level."""
 
     level: int
     run: SortedRun

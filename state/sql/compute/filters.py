@@ -64,7 +64,7 @@ _MEMBERS: dict[type, frozenset[str]] = {
 
 
 def translate_filter(node: exp.Expression, fields: Sequence[DataField]) -> pc.Expression:
-    """Returns the condition as an expression on the named columns.
+    """Returns the condition as an Arrow expression on the columns `fields`.
 
     Raises OptionError, which names the unknown column, the literal that does not fit, or the SQL that is not supported
     here. The module `expression` may be able to compute such SQL.

@@ -1,5 +1,5 @@
 """Access to nested values: fields of structs, elements of arrays, and values of maps; and the functions that build
-them.
+nested values.
 
 Source: Spark 4.0 complexTypeExtractors.scala, GetArrayItem and ElementAt in ANSI mode.
 """

@@ -56,7 +56,7 @@ def _plain_text(node: exp.Expression) -> exp.Expression:
 
 def check_spelling(text: str, key: str = "expression") -> None:
     """Raises OptionError, which shows the new spelling, if a text has another meaning in the older dialect of
-    expressions. Double quotes are not checked here.
+    expressions. This function does not check double quotes.
     """
     before = ""
     for token in _tokens(text):

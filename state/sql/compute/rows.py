@@ -300,7 +300,9 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _number(text: str) -> pa.Scalar:
-    """Returns the value of a literal: BIGINT, DECIMAL with its digits, or DOUBLE if it has an exponent."""
+    """Returns the value of a number in SQL text: a BIGINT, a DECIMAL with the digits of the text, or a DOUBLE if the
+    text has an exponent.
+    """
     if "e" in text.lower():
         number_or_infinite = float(text)
         if math.isinf(number_or_infinite):

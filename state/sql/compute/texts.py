@@ -36,8 +36,8 @@ def _of_text(function: Callable[..., Any]) -> Callable[[FunctionCall, Evaluate],
 
 
 def _upper(text: Value) -> Value:
-    """Converts strings to upper case. Unlike Arrow's function, it supports letters whose upper case has several
-    letters, such as SS for ß.
+    """Converts strings to upper case. Unlike Arrow's function, this function supports letters whose upper case has
+    several letters, such as SS for ß.
     """
     return pc.utf8_upper(_respelled(text, _long_capitals()))
 

@@ -350,7 +350,7 @@ def _name_taken(name: str) -> OptionError:
 
 
 def check_branch_name(name: str) -> None:
-    """Checks that a branch can have this name. Raises OptionError if it cannot."""
+    """Raises OptionError if a branch cannot have this name."""
     if not name.strip():
         raise OptionError("Branch name shouldn't be blank.", key="branch", value=name)
     if name in (".", ".."):

@@ -364,7 +364,7 @@ def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newe
 
 def _drop_unrelated(target: Snapshots, first: Snapshot, manifests: Manifests, *, is_all: bool) -> None:
     """Removes snapshots of the table that are older than the branch's first snapshot (`first`) and do not belong to the
-    history of the branch. With `is_all`, all older snapshots are removed. Without it, only snapshots that an
+    history of the branch. If `is_all` is true, all older snapshots are removed. Otherwise, only snapshots that an
     interrupted fast-forward has left are removed: there is a gap between the older ids and the id of `first`, or
     `first` was not made from the newest of the older snapshots.
     """

@@ -153,7 +153,7 @@ class Manifests:
             return decode_index_manifest(data)
 
     def base_and_delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        """Returns all manifests of a snapshot, oldest first. They become the base of the next snapshot."""
+        """Returns all manifests of a snapshot, oldest first. These manifests become the base of the next snapshot."""
         base = partial(self.read_list, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
         return [m for metas in all_at_once(self._io, [base, partial(self.delta, snapshot)]) for m in metas]
 

@@ -40,8 +40,8 @@ def plan_schema(
     storage_options: Mapping[str, str] | None = None,
     time_ms: int,
 ) -> TableSchema:
-    """Returns the schema that `create_table` would write for these arguments. Arguments and errors are those of
-    `create_table`.
+    """Returns the schema that `create_table` would write for these arguments. The arguments and the errors are the same
+    as for `create_table`.
     """
     storage = check_storage_options(storage_options)
     refuse_storage_keys(options or {}, "the table's options")

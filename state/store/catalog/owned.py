@@ -9,7 +9,7 @@ from bucketline.state.store.storage.rest_table_io import owned_io
 
 
 def check_owned(schema: TableSchema, io: FileIO, root: str) -> None:
-    """Checks that the table or branch whose metadata is at `root` may be changed here.
+    """Checks that the table or branch whose metadata is at `root` may be changed without a catalog.
 
     Raises UnsupportedTableError if a table of a catalog was opened by its path, because the catalog would not learn of
     the change. Tables of a catalog are recognised by an option. Only tables that bucketline created in a catalog have

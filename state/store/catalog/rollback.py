@@ -132,8 +132,8 @@ class _Later:
 
     def is_untouched(self) -> bool:
         """Returns True if no writer has committed on top of the wanted snapshot. Then the wanted snapshot exists. The
-        next snapshot is either the same as at the beginning of the rollback, or it was removed. It cannot have expired,
-        because the wanted snapshot would have expired first.
+        next snapshot is either the same as at the beginning of the rollback, or it was removed. The next snapshot
+        cannot have expired, because the wanted snapshot would have expired first.
 
         Returns False if the wanted snapshot is gone: a fast-forward has removed it, and without it nothing would be
         left of the table.

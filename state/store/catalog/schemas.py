@@ -35,11 +35,11 @@ class Schemas:
         return sorted(i for i in ids if i is not None)
 
     def latest_id(self) -> int | None:
-        """Returns the newest schema's id; None if there is no table here."""
+        """Returns the newest schema's id; None if there is no table at this path."""
         return max(self.ids(), default=None)
 
     def latest(self, known: int | None = None) -> TableSchema | None:
-        """Returns the newest schema; None if there is no table here.
+        """Returns the newest schema; None if there is no table at this path.
 
         `known` is the id of a schema that was the newest at some time. If there is no schema with the id after `known`,
         the folder is not listed.

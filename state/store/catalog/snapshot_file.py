@@ -18,7 +18,7 @@ def read_hint(io: FileIO, directory: str, name: str) -> Hint | None:
 
 
 def read_snapshot(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
-    """Returns the snapshot with this id; None if it has no file. Raises CorruptFileError."""
+    """Returns the snapshot with this id; None if there is no file for this id. Raises CorruptFileError."""
     path = f"{root}/{SNAPSHOT_DIR}/{snapshot_name(snapshot_id)}"
     return decoded_snapshot(path, io.read_optional(path), snapshot_id)
 

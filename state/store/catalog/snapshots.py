@@ -203,8 +203,8 @@ class Snapshots:
         return f"{self._directory}/{snapshot_name(snapshot_id)}"
 
     def _unless_followed(self, snapshot_id: int) -> Snapshot | None:
-        """Returns the snapshot with this id if it is the newest; None if it does not exist, or if there is a newer
-        snapshot.
+        """Returns the snapshot with this id if this snapshot is the newest. Returns None if the snapshot does not
+        exist, or if there is a newer snapshot.
         """
         if not answers_late(self.io):
             return None if self.exists(snapshot_id + 1) else self.get(snapshot_id)

@@ -132,7 +132,7 @@ def compact_changes(changes: Changes, planned: PlannedOn | None) -> SnapshotChan
 
 
 class CommitChecks:
-    """The conflict rules of one table. They are checked again in each try of a commit."""
+    """The conflict rules of one table. The rules are checked again in each try of a commit."""
 
     def __init__(self, schema: TableSchema, snapshots: Snapshots, manifests: Manifests) -> None:
         self._snapshots, self._manifests = snapshots, manifests
@@ -198,8 +198,8 @@ class CommitChecks:
 
     def find_replaced(self, wanted: SnapshotChanges, planned_on: Snapshot | None) -> Conflict | None:
         """Returns a Conflict, by the rule `target-changed`, if the snapshot on which an overwrite was planned is no
-        longer in the history; otherwise None. After a rollback or a fast-forward, another snapshot may have the id of
-        that snapshot; then later snapshots do not show what has changed.
+        longer in the history; otherwise None. After a rollback or a fast-forward, another snapshot may have the same
+        id. Then the changes of later snapshots do not show everything that has changed.
         """
         if wanted.overwrite is None or planned_on is None:
             return None
@@ -315,7 +315,7 @@ class CommitChecks:
         self, spans: Sequence[tuple[int, int]], delta_entries: tuple[ManifestEntry, ...]
     ) -> Conflict | None:
         """Looks at the changes of all snapshots after the first id up to the second id, for each pair of ids in
-        `spans`. Returns a Conflict if they break the rule `levels-changed`; otherwise None.
+        `spans`. Returns a Conflict if the changes break the rule `levels-changed`; otherwise None.
         """
         assert self._key_order is not None, "only tables with keys look them up"
         for before_id, after_id in spans:
@@ -349,7 +349,7 @@ class CommitChecks:
 
     def _check_rows_unchanged(self, spans: Sequence[tuple[int, int]], wanted: SnapshotChanges) -> Conflict | None:
         """Looks at the changes of all snapshots after the first id up to the second id, for each pair of ids in
-        `spans`. Returns a Conflict if they break the rule `rows-changed`; otherwise None.
+        `spans`. Returns a Conflict if the changes break the rule `rows-changed`; otherwise None.
 
         A compaction moves rows and changes none, except a compaction of the postpone bucket: that compaction makes the
         waiting rows visible.

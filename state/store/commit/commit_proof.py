@@ -123,7 +123,7 @@ class FilesProof:
 
     @property
     def is_certain(self) -> bool:
-        """Returns True if the files were so young at the last check that no orphan removal can have removed one of them
+        """Returns True if the files were so young at the last check that no orphan removal can have removed a file
         since.
 
         Older files are checked again after the publication, because an orphan removal that began before the publication
@@ -207,8 +207,8 @@ def check_own_schema(snapshots: Snapshots, schema: TableSchema) -> None:
 
 def check_published(snapshots: Snapshots, published: Snapshot, schema: TableSchema) -> None:
     """Checks, after a snapshot was published, that the history still has the schema of the snapshot's files and the
-    schema that the snapshot names. If one of them is missing, the snapshot is taken back. Costs one request if both are
-    the same schema, and no request if this is the first schema of the table itself.
+    schema that the snapshot names. If one of the two schemas is missing, the snapshot is taken back. Costs one request
+    if the two are the same schema, and no request if this schema is the first schema of the table itself.
 
     Raises BranchNotFoundError if the branch was deleted meanwhile, SchemaMismatchError if a fast-forward took the
     schema away, and StorageError. Raises CorruptFileError if another snapshot already builds on this snapshot; the

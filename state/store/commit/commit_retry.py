@@ -25,7 +25,7 @@ class RetrySettings:
 
     @classmethod
     def of(cls, settings: CommitSettings) -> "RetrySettings":
-        """Returns the settings of a table. Raises OptionError if one of them is invalid."""
+        """Returns the settings of a table. Raises OptionError if an option is invalid."""
         return cls(
             max_retries=settings.max_retries,
             timeout_ms=settings.timeout_ms,
