@@ -1,5 +1,5 @@
-"""Sort keys over several columns: one column after the other, or along a Z-order or a Hilbert curve through all of
-them.
+"""Sort keys over several columns: one column after the other, or along a Z-order or a Hilbert curve through all
+columns.
 
 A sort key is a table of int64, uint64 and binary columns without nulls; its rows compare as the values themselves do.
 For a curve, each value becomes 64 bits in the order of the values: a number with its sign bit inverted, or the first

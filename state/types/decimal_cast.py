@@ -10,8 +10,8 @@ _MOST_DIGITS = 38
 
 
 def wide_decimal(target: pa.DataType, digits: int | None = None) -> pa.DataType:
-    """Returns the type to which values are cast first, before they are cast to the target. It is the target itself, or
-    a decimal of 256 bits if the values may need more than 128 bits at the target's scale.
+    """Returns the type to which values are cast first, before they are cast to the target. This first type is the
+    target itself, or a decimal of 256 bits if the values may need more than 128 bits at the target's scale.
 
     `digits` is the number of digits that the values may have before the point; None stands for the precision of the
     target.

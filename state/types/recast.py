@@ -1,6 +1,6 @@
 """Converts values from the former type of a column to its current type, as Paimon does.
 
-The results are those of Java's casts, which Paimon's other readers return: a value may be rounded, cut off, wrapped
+The results are the same as in Java, and so as in Paimon's other readers: a value may be rounded, cut off, wrapped
 around or null. A cast is refused if its result is not known to agree with Java's.
 Source: Paimon 2.0 CastExecutors and its rules, DecimalUtils, BinaryStringUtils, DateTimeUtils.
 """

@@ -171,8 +171,8 @@ def batch_properties(
 ) -> dict[str, str]:
     """Returns the properties of a batch's snapshot.
 
-    They are the identity of the batch, the names of the key-index notes that belong to this snapshot, the number of
-    tasks among which the keys are divided, and whether a bucket may hold keys of several of these tasks.
+    The properties are the identity of the batch, the names of the key-index notes that belong to this snapshot, the
+    number of tasks among which the keys are divided, and whether a bucket may hold keys of several of these tasks.
     """
     named = {
         DIGEST: identity.digest,

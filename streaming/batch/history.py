@@ -117,8 +117,8 @@ def _source_tables(history: UserHistory) -> tuple[str, ...]:
 
 
 def check_rolled_back(at: TableAt, mismatch: CheckpointMismatchError) -> None:
-    """Checks why the table lacks batches that the checkpoint has: they must have been rolled back, have expired, or
-    have belonged to another table. `mismatch` is the error that says which batch the checkpoint is at.
+    """Checks why the table lacks batches that the checkpoint has: the batches must have been rolled back, have expired,
+    or have belonged to another table. `mismatch` is the error that says which batch the checkpoint is at.
 
     Raises MissingSnapshotError if the snapshots of these batches are missing for another reason.
     """

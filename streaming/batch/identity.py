@@ -1,8 +1,8 @@
 """Finds out who writes a batch, and which input the batch holds. The driver does this before any other work.
 
 The commit user is the id of the streaming query, the commit identifier is the id of the batch. Both stay the same at a
-restart from the same checkpoint. They repeat when a checkpoint is rewound or copied by hand, so the offsets of the
-batch are read as well: Spark writes `offsets/N` before the sink runs.
+restart from the same checkpoint. But a checkpoint that is rewound or copied by hand gives the same user and identifier
+to other input, so the offsets of the batch are read as well: Spark writes `offsets/N` before the sink runs.
 Source: Spark 4.0 FileStreamSourceLog; seen on PySpark 4.0.5 to 4.3.0.
 """
 
@@ -132,8 +132,8 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
 
 
 def batch_digest(start: list[Any] | None, end: list[Any], file_names: list[list[str] | None]) -> str:
-    """Returns a hash of a batch's input. It depends on the file names of a file source, and on the offsets of other
-    sources.
+    """Returns a hash of a batch's input. The hash depends on the file names of a file source, and on the offsets of
+    other sources.
     """
     inputs = []
     for i, new in enumerate(end):
@@ -170,7 +170,7 @@ def new_partitions(batch: BatchIdentity) -> frozenset[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Run:
-    """Facts about a run of a query. They are stored because asking Spark for a fact calls into the JVM.
+    """Facts about a run of a query, stored because asking Spark for a fact calls into the JVM.
 
     `id` is the id of the run, and `query` is Spark's own object of the query. `ends` holds the end offsets of the
     newest batch, by checkpoint and batch id.

@@ -3,7 +3,7 @@ source did not send them), which must be taken from the row with the old key.
 
 If rows of a batch lack such values, the driver asks the tasks for the rows with the old keys: the tasks read the batch
 again and send them. The driver reads stored rows from the table, and sends the values to the tasks. The tasks then read
-the batch once more and put in the values. The stored rows are those of the snapshot on which the batch is planned. The
+the batch once more and put in the values. The stored rows are read from the snapshot on which the batch is planned. The
 batch deletes the rows of the old keys, so the commit fails if another writer has written these rows since that snapshot
 (`AppendCheck.ROWS_READ`).
 """

@@ -113,8 +113,8 @@ def rescale(
 ) -> int | None:
     """Changes the number of buckets of partitions, in Spark tasks.
 
-    Returns the new snapshot's id; None if there was nothing to do. The arguments and errors are those of `compact` and
-    `Table.rescale`.
+    Returns the new snapshot's id; None if there was nothing to do. See `compact` and `Table.rescale` for the arguments
+    and the errors.
     """
     engine, table = spark_engine(spark), _opened(path, options, storage_options)
     return rescale_table(table, bucket_num, partitions, engine=engine, options=options)

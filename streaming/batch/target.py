@@ -86,7 +86,7 @@ class Target:
 def taken_over(target: Target) -> Target:
     """Returns the target of a stream that starts. All files that are on level 0 already are due for compaction.
 
-    They include files that this stream left before it ended, because level 0 does not show who wrote its files.
+    These files include files that this stream left before it ended, because level 0 does not show who wrote its files.
     """
     if target.state.hidden is not None:
         return target

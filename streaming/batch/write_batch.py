@@ -200,7 +200,7 @@ def decide(
 ) -> tuple[Target, recover.WriteBatch | recover.SkipBatch]:
     """Returns the target at the newest snapshot, and the decision whether the batch must be written or skipped.
 
-    `at_least` and the errors are those of `recover.decide`.
+    See `recover.decide` for `at_least` and the errors.
     """
     target = target.refreshed()
     check_plan_ahead(target.at)

@@ -77,7 +77,7 @@ def storage_arguments(command: Command) -> Command:
 
 
 def given_storage() -> dict[str, str]:
-    """Returns the storage options of the running command. Options on the command line override those from a file."""
+    """Returns the storage options of the running command. Options on the command line override options from a file."""
     return _given(_STORAGE)
 
 
@@ -176,8 +176,8 @@ def partition_option(command: Command) -> Command:
 
 
 def _settings_options(command: Command, kind: str, name: str, text: str) -> Command:
-    """Adds the option `name`, which takes KEY=VALUE, and an option for a file of such settings. `kind` is the name
-    under which the command finds the settings, and `text` is the help of the option.
+    """Adds the option `name`, which takes KEY=VALUE, and an option that takes a file with KEY=VALUE settings. `kind` is
+    the name under which the command finds the settings, and `text` is the help of the option.
     """
     command = click.option(
         f"{name}-file",

@@ -35,8 +35,8 @@ _SHOWN_BYTES = 60
 @storage_arguments
 @format_option
 def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ...], replay: bool, form: Format) -> None:
-    """Prints for each reason how many bad records there are, and the first of them. The records are those of a job, or
-    of a folder or table at PATH.
+    """Prints for each reason how many bad records there are, and the first of them. The records belong to a job, or are
+    in a folder or table at PATH.
 
     With --replay the job decodes and writes the bad records again, in batches of their own. Records that are still bad
     wait for the next replay. If the table has no sequence.field, a replayed record replaces the row of its key, even if

@@ -184,8 +184,8 @@ def quickstart(directory: str | None, batches: int, events: int) -> None:
 
 
 def _refuse_together(alone: Mapping[str, object], of_a_run: Mapping[str, object]) -> None:
-    """Raises UsageError if an option that does something instead of running the job (`alone`) is given together with
-    another such option, or with an option that only a run of the job uses (`of_a_run`).
+    """Raises UsageError if options exclude each other. Each option in `alone` does something instead of running the
+    job, so it excludes the other options in `alone` and the options in `of_a_run`, which only a run of the job uses.
     """
     given = [name for name, value in alone.items() if value]
     others = [*given[1:], *(name for name, value in of_a_run.items() if value)]

@@ -255,8 +255,8 @@ def _without_needless(objects: Objects, texts: pa.Array, of_keys: Shape) -> Obje
 def _canal_need(
     types: ColumnTypes, rows: _Rows, unread: pa.Array, fields: Sequence[DataField], mapping: TypeMappings
 ) -> pa.DataType:
-    """Returns the columns and types that rows need and the table lacks. They are found in the types that the messages
-    of the rows declare, and in the values of the messages that could not be read (`unread`).
+    """Returns the columns and types that rows need and the table lacks. The columns and types are found in the types
+    that the messages of the rows declare, and in the values of the messages that could not be read (`unread`).
     """
     declared = [types.types[code] for code in np.unique(types.codes[rows.messages])]
     return joined_all(

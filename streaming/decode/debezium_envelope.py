@@ -72,7 +72,7 @@ class EventReader(Protocol):
     """A reader of events from records in a format other than JSON."""
 
     def events(self, values: pa.Array, images: "Images", watch: WatchFor) -> Objects:
-        """Returns the events in these records. Parameters and result are those of `read_events`."""
+        """Returns the events in these records. See `read_events` for the parameters and the result."""
 
     def lacks_key(self, keys: pa.Array, primary_key: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Returns a mask that is true for record keys that lack a column of the primary key; see

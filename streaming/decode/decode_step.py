@@ -1,4 +1,5 @@
-"""The first step of a map task: turns source records into rows with row kinds, and bad records. It runs on executors.
+"""The first step of a map task: turns source records into rows with row kinds, and bad records. The step runs on
+executors.
 
 A record has the columns of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType,
 headers. Any other source with a column `value` works too; missing columns are null. A table column with a name in
@@ -97,10 +98,10 @@ class DecodeStep:
     table's column for rescued values; it is not in `fields`. `watch` says whether to look for fields and values that
     the table's columns cannot hold (`DecodedRows.need`).
 
-    Special cases: `keeping` says what happens to values that the source left out; anything computed from such a value
-    is wrong, so its record is bad. `emptied_at` is the position at which the source's table was truncated: rows of
-    records up to this position are left out. `moves` is set if rows have a changed key: it has what tasks must send, or
-    the values that they must put in.
+    Special cases: `keeping` says what happens to values that the source left out; if something is computed from such a
+    value, the record is bad. `emptied_at` is the position at which the source's table was truncated: rows of records up
+    to this position are left out. `moves` is set if rows have a changed key: it has what tasks must send, or the values
+    that they must put in.
 
     The attributes are together because a task gets everything about decoding as one value.
     """

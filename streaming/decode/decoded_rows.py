@@ -23,8 +23,9 @@ class Decoded:
     each row's record. `bad` (int64, in ascending order) are the indices of bad records, and `reasons` says why they are
     bad. Other records without a row were skipped; `seen` counts them by kind, and has the names of the source's tables.
     `need` holds the columns and types that the records need and the table lacks (`schema_needs`), if the caller has
-    asked for them; it has no fields of unknown type. `truncates` are the indices of records that truncate the source's
-    table and are not bad. `moves` are the records that change the key of a row and leave out values of that row.
+    asked for them; `need` has no fields of unknown type. `truncates` are the indices of records that truncate the
+    source's table and are not bad. `moves` are the records that change the key of a row and leave out values of that
+    row.
     """
 
     rows: pa.RecordBatch

@@ -1,8 +1,8 @@
 """Decodes Debezium rows without an envelope, as ExtractNewRecordState makes them, into rows with their row kinds.
 
-A row with `__deleted` "true" or `__op` "d" was deleted; it gives -D, and only its key counts. Any other row gives +U if
-`__op` is "u", otherwise +I. A tombstone, which is a record without a value, deletes the row with its key: the transform
-sends nothing else for a delete unless `delete.tombstone.handling.mode` is `rewrite`.
+A row with `__deleted` "true" or `__op` "d" was deleted; its record gives -D, and only the key counts. Any other row
+gives +U if `__op` is "u", otherwise +I. A tombstone, which is a record without a value, deletes the row with its key:
+the transform sends nothing else for a delete unless `delete.tombstone.handling.mode` is `rewrite`.
 
 The row before an update is missing in these records. A table needs this row if it retracts old rows, or if its key has
 columns that the source's key lacks. For such a table each record must have `__deleted` and `__op`, and an update is a
@@ -92,7 +92,7 @@ def decode_flat(
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     keeping: Keeping = KEEPS_NOTHING,
 ) -> Decoded:
-    """Takes rows without an envelope, and returns the changed rows. The parameters are those of `decode_debezium`."""
+    """Takes rows without an envelope, and returns the changed rows. See `decode_debezium` for the parameters."""
     columns, of_source = without_metadata(RecordFormat.DEBEZIUM_FLAT_JSON, fields)
     primary_key = [name for name in primary_key if name not in SOURCE_METADATA]
     placeholder = Placeholder(messages.unavailable_value)

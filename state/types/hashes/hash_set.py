@@ -42,8 +42,8 @@ class HashSet:
         return type(self)(None, self._as_bits() | other._as_bits())
 
     def has(self, hashes: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Returns a mask of the hashes that may be in the set. It marks every hash of the set; if the set is a bitmap,
-        it may also mark other hashes.
+        """Returns a mask of the hashes that may be in the set. The mask marks every hash of the set; if the set is a
+        bitmap, the mask may also mark other hashes.
         """
         if self.exact is not None:
             return are_among(hashes, self.exact)

@@ -134,9 +134,9 @@ def read_by_one_task(source: Records, identity: BatchIdentity, parallelism: int,
     """If the batch has few records, returns the source changed so that one task reads it, however Spark splits it.
     Otherwise returns the source unchanged.
 
-    If one task reads and writes everything, no second stage is needed. `parallelism` and `record_bytes` are those of
-    `shared`. The DataFrame must be Spark's source itself, without other steps. Spark joins Kafka's partitions in their
-    order, because either none of them has a preferred location, or each has one.
+    If one task reads and writes everything, no second stage is needed. See `shared` for `parallelism` and
+    `record_bytes`. The DataFrame must be Spark's source itself, without other steps. Spark joins Kafka's partitions in
+    their order, because either none of them has a preferred location, or each has one.
 
     Source: Spark 4.0 DefaultPartitionCoalescer, KafkaOffsetRangeCalculator.
     """

@@ -20,14 +20,14 @@ def read_column(node: Node, cursor: Cursor, path: str = "") -> pa.Array:
     """Reads the next value of each row, and returns the values in the node's Arrow type.
 
     `path` is put before each reason, for example `field a.b: `. Raises DamagedRecords for records that cannot be read,
-    and LongRecords for a few records whose arrays are much longer than those of the other records.
+    and LongRecords for a few records whose arrays are much longer than the arrays of the other records.
     """
     return _READERS[node.kind](node, cursor, path)
 
 
 def skip_column(node: Node, cursor: Cursor, path: str = "") -> None:
-    """Skips the next value of each row. The checks are those of `read_column`, except the checks of UTF-8 and of the
-    keys of maps.
+    """Skips the next value of each row. The bytes are checked as in `read_column`, but UTF-8 and the keys of maps are
+    not checked.
     """
     kind = node.kind
     if kind in (AvroKind.BYTES, AvroKind.STRING):
@@ -93,7 +93,9 @@ def _string(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _not_utf8(spans: pa.Array) -> Longs:
-    """Returns the rows whose bytes are not UTF-8. They are found by halving, so that a few such rows cost little."""
+    """Returns the rows whose bytes are not UTF-8. These rows are found by halving, because most often there are few or
+    none.
+    """
     rows: list[int] = []
     pending = [(0, len(spans))]
     while pending:
@@ -151,8 +153,8 @@ def _union(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _as(kind: pa.DataType, values: pa.Array) -> pa.Array:
-    """Returns the values cast to the Arrow type `kind`. They are not cast to their own type, because that breaks an
-    empty map.
+    """Returns the values cast to the Arrow type `kind`. Values of this type are returned unchanged, because Arrow's
+    cast breaks an empty map.
     """
     return values if values.type == kind else values.cast(kind)
 

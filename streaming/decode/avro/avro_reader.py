@@ -1,7 +1,7 @@
 """Reads Avro records into the values that `records.py` works on.
 
 Each record contains the id of the schema with which it was written, so the records of a batch may have several schemas.
-They are read by schema, and put back into order.
+The records are read by schema, and the results are put back into order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,8 +94,8 @@ class AvroReader:
         return joined_objects(parts)
 
     def events(self, values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOTHING) -> Objects:
-        """Returns the Debezium events in Avro records. Parameters and result are those of
-        `debezium_envelope.read_events`.
+        """Returns the Debezium events in Avro records. See `debezium_envelope.read_events` for the parameters and the
+        result.
         """
         groups, bad = self._groups(values)
         parts = [_nothing(bad, images.shape({}).arrow)]

@@ -4,8 +4,8 @@ Logical types change nothing here, except for UUIDs of 16 bytes, whose Arrow typ
 date is the int that was written, a decimal its bytes. `Node.properties` keeps what the schema says about a value in
 addition to its type (`logicalType`, `precision`, `connect.name`, ...).
 
-A union of unlike types, and a record that contains itself, have no Arrow type of their own. Their values are strings: a
-string unchanged, anything else as JSON with bytes in base64.
+A union of unlike types, and a record that contains itself, have no Arrow type of their own. The values of both are read
+as strings: a string unchanged, anything else as JSON with bytes in base64.
 Source: Avro 1.12 specification, schema declaration; fastavro checks the schema and resolves its names.
 """
 

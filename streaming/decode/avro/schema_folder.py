@@ -1,8 +1,8 @@
 """A folder of this host in which the tasks of a job store schemas for each other.
 
-It is inside the folder for temporary files, and only the job's user can read or write it. If no such folder can be
-created, each process asks the registry itself. On the driver's host the folder is removed at the end of the job; on
-other hosts a later job removes it, when it is old.
+The folder is inside the system's folder for temporary files, and only the job's user can read or write it. If the
+folder cannot be created, each process asks the registry itself. On the driver's host the folder is removed at the end
+of the job; on other hosts a later job removes it, when it is old.
 """
 
 import contextlib

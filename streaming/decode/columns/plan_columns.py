@@ -248,7 +248,7 @@ def _check_deletes(where: SqlExpression | None, images: JudgedImages, schema: Ta
 
 
 def _check(planned: ComputedColumns, schema: TableSchema) -> None:
-    """Checks the plan by computing an empty batch; this fails if a type, column or function does not fit."""
+    """Checks the plan by computing an empty batch, which raises an error if a type, column or function does not fit."""
     empty = arrow_schema(planned.inputs).empty_table()
     columns = {name: empty[name].combine_chunks() for name in empty.schema.names}
     for output in planned.outputs:

@@ -185,7 +185,9 @@ def row_shape(fields: Sequence[DataField], source: SourceSchema = _NO_SOURCE, wr
 
 
 def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Writing = PLAIN_JSON) -> Shape:
-    """Returns the shape of a value of this type. `source` and `writing` are those of `row_shape`, for the value."""
+    """Returns the shape of a value of this type. `source` is the schema of the value, if there is one; see `row_shape`
+    for `writing`.
+    """
     root = data_type.root
     if root is TypeRoot.ROW:
         known = source_fields(source)
