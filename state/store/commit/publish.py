@@ -1,6 +1,6 @@
 """Carries out a commit: written files become one snapshot, then compacted files become another.
 
-The first snapshot is APPEND or OVERWRITE, the second COMPACT. `snapshot_commit` publishes each of them. If another
+The first snapshot is APPEND or OVERWRITE, the second COMPACT. `snapshot_commit` publishes each snapshot. If another
 writer wins the race, the result is a Conflict. If the outcome is unclear, the result is Unknown, and no file is
 deleted.
 

@@ -70,8 +70,8 @@ class BucketAccess:
 
     @property
     def keeping(self) -> "BucketAccess":
-        """Returns an access for jobs that write existing rows into new files. In tables with row tracking, its writers
-        store the row ids and versions of the rows in columns, so that the rows keep them.
+        """Returns an access for jobs that write existing rows into new files. In tables with row tracking, the writers
+        of this access store row ids and versions in columns, so that the rows keep their ids and versions.
         """
         schema = kept_schema(self.schema)
         return self if schema is self.schema else replace(self, schema=schema)

@@ -41,7 +41,7 @@ _BOUNDED = frozenset(
 
 
 class Marks(Protocol):
-    """The deleted rows of data files. They are updated while the compaction runs."""
+    """The deleted rows of data files, to which rows are added while the compaction runs."""
 
     def of_name(self, file_name: str) -> Indices | None: ...
 

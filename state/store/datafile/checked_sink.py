@@ -13,8 +13,8 @@ _MOST_BLOCKS = 12_000
 
 
 def block_bytes_for(target_bytes: int) -> int:
-    """Returns the block size, in bytes, for files of about the given size. It is so large that the checksums of all
-    blocks fit into one chunk of the footer.
+    """Returns the block size, in bytes, for files of about the given size. Blocks are so large that the checksums of
+    all blocks fit into one chunk of the footer.
     """
     block_bytes = SMALLEST_BLOCK_BYTES
     while block_bytes * _MOST_BLOCKS < 2 * target_bytes:

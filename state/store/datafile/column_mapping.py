@@ -1,5 +1,5 @@
-"""Finds, for each wanted column, the column of a file from which it is read. This is done once for all files that were
-written under the same schema with the same columns.
+"""Finds, for each wanted column, the column of a file from which the wanted column is read. The search is made once for
+all files that were written under the same schema with the same columns.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Reads data files of every format as rows in the table's current columns, in bounded memory.
 
 A file is read by the column names of the schema version under which it was written, and its columns are mapped to the
-current schema by field id. The ending of its name tells the file's format, so a table may have files of several
+current schema by field id. The ending of a file's name tells the file's format, so a table may have files of several
 formats.
 
 Source: Paimon 2.0 DataFileRecordReader, FormatReaderMapping.

@@ -2,7 +2,7 @@
 
 If values hardly repeat, a dictionary takes more bytes than plain values: it holds almost all values, and each row also
 stores a number that refers to the dictionary. Also, every value is hashed, which takes a third of the time for writing
-a file of such columns.
+a file of columns whose values hardly repeat.
 """
 
 import math

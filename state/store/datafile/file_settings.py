@@ -46,9 +46,9 @@ def file_settings(
 ) -> FileSettings:
     """Returns the settings for files of a level, or of the postpone bucket, as the table's options say.
 
-    Postponed files are Avro, whatever the options say, unless Avro cannot store a column. They have no statistics, and
-    no index, because all of their rows are read. Raises UnsupportedTableError for columns that the format cannot store,
-    OptionError for options that do not fit.
+    Postponed files are Avro, whatever the options say, unless Avro cannot store a column. Postponed files have no
+    statistics and no index, because readers read all of their rows. Raises UnsupportedTableError for columns that the
+    format cannot store, OptionError for options that do not fit.
     """
     settings = schema.settings.files
     fields = _physical_fields(schema, is_thin=settings.is_thin)

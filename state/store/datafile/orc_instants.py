@@ -1,8 +1,8 @@
 """Checks that the timestamps that were read from an ORC file are the instants that the file's writer meant.
 
 Paimon's older form of timestamps with local time zone depends on the time zone of the writer, which is not recorded in
-a file without other timestamps. Such files are read as if they were written in UTC. The bounds in the manifest do not
-depend on a time zone: if a timestamp is outside them, the file was written in another time zone.
+a file without other timestamps. A file without a recorded time zone is read as if it was written in UTC. The bounds in
+the manifest do not depend on a time zone: if a timestamp is outside them, the file was written in another time zone.
 
 Source: Paimon 2.0 OrcFileFormat (`orc.timestamp-ltz.legacy.type`), OrcSimpleStatsExtractor.
 """
@@ -48,7 +48,7 @@ def instant_bounds(meta: DataFileMeta, stored: TableSchema) -> Mapping[str, tupl
 
 
 def check_instants(column: pa.Array, name: str, bounds: tuple[int, int]) -> None:
-    """Raises UnsupportedTableError that names the column, if values of the column are outside its bounds."""
+    """Raises UnsupportedTableError that names the column, if the column has values outside `bounds`."""
     if not pa.types.is_timestamp(column.type):
         return
     per_milli = {"ms": 1, "us": 1_000, "ns": 1_000_000}[column.type.unit]

@@ -76,8 +76,8 @@ class _Leaf:
 
 
 class _Leaves:
-    """The leaves (columns of plain values) of files. They are found once for all files with the same schema, because
-    finding them takes long.
+    """The leaves (columns of plain values) of files. The leaves are found once for all files with the same schema,
+    because the search takes long.
     """
 
     def __init__(self) -> None:
@@ -118,8 +118,8 @@ _LEAVES = _Leaves()
 
 
 class TextSizes:
-    """The memory that a row's strings take, as measured in the file that was read last. It is needed for string columns
-    whose footers do not tell this size.
+    """The memory that a row's strings take, as measured in the file that was read last. The measured size is used for
+    string columns whose size in memory does not follow from the footer.
 
     A file that was written in the same way is assumed to have rows of the same size, because it takes long to read the
     first rows of each file only to measure them.
@@ -203,7 +203,7 @@ class ParquetRows:
         `sizes`. With `groups`, only the row groups with these numbers are read; the numbers must ascend.
 
         INT96 timestamps are in nanoseconds, or in microseconds if 64 bits cannot hold the nanoseconds of some value of
-        a batch. Raises UnsupportedTableError for such a timestamp inside a nested value.
+        a batch. Raises UnsupportedTableError if the nanoseconds of a timestamp inside a nested value do not fit.
         """
         wide = self._int96_columns(columns)
         in_nanoseconds = self._opened("ns") if wide else None

@@ -1,9 +1,10 @@
 """Checks that each key has one row in tables whose readers do not merge.
 
 With deletion vectors, and in first-row tables, readers take the files above level 0 as they are, without the rows that
-deletion vectors mark. They need not merge, because a compaction leaves one row of each key: it has marked the older
-rows, or, in first-row tables, dropped the newer rows. But Paimon's compaction does not notice if rows of its input
-files are marked after it has read these rows, and writes the rows again.
+deletion vectors mark. Readers need not merge these files, because a compaction leaves one row of each key: the
+compaction has marked the older rows, or, in first-row tables, dropped the newer rows. But if rows of input files are
+marked after Paimon's compaction has read these rows, the compaction does not notice the marks, and writes the rows
+again.
 
 Source: Paimon 2.0 MergeTreeSplitGenerator, ConflictDetection.
 """

@@ -1,4 +1,4 @@
-"""The snapshots that tags and branches refer to. Each of them is read separately."""
+"""Reads the snapshots that tags and branches refer to, one by one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

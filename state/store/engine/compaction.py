@@ -1,4 +1,4 @@
-"""Compacts buckets without writing rows to them, with any engine."""
+"""Compacts buckets that get no new rows, with any engine."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,6 @@
-"""The interface of engines. An engine runs stages or jobs on a table, and returns their outcome. It commits nothing."""
+"""The interface of engines. An engine runs stages or jobs on a table, and returns the outcome. An engine commits
+nothing.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -31,7 +33,7 @@ class SourcePart(Protocol):
     """Rows that one task reads: a file, a bucket, or a table in memory."""
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
-        """Returns the rows as sealed runs (sorted rows, packed for the writers of the buckets). It may also return
+        """Returns the rows as sealed runs (sorted rows, packed for the writers of the buckets). A part may also return
         reports.
         """
         ...

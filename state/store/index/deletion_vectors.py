@@ -1,5 +1,5 @@
 """The deletion vectors of a snapshot, which say which rows of each data file are deleted. A vector is read together
-with its file.
+with the data file that it belongs to.
 
 Source: Paimon 2.0 IndexFileHandler, DeletionVectorsIndexFile, ApplyDeletionVectorReader.
 """

@@ -1,5 +1,5 @@
-"""The HASH index files of a table. They are read by partition, cached between batches, and written for buckets that
-have grown.
+"""The HASH index files of a table. The files are read by partition, cached between batches, and written for buckets
+that have grown.
 
 A HASH file has the hashes of all keys that its bucket ever got. So a bucket that grows gets a new file, and the old
 file is removed from the index manifest in the same commit. File names are never used twice, so what was read under a
@@ -161,7 +161,7 @@ class HashIndexStore:
 
     def known_of_each(self, partitions: Sequence[Sequence[IndexManifestEntry]]) -> Iterator[KnownHashes]:
         """Yields the hashes of several partitions, in order, as `known` returns them. The hashes of one partition are
-        in memory at a time; on slow storage, those of a few partitions.
+        in memory at a time; on slow storage, the hashes of a few partitions.
         """
         step = _PARTITIONS_AT_ONCE if answers_late(self._io) else 1
         for start in range(0, len(partitions), step):
@@ -212,8 +212,8 @@ class HashIndexStore:
         self, partition: bytes, bucket: int, old: IndexManifestEntry | None, new_hashes: Int32s, world: World
     ) -> HashIndexChange | None:
         """Writes a new file for the bucket with these hashes added, and returns the change. Returns None if the bucket
-        has all of them already. `old` is the bucket's live entry; None for a new bucket. The caller must be the only
-        writer of the bucket, because the hashes of a second writer could be lost.
+        has all of these hashes already. `old` is the bucket's live entry; None for a new bucket. The caller must be the
+        only writer of the bucket, because the hashes of a second writer could be lost.
         """
         before = np.empty(0, np.int32) if old is None else self.hashes(old)
         after = distinct(before, new_hashes)

@@ -1,9 +1,9 @@
 """Builds a key index from keys in any order, in bounded memory: the keys are written to sorted files, which RocksDB
 then loads.
 
-Keys are held as columns up to a memory budget. Beyond it they go to a spill file, and are divided, by a sample, into
-key ranges of about half the budget. Each range is sorted separately, so nothing has to be merged, and all repeats of a
-key are in one range. The index is built in a temporary folder, which is renamed when the index is complete.
+Keys are held as columns up to a memory budget. Further keys go to a spill file, and are divided, by a sample, into key
+ranges of about half the budget. Each range is sorted separately, so nothing has to be merged, and all repeats of a key
+are in one range. The index is built in a temporary folder, which is renamed when the index is complete.
 """
 
 import os
@@ -39,8 +39,8 @@ _WARM_STEP_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyBlock:
-    """Keys of one bucket: normalized full primary keys in any order. They were last written at `seconds`
-    (local time).
+    """Keys of one bucket: normalized full primary keys in any order. The keys were last written at `seconds` (local
+    time).
     """
 
     keys: pa.Array
@@ -58,7 +58,7 @@ class BuildReport:
 
 
 class KeyIndexBuild:
-    """Collects the keys of a new index. It is used in a `with` block, so that an interrupted build leaves no files.
+    """Collects the keys of a new index. Use the build in a `with` block, so that an interrupted build leaves no files.
 
     With `keep_latest`, if a key is in several buckets, only the newest of them counts, because an expired key may come
     back in another partition. Without `keep_latest`, a key in two buckets is an error: it shows that several jobs wrote

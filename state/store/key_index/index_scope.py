@@ -1,5 +1,5 @@
-"""Which table, which share of its keys and which snapshot a key index belongs to. This decides whether the index can be
-used.
+"""Records to which table, to which share of the table's keys and to which snapshot a key index belongs. The table, the
+share and the snapshot decide whether a job can use the index.
 """
 
 import hashlib

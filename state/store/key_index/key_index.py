@@ -75,7 +75,7 @@ class IndexChange:
 
 
 class KeyIndex:
-    """An open index. It cannot be opened a second time until it is closed. Only one thread may use it."""
+    """An open index. An index cannot be opened a second time until it is closed. Only one thread may use it."""
 
     def __init__(self, directory: str, scope: IndexScope, database: Rdict, settings: RocksSettings) -> None:
         self.directory = directory

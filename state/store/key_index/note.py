@@ -53,8 +53,8 @@ class Note:
         """Returns True if the note has all changes between the label's snapshot and the given snapshot, although the
         snapshots in between cannot be read.
 
-        This is so if the note's batch was planned on the label's snapshot and has published the given snapshot, because
-        no other writer may commit in between. The batch can have two snapshots only if the second is its own
+        The note has all changes if its batch was planned on the label's snapshot and has published the given snapshot,
+        because no other writer may commit in between. The batch can have two snapshots only if the second is its own
         compaction, whose id must then be the next one.
         """
         tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")

@@ -1,8 +1,8 @@
 """Provides a key index that reflects the snapshot on which a batch is written. The index is opened, restored from a
 backup, brought up to date, or built again.
 
-If anything is wrong with the local directory, the index is built from the table. This fails only if a running process
-uses the directory, or if the batch is older than the index.
+If anything is wrong with the local directory, the index is built from the table. The build fails only if a running
+process uses the directory, or if the batch is older than the index.
 """
 
 import logging

@@ -49,7 +49,7 @@ from bucketline.state.store.storage.file_io import FileIO
 @dataclass(frozen=True, slots=True)
 class ExpiredChangelogs:
     """The result of an expiry of changelogs: the number of changelogs that were removed, and the numbers of files that
-    were removed with them.
+    were removed with these changelogs.
     """
 
     count: int = 0

@@ -68,7 +68,7 @@ def forget_done(table: TableHandle, schema: TableSchema, dropped: Iterable[bytes
 
 def _catalog(table: TableHandle, schema: TableSchema) -> TableOwner | None:
     """Returns the catalog that gets the marks; None if the options ask for no marks in a catalog. Raises OptionError if
-    the options ask for such marks, but the table has no catalog that can hold them.
+    the options ask for marks in a catalog, but the table has no catalog that can hold marks.
     """
     check_done_actions(schema.options)
     if IN_CATALOG.isdisjoint(schema.settings.expiry.done_actions):

@@ -1,6 +1,6 @@
 """Removes old snapshots and the files that only these snapshots needed.
 
-It makes a plan, then removes snapshot by snapshot from the oldest: first its files, then the snapshot file. So an
+A run makes a plan, then removes snapshot by snapshot from the oldest: first its files, then the snapshot file. So an
 interrupted run leaves at most the oldest snapshot incomplete, and the next run completes the removal. The EARLIEST hint
 is written last. Several processes may expire one table at once: each removes the files that no kept snapshot, tag or
 branch needs. A file that another process has removed already is no error. Source: Paimon 2.0 ExpireSnapshotsImpl,

@@ -4,7 +4,7 @@ the writer.
 A stream's marker tag keeps the stream's newest snapshot. When later snapshots have expired, the table no longer shows
 whether the stream committed one of them just before the stream died. So expiry leaves a note:
 `<table>/bucketline/expired-<writer>`, a small JSON file. Paimon's tools do not look in this folder. A note is written
-before the snapshots are removed. It is valid only for the marker tag that it was written for.
+before the snapshots are removed. A note is valid only for the marker tag for which it was written.
 """
 
 import json

@@ -21,7 +21,8 @@ def look_and_drop_left(io: FileIO, notebook: Notebook, world: World, own: str | 
     """Returns the pins, announcements and notes of all processes, except the file `own`. Files that are an hour old are
     removed, and not returned. Branches whose removal was begun are removed first, whatever their age.
 
-    The storage's clock decides about the age. It is asked only if a file seems old by the clock of `world`.
+    The storage's clock decides about the age. The storage is asked for the time only if a file seems old by the clock
+    of `world`.
     """
     notes = notebook.look(own)
     Branches(io, notebook.table).finish_removals(notes, world)

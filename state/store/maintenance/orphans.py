@@ -1,6 +1,6 @@
 """Finds and removes orphan files: files that no snapshot, tag, changelog or branch of a table names.
 
-Writers and removals that crash leave such files. A file that a writer has not committed yet looks the same. So a file
+Writers and removals that crash leave orphan files. A file that a writer has not committed yet looks the same. So a file
 counts as an orphan file only if it is a day old by the storage's clock (`commit.file_age`), and new commits are read
 again and again during the removal.
 

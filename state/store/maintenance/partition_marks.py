@@ -1,7 +1,7 @@
 """The partitions that a writer has changed and not marked as done yet.
 
-Paimon stores them in the state of its job. Here the table itself shows them: a partition is unmarked if it has no
-`_SUCCESS` file that is newer than its data files.
+Paimon stores these partitions in the state of its job. Here the table itself shows them: a partition is unmarked if it
+has no `_SUCCESS` file that is newer than its data files.
 
 Source: Paimon 2.0 PartitionMarkDoneListener, PartitionMarkDoneTrigger.
 """
@@ -59,8 +59,8 @@ class PendingMarks:
 
 
 def _unmarked(at: TableAt, view: LiveFiles) -> dict[bytes, int]:
-    """Returns the partitions that were changed after they were last marked, with the time of the change. This costs one
-    small read for each partition.
+    """Returns the partitions that were changed after they were last marked, with the time of the change. The search
+    costs one small read for each partition.
     """
     table, schema = at.table, at.plan.schema
     clock = table.world.clock

@@ -268,7 +268,7 @@ class Compactor:
 
     def _lost(self, claims: Sequence[Claimed], lost: Lost, ends: "_Ends") -> None:
         """Looks again at items whose commit was refused because another process has committed the item, or other work
-        on its bucket, first. This does not count as an error of the item.
+        on its bucket, first. A refused commit does not count as an error of the item.
         """
         self._is_fresh = False
         for c in claims:
@@ -346,7 +346,7 @@ def _one_line(error: Exception) -> str:
 
 
 class _Beats:
-    """The heartbeats of claims. They are renewed even while the storage does not answer."""
+    """The heartbeats of claims. The heartbeats are renewed even while the storage does not answer."""
 
     def __init__(self, folder: PlanFolder, claims: Sequence[Claim]) -> None:
         self._folder, self._claims = folder, claims

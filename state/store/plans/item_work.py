@@ -1,7 +1,7 @@
 """The work on one item of a plan: checks whether the item is still to be done, carries it out in one bucket, and
 commits it.
 
-A compaction is planned on one snapshot and carried out on a newer snapshot. The input files are the same in both, but
+A compaction is planned on one snapshot and carried out on a newer snapshot. Both snapshots have the input files, but
 the other files of the bucket may have changed. So deletes, deletion vectors and the levels for lookups are taken from
 the newer snapshot, and the commit is checked against the snapshots after this newer snapshot.
 """

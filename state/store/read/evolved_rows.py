@@ -38,7 +38,7 @@ def fill_tracked(batches: Iterable[pa.RecordBatch], file: DataFileMeta) -> Itera
 def columns_of_files(
     group: RowRange, schema: TableSchema, columns: Sequence[str], schema_of: SchemaOf
 ) -> dict[DataFileMeta, list[str]]:
-    """Returns, for each file, which of the wanted columns are read from it. Each column is read from the newest file
+    """Returns, for each file, the wanted columns that are read from the file. Each column is read from the newest file
     that has it. A column that no file has is read from the newest file, as null or as the value of the partition.
     Raises UnsupportedTableError for a column in vector or blob files.
     """

@@ -69,7 +69,7 @@ def group_by_bucket(entries: Iterable[ManifestEntry]) -> list[BucketFiles]:
 def visible_files(schema: TableSchema, buckets: Sequence[BucketFiles], *, read_optimized: bool) -> list[BucketFiles]:
     """Returns the files that a batch read sees. Files in the postpone bucket are left out. With `read_optimized`, only
     the highest level is seen. In first-row tables and tables with deletion vectors, level 0 is not visible until a
-    compaction has looked up its keys.
+    compaction has looked up the keys of level 0.
     """
     real = [b for b in buckets if b.bucket >= 0]
     if not schema.primary_keys:
@@ -136,7 +136,7 @@ def keeps_file(
 ) -> bool:
     """Returns True if a read must open `file`, which is one of the `files` of a bucket. `by_values` and `by_keys` are
     names of files that may hold rows that meet the filter: `by_values` by the statistics of all columns, `by_keys` by
-    those of the key columns only.
+    the statistics of the key columns only.
     """
     if not schema.primary_keys:
         return file.file_name in by_values
@@ -260,9 +260,9 @@ class _Pruning:
     def _ranges(
         self, file: DataFileMeta, stats: SimpleStats, stored: Sequence[DataField], *, of: Collection[int] | None = None
     ) -> pc.Expression:
-        """Returns a guarantee for the rows of a file, in terms of the current columns. It is made from `stats`, the
-        statistics of the columns `stored` with which the file was written. Columns whose type has changed are left out.
-        With `of`, only columns with these ids are used.
+        """Returns a guarantee for the rows of a file, in terms of the current columns. The guarantee is made from
+        `stats`, the statistics of the columns `stored` with which the file was written. Columns whose type has changed
+        are left out. With `of`, only columns with these ids are used.
         """
         if stats.null_counts is None or len(stats.null_counts) != len(stored):
             return ALWAYS
@@ -278,8 +278,8 @@ class _Pruning:
 
 
 def _has_one_version_of_each_key(files: Sequence[DataFileMeta], has_vectors: bool) -> bool:
-    """Returns True if no key is visible in two of the files. This holds for a single file, for files of one level above
-    0, and, with deletion vectors, for all files above level 0.
+    """Returns True if no key is visible in two of the files. The answer is True for a single file, for files of one
+    level above 0, and, with deletion vectors, for all files above level 0.
     """
     if has_vectors and all(f.level > 0 for f in files):
         return True

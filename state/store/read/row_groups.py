@@ -25,8 +25,8 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class GroupChoice:
-    """Chooses the row groups in which a row may meet the filter, judging by the bounds of the columns `fields`. These
-    are columns that the filter uses.
+    """Chooses the row groups in which a row may meet the filter, judging by the bounds of the columns `fields`, which
+    the filter uses.
     """
 
     schema: pa.Schema

@@ -218,7 +218,7 @@ def read_split(scan: Scan, split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta, ...]]:
-    """Returns the files of a bucket in units. Each unit can be read separately."""
+    """Divides the files of a bucket into units that can be read separately, and returns the units."""
     if not schema.primary_keys:
         if schema.settings.reading.data_evolution:
             return [(*r.files, *r.parts) for r in row_ranges(bucket.files)]

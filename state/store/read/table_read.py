@@ -51,7 +51,7 @@ ReadRows = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A read request. Its members are the arguments of `Table.to_batches`."""
+    """The arguments of `Table.to_batches`."""
 
     columns: Iterable[str] | None = None
     filter: Filter | None = None

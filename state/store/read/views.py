@@ -1,5 +1,6 @@
 """The system tables $snapshots and $files: their columns, the order of their rows, and the strings that they show, as
-in Paimon. They have one row for each snapshot or file, so this module handles metadata, and no rows of the table.
+in Paimon. These tables have one row for each snapshot or file, so this module handles metadata, and no rows of the
+table.
 """
 
 from collections.abc import Callable, Sequence

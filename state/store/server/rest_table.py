@@ -255,6 +255,6 @@ def _keeps_none(name: TableName, answer: str) -> UnsupportedTableError:
 
 @lru_cache(maxsize=256)
 def _branch_id(client: RestClient, name: TableName) -> str | None:
-    """Returns the id that the catalog has given a branch. It is requested once in a process."""
+    """Returns the id that the catalog has given a branch. A process requests the id once."""
     branch_id = client.get(*table_path(name)).get("id")
     return None if branch_id is None else str(branch_id)

@@ -89,8 +89,8 @@ class SqlDatabase:
 
     @contextmanager
     def session(self) -> Iterator[SqlTransaction]:
-        """Opens a transaction for a `with` block. It is committed at the end of the block, and rolled back after an
-        error.
+        """Opens a transaction for a `with` block. The transaction is committed at the end of the block, and rolled back
+        after an error.
 
         Raises RowTakenError for a row that exists already, StorageError for any other error of the database.
         """
@@ -129,8 +129,8 @@ class SqlDatabase:
 
 
 def _psycopg() -> Any:
-    """Returns the driver that `bucketline[postgresql]` installs; None if it is not installed. It is imported only for a
-    catalog in PostgreSQL.
+    """Returns the driver that `bucketline[postgresql]` installs; None if it is not installed. The driver is imported
+    only for a catalog in PostgreSQL.
     """
     try:
         return import_module("psycopg")

@@ -185,7 +185,7 @@ def _replace_properties(session: SqlTransaction, row: tuple[str, str, str], prop
 
 
 def _make_missing(database: SqlDatabase, tables: Mapping[str, str]) -> None:
-    """Creates those of the SQL tables that do not exist in the database yet."""
+    """Creates the SQL tables in `tables` that do not exist in the database yet."""
     names = "sqlite_master" if database.is_sqlite else "information_schema.tables"
     column = "name" if database.is_sqlite else "table_name"
     with suppress(RowTakenError), database.session() as session:

@@ -63,7 +63,9 @@ def grouped(
 
 
 def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns values that sort in the same order as the column in Spark. They are integers for FLOAT and DOUBLE."""
+    """Returns values that sort in the same order as the column in Spark. For FLOAT and DOUBLE the returned values are
+    integers.
+    """
     return _ranks(column) if pa.types.is_floating(column.type) else column
 
 
