@@ -81,7 +81,7 @@ def test_a_table_of_others_that_stores_such_options_is_written_as_it_is(tmp_path
         ({"s3.endpoint": "http://h", "s3.connection.ssl.enabled": "true"}, "contradicts 's3.endpoint', which is http"),
         ({"s3.endpoint": "https://h", "fs.s3a.connection.ssl.enabled": "false"}, "which is https"),
         ({"s3.connection.ssl.enabled": "false"}, "= false needs 's3.endpoint'"),
-        ({"s3.region": "a", "fs.s3a.endpoint.region": "b"}, "given twice"),
+        ({"s3.region": "a", "fs.s3a.endpoint.region": "b"}, "set twice"),
         ({"s3.attempts.maximum": "0"}, "must be at least 1"),
         ({"fs.gs.auth.type": "magic"}, "must be one of"),
         ({"fs.gs.auth.service.account.json.keyfile": "/k"}, "must be set together"),
