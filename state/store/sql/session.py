@@ -173,7 +173,7 @@ class SqlSession:
 def refuse_system_table(name: TableReference) -> None:
     """Raises OptionError if the name is the name of a system table, because a system table cannot be changed."""
     if name.system is not None:
-        raise refused(f"{name} is a system table, which cannot be changed")
+        raise refused(f"{name} is a system table, which cannot be changed; change the table itself")
 
 
 def is_path(name: TableReference) -> bool:

@@ -85,7 +85,8 @@ def with_literals(
             values = _single(rows, inner)
             if len(values) > 1:
                 raise refused(
-                    f"{inner.sql(DIALECT)} returns {counted(len(values), 'row')}, but one value is needed here"
+                    f"{inner.sql(DIALECT)} returns {counted(len(values), 'row')}, but one value is needed here; let "
+                    "the query return one row"
                 )
             place.replace(_literal(values[0]) if values else exp.null())
     return copied
@@ -125,7 +126,8 @@ def _rows(
 def _single(rows: pa.Table, inner: exp.Expression) -> list[object]:
     if rows.num_columns != 1:
         raise refused(
-            f"{inner.sql(DIALECT)} returns {counted(rows.num_columns, 'column')}, but one value is needed here"
+            f"{inner.sql(DIALECT)} returns {counted(rows.num_columns, 'column')}, but one value is needed here; select "
+            "one column"
         )
     kind = rows.schema.field(0).type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind):

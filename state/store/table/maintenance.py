@@ -78,7 +78,7 @@ def expire_table_partitions(table: TableHandle, *, older_than: timedelta | None)
     schema = table.table_schema
     after_ms = None if older_than is None else milliseconds(older_than, "older_than")
     if not schema.partition_keys:
-        raise OptionError(f"{table.path} has no partitions", key="older_than")
+        raise OptionError(f"{table.path} has no partitions, so no partition can expire", key="older_than")
     if after_ms is None and schema.settings.expiry.partitions_ms is None:
         raise OptionError(
             f"{table.path}: nothing says when partitions expire; pass older_than, or set 'partition.expiration-time'",

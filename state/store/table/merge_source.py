@@ -179,7 +179,9 @@ def check_key(schema: TableSchema, on: Sequence[str]) -> tuple[str, ...]:
             )
         if not schema.field(name).type.is_atomic:
             raise SchemaMismatchError(
-                f"rows cannot be joined by column {name!r}, because its type is {schema.field(name).type}", column=name
+                f"rows cannot be joined by column {name!r}, because its type is {schema.field(name).type}; join by "
+                "other columns",
+                column=name,
             )
     return names
 

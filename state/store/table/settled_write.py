@@ -83,10 +83,10 @@ def _not_visible(
     rows = sum(f.row_count for f in files)
     budget_ms = at.plan.sink.visibility_timeout_ms
     return CommittedNotVisibleError(
-        f"snapshot {snapshot_id} of {at.table.path} holds the rows: do not write again. {rows:,} of them cannot "
-        f"be read yet: they wait on level 0 of {counted(len(left), 'bucket')} for a compaction, and none was committed "
-        f"within {VISIBILITY_TIMEOUT.text_of(budget_ms)} ('{VISIBILITY_TIMEOUT.key}'): {lost}. The next compaction of "
-        "these buckets makes them visible, whoever runs it",
+        f"snapshot {snapshot_id} of {at.table.path} holds the rows: do not write again. {rows:,} of these rows "
+        f"cannot be read yet: they wait on level 0 of {counted(len(left), 'bucket')} for a compaction, and no "
+        f"compaction was committed within {VISIBILITY_TIMEOUT.text_of(budget_ms)} ('{VISIBILITY_TIMEOUT.key}'): "
+        f"{lost}. The next compaction of these buckets makes the rows visible, whoever runs it",
         snapshot_id=snapshot_id,
         path=at.table.path,
         rows=rows,

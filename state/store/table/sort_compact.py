@@ -238,9 +238,11 @@ def _check_columns(schema: TableSchema, order_by: Iterable[str]) -> None:
                 key="order_by",
             )
         if name in seen:
-            raise OptionError(f"column {name!r} is named twice", key="order_by")
+            raise OptionError(f"column {name!r} is named twice; name each column once", key="order_by")
         if not known[name].type.is_atomic:
-            raise OptionError(f"rows cannot be sorted by {name!r}: its type is nested", key="order_by")
+            raise OptionError(
+                f"rows cannot be sorted by {name!r}: its type is nested; sort by other columns", key="order_by"
+            )
         seen.add(name)
 
 

@@ -202,7 +202,10 @@ class Catalog:
             if not self.metastore.has_table(self._name(name).without_branch):
                 raise self._no_table(self._name(name)) from e
             raise TableNotFoundError(
-                f"the catalog has a table {name}, but there is no schema at {place.uri}", table=name, path=place.uri
+                f"the catalog has a table {name}, but there is no schema at {place.uri}; bring the folder of the table "
+                "back, or drop the table",
+                table=name,
+                path=place.uri,
             ) from e
 
     def drop_table(self, name: str, *, missing_ok: bool = False) -> None:
@@ -284,7 +287,11 @@ class Catalog:
     def _no_table(self, name: TableName) -> TableNotFoundError | DatabaseNotFoundError:
         if not self.metastore.has_database(name.database):
             return _no_database(name.database, self)
-        return TableNotFoundError(f"there is no table {name} in the warehouse {self.warehouse}", table=str(name))
+        return TableNotFoundError(
+            f"there is no table {name} in the warehouse {self.warehouse}; list_tables, or SHOW TABLES in SQL, "
+            "names the tables",
+            table=str(name),
+        )
 
 
 def catalog(warehouse: str | Mapping[str, str], storage_options: Mapping[str, str] | None = None) -> Catalog:

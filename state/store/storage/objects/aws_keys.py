@@ -51,7 +51,9 @@ def key_source(settings: S3Settings) -> KeySource | None:
     try:
         session()
     except BotoCoreError as e:
-        raise OptionError(f"there are no keys for the store: {e}", key=_PROFILE) from e
+        raise OptionError(
+            f"there are no keys for the store: {e}; set {_PROFILE} to a profile that has keys", key=_PROFILE
+        ) from e
     role = settings.role
     if role is None:
         return lambda: _of_profile(session())
@@ -62,7 +64,9 @@ def _of_profile(session: Any) -> dict[str, Any]:
     keys = session.get_credentials()
     if keys is None:
         raise OptionError(
-            f"there are no keys for the store: the profile {session.profile_name!r} has no access keys", key=_PROFILE
+            f"there are no keys for the store: the profile {session.profile_name!r} has no access keys; set {_PROFILE} "
+            "to a profile that has keys",
+            key=_PROFILE,
         )
     credentials = keys.get_frozen_credentials()
     return {

@@ -120,5 +120,5 @@ def epoch_ms(time: datetime, name: str) -> int:
     value that is no datetime; `name` is the argument that the error names.
     """
     if not isinstance(time, datetime):
-        raise OptionError(f"{name} = {time!r} is not a datetime.datetime", key=name, value=time)
+        raise OptionError(f"{name} = {time!r} is not a datetime.datetime; pass one", key=name, value=time)
     return round(time.timestamp() * 1000)
