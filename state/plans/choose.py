@@ -122,7 +122,9 @@ def _is_fully_due(
     local_ms: int,
     fully: BucketTest,
 ) -> bool:
-    """Returns True if a bucket is to be compacted fully now."""
+    """Returns True if a bucket is to be compacted fully now: because of the strategy, because `fully` says so, or
+    because the last full compaction was too long ago.
+    """
     if plan.strategy is Strategy.FULL or fully(b.place):
         return True
     if b.bucket < 0 or plan.full_after_ms is None:

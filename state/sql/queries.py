@@ -21,7 +21,7 @@ from bucketline.state.sql.words import Words
 
 
 def read_query(text: str) -> Query:
-    """Parses a query: a SELECT, VALUES, or several of them combined by UNION, INTERSECT or EXCEPT. Raises OptionError
+    """Parses a query: a SELECT, VALUES, or several queries combined by UNION, INTERSECT or EXCEPT. Raises OptionError
     for any other text.
     """
     return _query(read_relations(text))

@@ -35,7 +35,7 @@ class Collect(AggregateFunction):
     once. A -U or -D row removes the elements of its array; of equal elements, the oldest is removed.
 
     A late row is a row that counts as older than all other rows. If `late_first` is true, the elements of late rows
-    come before all other elements; otherwise they keep the order of arrival.
+    come before all other elements; otherwise all elements keep the order of arrival.
     """
 
     distinct: bool

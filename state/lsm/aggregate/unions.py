@@ -57,8 +57,8 @@ class Union(AggregateFunction):
         """Raises CorruptFileError if `unite` cannot read the value."""
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Returns the union of each key. A value that is not a set of this kind counts as null; if the function is
-        strict, it raises SchemaMismatchError.
+        """Returns the union of each key. A value that cannot be decoded counts as null; if the function is strict, such
+        a value raises SchemaMismatchError.
         """
         live = validity(values) & events.live
         sets = take_or_null(values, events.first(live))
@@ -91,7 +91,7 @@ class Union(AggregateFunction):
         return True
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Yields the rows whose value is no set of this kind: for each reason, a mask of the rows and the text of the
+        """Yields the rows whose value cannot be decoded: for each reason, a mask of the rows and the text of the
         reason.
         """
         rows_of_reason: dict[str, list[int]] = {}

@@ -109,8 +109,8 @@ def pick_full(levels: Levels, options: CompactOptions, *, must_rewrite: Collecti
 
 
 def drops_deletes(levels: Levels, output_level: int, options: CompactOptions) -> bool:
-    """Returns True if a compaction to this level may drop delete rows, because no older rows remain that the deletes
-    hide.
+    """Returns True if a compaction to the level `output_level` may drop delete rows, because there are no older rows
+    that the delete rows must hide.
     """
     return output_level != 0 and (output_level >= levels.highest_level or options.deletion_vectors)
 

@@ -1,4 +1,4 @@
-"""Brings the list of a table's live files to its newest snapshot.
+"""Brings the list of a table's live files up to date with the newest snapshot.
 
 The changes of all snapshots since the last known snapshot are applied, from all writers. So the cost of a batch depends
 on what has changed, and not on the size of the table. If one of these snapshots has expired, the whole list is read

@@ -127,7 +127,7 @@ class Notebook:
 
 @dataclass(frozen=True, slots=True)
 class HeldPin:
-    """A pin that has been written. When it was written, no process was removing what the pin keeps."""
+    """A pin that has been written. At the time of writing, no process was removing what the pin keeps."""
 
     notebook: Notebook
     name: str

@@ -190,8 +190,8 @@ def _take_back(later: _Later, newer: list[int], tags: Tags, world: World) -> Non
 
 
 def _lower_hint(later: _Later) -> None:
-    """Makes LATEST name the wanted snapshot, unless writers have committed on top of it. If writers commit after this
-    check, the hint is too low until their next commit. A hint that is too low costs one listing.
+    """Makes LATEST name the wanted snapshot, unless writers have committed on top of it. If writers commit while this
+    function runs, the hint may be too low until their next commit. A hint that is too low costs one listing.
     """
     hint = read_hint(later.snapshots.io, f"{later.snapshots.root}/{SNAPSHOT_DIR}", LATEST)
     if (hint is None or hint.snapshot_id != later.wanted.id) and later.is_untouched():
