@@ -3,17 +3,17 @@
 *JSON*: each record has one object, which is an insert. Unknown fields are skipped, and missing fields are null. A
 record without a value is skipped, as in Flink.
 
-*Debezium JSON*, with or without the schema envelope. `c` and `r` give +I of the row after the change. `u` gives +U of
-the row after the change; if the primary key has changed, -D of the row before comes first. `d` gives -D of the row
-before or, if that row is missing, of the record's key. An update also gives -U if the merge engine needs it. Only the
-key of a delete counts, because Postgres sends nothing else without REPLICA IDENTITY FULL: the other NOT NULL columns of
-the delete become zero. Tombstones, messages (`m`) and messages that are not events (`other_messages`) are skipped and
-counted. `t`, a truncate, is bad unless the job's option `truncate` says otherwise.
+*Debezium JSON*, with or without the schema envelope. `c` and `r` give +I of the new row. `u` gives +U of the new row;
+if the primary key has changed, -D of the old row comes first. `d` gives -D of the old row or, if the event has no old
+row, of the record's key. An update also gives -U if the merge engine needs it. Only the key of a delete counts, because
+Postgres sends nothing else without REPLICA IDENTITY FULL: the other NOT NULL columns of the delete become zero.
+Tombstones, messages (`m`) and messages that are not events (`other_messages`) are skipped and counted. `t`, a truncate,
+is bad unless the job's option `truncate` says otherwise.
 
 If a record is bad, it gives no row at all: an update gives both rows or none. If an update gives no -U, only the
-primary key columns of the row before the update are read. If `watch` asks for it, the decoder also finds the fields and
-types that the table lacks. In Debezium events it looks at the fields of the rows, or, if the records contain a schema,
-at all fields that the schema declares.
+primary key columns of the old row are read. If `watch` asks for it, the decoder also finds the fields and types that
+the table lacks. In Debezium events it looks at the fields of the rows, or, if the records contain a schema, at all
+fields that the schema declares.
 
 Source: Flink 2.0 JsonRowDataDeserializationSchema, DebeziumJsonDeserializationSchema; Debezium 3 documentation of its
 connectors.

@@ -1,4 +1,4 @@
-"""Merges the rows of all row kinds that were made from messages into one sequence, in the order of the messages."""
+"""Merges rows of different row kinds, which were made from messages, into one sequence in the order of the messages."""
 
 import json
 import re

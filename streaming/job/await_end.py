@@ -1,7 +1,7 @@
 """Starts the query of a job, and waits until it is done, fails, or is asked to end.
 
-With the trigger availableNow, the job may first need a query that only repeats the unfinished batch of its last run.
-Spark's availableNow notes at its start which partitions exist, and refuses a batch that lacks one of them. An
+With the trigger availableNow, the job may first need a query that only repeats the unfinished batch of the job's last
+run. Spark's availableNow notes at its start which partitions exist, and refuses a batch that lacks one of them. An
 unfinished batch lacks the partitions that were added after it was planned, so without the first query every start of
 the job would fail.
 

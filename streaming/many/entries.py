@@ -1,4 +1,6 @@
-"""Pure decisions about one table in a batch of many tables, and about the table's entry in the ledger."""
+"""Functions without side effects that decide about one table in a batch of many tables, and about the entry of the
+table in the ledger.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

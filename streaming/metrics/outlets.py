@@ -1,4 +1,5 @@
-"""The outlets of metrics: a port that Prometheus reads, a text file for its node exporter, and a file of JSON lines.
+"""The outlets of metrics: a port that Prometheus reads, a text file for Prometheus' node exporter, and a file of JSON
+lines.
 
 The outlets that the options set are opened before the first batch, so that a port in use is an error at the start.
 Later failures are warnings, because the rows of a batch matter more than its metrics.

@@ -1,4 +1,4 @@
-"""Plans what a stream of changes reads between two positions, and how far it gets under its limits."""
+"""Plans what a stream of changes reads between two positions, and where a micro-batch of limited size ends."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,8 +1,8 @@
 """Finds the values of fields in many JSON objects at once.
 
-The objects are known to be valid JSON, because another reader has read them before. Quotes that are not escaped come in
-pairs, and brackets outside of strings in pairs of the same depth. Positions are bytes in one array that holds all
-objects one after the other.
+The objects are known to be valid JSON, because another reader has read them before. So quotes that are not escaped come
+in pairs, and brackets outside of strings come in pairs of the same depth. All objects are in one array of bytes, one
+after the other; positions are positions in this array.
 """
 
 import re

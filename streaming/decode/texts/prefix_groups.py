@@ -1,10 +1,10 @@
 """Groups texts by their prefix, which is the schema before each payload.
 
 A prefix is many times longer than the remaining text, and a block may have hundreds of prefixes that differ in a few
-bytes. So the function finds the first position where two texts of a group differ, and splits the group by the eight
-bytes at that position. The texts of a hundred tables are then separated in a few steps, and each text is compared as a
-whole only once. Work that costs as much for a small group as for a large group is done for all groups together: for
-example, the prefixes of all texts are cut off at once.
+bytes. So `group_by_prefix` finds the first position where two texts of a group differ, and splits the group by the
+eight bytes at that position. The texts of a hundred tables are then separated in a few steps, and each text is compared
+as a whole only once. Work that costs as much for a small group as for a large group is done for all groups together:
+for example, the prefixes of all texts are cut off at once.
 """
 
 from collections.abc import Callable, Iterator

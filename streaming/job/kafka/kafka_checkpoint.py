@@ -37,8 +37,8 @@ class Checkpoint:
     """What a checkpoint says, and what the table says about the same query.
 
     The checkpoint has the topics of its newest offsets, and the newest batch that Spark has recorded as done
-    (`done_batch`). The table has the newest batch that was written (`written_batch`), and the snapshot with the offsets
-    of this batch.
+    (`done_batch`). The table has the newest batch that was written (`written_batch`), the Kafka cluster of this batch,
+    and the snapshot with the offsets of this batch.
     """
 
     path: str

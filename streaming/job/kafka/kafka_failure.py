@@ -1,7 +1,8 @@
 """Turns an error of Kafka into a BucketlineError with a code, and a message that says what to do.
 
-Spark passes errors on as text, and their classes differ across versions. So they are recognised by their text. Source:
-Spark 4.0 to 4.3 KafkaExceptions, kafka-010 error conditions; seen on 3.5.9, 4.0.5 and 4.3.0 against a broker of 4.1.1.
+Spark passes errors on as text, and the classes of the errors differ across versions. So the errors are recognised by
+their text. Source: Spark 4.0 to 4.3 KafkaExceptions, kafka-010 error conditions; seen on 3.5.9, 4.0.5 and 4.3.0 against
+a broker of 4.1.1.
 """
 
 import re

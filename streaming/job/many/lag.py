@@ -1,4 +1,6 @@
-"""How far a job is behind Kafka, without Spark: the end of each partition, and when the next records were written."""
+"""How far a job is behind Kafka, without Spark: the end of each partition, and the time at which the first unread
+record was written.
+"""
 
 import importlib
 import time

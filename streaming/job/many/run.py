@@ -1,6 +1,6 @@
 """Runs the streaming job of a job file with several tables: source → sink → query, until it is done or asked to end.
 
-A table is opened when the first records for it come. The start reads only the checkpoint.
+A table is opened when the first records for it come. At its start, the job reads only the checkpoint.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Checks before Spark starts that Kafka can be reached, and that Kafka has the topics of the job.
 
-An opened connection shows that a broker answers. If librdkafka is installed and takes the job's options, it looks up
-the topics; otherwise Spark's JVM is asked later, when it is up.
+An opened connection shows that a broker answers. If librdkafka is installed and takes the job's options, librdkafka
+looks up the topics; otherwise Spark's JVM looks them up later, when it is up.
 """
 
 import logging
