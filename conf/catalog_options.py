@@ -224,8 +224,8 @@ def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[st
 def merged_with_server(
     given: Mapping[str, str], storage: Mapping[str, str], ask: Callable[[CatalogSettings], Mapping[str, object]]
 ) -> CatalogSettings:
-    """Asks the server of a REST catalog for its settings, and returns them combined with the given settings. The given
-    settings replace the server's defaults, and the server's overrides replace the given settings.
+    """Asks the server of a REST catalog for its settings, and returns them combined with the given settings and storage
+    options. What is given replaces the server's defaults, and the server's overrides replace what is given.
 
     `ask` is the function that asks the server. Options from the server that bucketline does not know are left out,
     because the server also configures other clients.

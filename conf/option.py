@@ -330,7 +330,9 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
 
 def check_texts(options: Mapping[str, str], where: str) -> None:
-    """Raises OptionError, which names the option, if a value is no string. Options are stored as strings."""
+    """Raises OptionError, which names the option, if a value is no string. Options are stored as strings. `where` says
+    in the error where the options are.
+    """
     for key, value in options.items():
         if not isinstance(value, str):
             text = str(value).lower() if isinstance(value, bool) else value

@@ -174,7 +174,8 @@ def read_assignments(assignments: Iterable[str]) -> dict[str, Setting]:
 
 
 def check_key(key: str, origin: str) -> None:
-    """Raises OptionError, which names the most similar known key, if a job cannot have the key.
+    """Raises OptionError, which names the most similar known key, if a job cannot have the key. `origin` says in the
+    error where the key was found.
 
     Options of the source are not checked.
     """
@@ -310,8 +311,9 @@ class _Flat:
         self._left_signs = _MOST_BYTES
 
     def pairs(self, node: yaml.Node, key: str, depth: int) -> Iterator[tuple[str, str]]:
-        """Yields the key and the text of each setting below `node`. `key` is the key of the node. A text is as the file
-        has it, so that numbers and dates keep their form. A setting with an empty value is left out.
+        """Yields the key and the text of each setting below `node`. `key` is the key of the node, and `depth` is its
+        depth of nesting. A text is returned as it is in the file, so that numbers and dates keep their form. A setting
+        with an empty value is left out.
         """
         if depth > _MOST_DEPTH:
             raise _too_deep(self._name)

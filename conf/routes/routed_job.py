@@ -151,7 +151,7 @@ def has_routes(settings: Mapping[str, Setting]) -> bool:
 
 def check_route_key(key: str, origin: str) -> str:
     """Returns the key inside a route, for example `table` for `tables.0.table`. Raises OptionError for a key that
-    routes cannot have.
+    routes cannot have. `origin` says in the error where the key was found.
     """
     number, _, name = key.removeprefix(TABLES).partition(".")
     if not number.isdigit() or not name:

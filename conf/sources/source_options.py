@@ -202,7 +202,9 @@ def first_records(source_format: str, options: Mapping[str, str]) -> dict[str, s
 
 
 def fails_on_data_loss(options: Mapping[str, str]) -> bool:
-    """Returns True if a query stops when Kafka has deleted records before the query read them. This is the default."""
+    """Returns True if a query stops when Kafka has deleted records before the query read them. By default, queries
+    stop.
+    """
     text = find_option(options, FAIL_ON_DATA_LOSS)
     return text is None or _read_bool(FAIL_ON_DATA_LOSS, text)
 

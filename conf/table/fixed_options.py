@@ -98,7 +98,8 @@ def is_fixed_by_table(key: str) -> bool:
 
 
 def check_job_options(job: Mapping[str, str], table: Mapping[str, str], *, origin: str = "the job's options") -> None:
-    """Checks that the options of a job may override the table's options. A job may repeat the table's value.
+    """Checks that the options of a job may override the table's options. A job may repeat the table's value. `origin`
+    says in the error where the job's options come from.
 
     Raises OptionError, which names both values, if the job changes an option that only the table may set. Also raises
     OptionError for a value that is not valid, and for a duration without a unit.

@@ -246,7 +246,7 @@ def check_write_options(
     """Checks that a table with these options can be written correctly.
 
     Raises OptionError, which names the option, for an option that is unknown (the message names the most similar one),
-    not valid or not supported, and for a combination that Paimon forbids. Nothing has been written then.
+    not valid or not supported, and for a combination that Paimon forbids.
     """
     for check in write_checks(schema_options, primary_key, partition_keys):
         check()

@@ -223,7 +223,8 @@ def _follow_rows(
     rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator
 ) -> Placement:
     """Returns the placement of rows for the merge engine deduplicate: a key moves to the partition of its newest row,
-    and is deleted in the old partition.
+    and is deleted in the old partition. `order` has the rows sorted by key, and `first` is true for the first row of
+    each key in this order.
     """
     keys, partitions = rows.keys[order], rows.partitions[order]
     came_from = np.empty(len(keys), np.int32)
@@ -262,7 +263,8 @@ def _stay(
     rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator, *, skip_new: bool
 ) -> Placement:
     """Returns the placement of rows for merge engines under which a key stays in its partition. A new key gets the
-    partition of its first row. If `skip_new` is true, rows for a key in another partition are dropped.
+    partition of its first row. If `skip_new` is true, rows for a key in another partition are dropped. `order` and
+    `first` are as in `_follow_rows`.
     """
     places = KeyPlaces(old.partitions.copy(), old.buckets.copy())
     beginnings = np.sort(order[first])

@@ -99,7 +99,9 @@ def _inner(text: str, data_type: DataType) -> object:
 
 
 def _parts(text: str, name: str, brackets: str) -> Iterator[str]:
-    """Yields the parts between the brackets, separated at commas outside of quotes and inner brackets."""
+    """Yields the parts of `NAME(a, b)`, or of `a, b` between the two `brackets`. Commas in quotes and in inner brackets
+    do not separate parts.
+    """
     whole = text.strip()
     called = re.fullmatch(rf"(?is){name}\s*\((.*)\)", whole)
     if called is None and not (whole[:1] == brackets[0] and whole[-1:] == brackets[1]):

@@ -111,7 +111,7 @@ NOTHING_KNOWN = KnownHashes(_EMPTY_HASHES, _EMPTY_BUCKETS)
 
 
 def known_hashes(index: Mapping[int, Int32s]) -> KnownHashes:
-    """Returns the hashes of a partition, from the contents of its HASH files by bucket."""
+    """Returns the hashes of a partition, given the hashes in the HASH file of each bucket."""
     if not index:
         return NOTHING_KNOWN
     hashes = np.concatenate([index[b] for b in index])

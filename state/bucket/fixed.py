@@ -126,7 +126,7 @@ def _hive_bytes(strings: ByteColumn) -> UInt32s:
 
 def _hive_decimals(low: NDArray[np.uint64], high: NDArray[np.int64], scale: int) -> UInt32s:
     """Returns Java's BigDecimal.hashCode of each decimal, after removing the zeros at the end of its fraction. The hash
-    of zero is 0.
+    of zero is 0. `low` and `high` are the lower and upper 64 bits of each unscaled value.
     """
     negative = high < 0
     # To negate a two's complement of 128 bits, the carry goes to the upper half only if the lower half is zero.

@@ -76,7 +76,8 @@ def changed_buckets(entries: Sequence[ManifestEntry], index: Sequence[IndexManif
 def combine_index(
     base: Sequence[IndexManifestEntry], delta: Sequence[IndexManifestEntry], *, vectors_by_file: bool
 ) -> tuple[IndexManifestEntry, ...]:
-    """Applies changes of index files to a snapshot's list of index files, and returns the new list: the entries
+    """Applies changes of index files (`delta`) to a snapshot's list of index files (`base`), and returns the new list:
+    the entries
     that stay, in the same order, and then the added entries.
 
     A bucket has one HASH file and one deletion-vector file, so a new file replaces the old one. Entries of global

@@ -106,8 +106,9 @@ def check_bucket_counts(
     """Checks the rule `bucket-count`, and returns the conflict if the commit breaks it. The rule: all files of a
     partition were written for the same number of buckets.
 
-    The number is compared for each partition, so that the rule also covers a bucket that has no files yet. An OVERWRITE
-    may change the number. Numbers that are not positive (dynamic, unaware and postpone tables) are not compared.
+    The number is compared for each partition, so that the rule also covers a bucket that has no files yet.
+    `partition_totals` has the number of each partition that has files. An OVERWRITE may change the number. Numbers that
+    are not positive (dynamic, unaware and postpone tables) are not compared.
     """
     if kind is CommitKind.OVERWRITE:
         return None
@@ -205,7 +206,8 @@ def check_key_ranges(
     """Checks the rule `key-range`, and returns the conflict if the commit breaks it. The rule: on each level of a
     bucket above level 0, the key ranges of the files do not overlap.
 
-    Only levels to which the commit adds files are checked. Key ranges include both ends.
+    `after` are the files that would be live after the commit. Only levels to which the commit adds files are checked.
+    Key ranges include both ends.
     """
     touched = {
         (e.partition, e.bucket, e.file.level) for e in delta_entries if e.kind is FileKind.ADD and e.file.level >= 1
@@ -232,8 +234,10 @@ def check_index_deletes(
     base_index: Iterable[IndexManifestEntry], delta_index: Iterable[IndexManifestEntry]
 ) -> Conflict | None:
     """Checks the rule `index-replaced`, and returns the conflict if the commit breaks it. The rule: every index file
-    that the commit deletes is live. Paimon does not check this: the last writer of a bucket's HASH file wins, and the
-    keys of the other writer are lost.
+    that the commit deletes is live. `base_index` are the live index files, and `delta_index` are the changes of the
+    commit.
+    Paimon does not check this rule: the last writer of a bucket's HASH file wins, and the keys of the other writer are
+    lost.
     """
     live = {(e.partition, e.bucket, e.index_type, e.file_name) for e in base_index}
     for entry in delta_index:
@@ -256,8 +260,9 @@ def check_index_unchanged(
     """Checks the rule `index-changed`, and returns the conflict if the commit breaks it. The rule: the index files of a
     changed bucket are the same as when the change was planned.
 
-    A new HASH or deletion-vector file replaces the whole old file of its bucket, so the writer must have read the
-    current file.
+    `planned_index` are the index files when the change was planned, `base_index` are the live index files, and
+    `delta_index` are the changes of the commit. A new HASH or deletion-vector file replaces the whole old file of its
+    bucket, so the writer must have read the current file.
     """
     places = {(e.partition, e.bucket, e.index_type) for e in delta_index}
     planned, now = (
@@ -281,7 +286,8 @@ def check_unmarked(
 ) -> Conflict | None:
     """Checks the rule `rows-deleted`, and returns the conflict if the commit breaks it. The rule: since the files that
     the commit deletes were read, nobody has deleted more rows of these files. Otherwise a compaction would bring the
-    deleted rows back. Paimon 2.0 does not have this rule.
+    deleted rows back. `planned_index` are the index files at the time of the read, and `base_index` are the live index
+    files. Paimon 2.0 does not have this rule.
     """
     kept = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.ADD}
     gone = {(e.partition, e.bucket, e.file.file_name) for e in delta_entries if e.kind is FileKind.DELETE} - kept
@@ -388,7 +394,7 @@ def check_deletion_vectors(
     after: Iterable[ManifestEntry], delta_index: Iterable[IndexManifestEntry]
 ) -> Conflict | None:
     """Checks the rule `deletion-vector`, and returns the conflict if the commit breaks it. The rule: the data file of a
-    new deletion vector is live after the commit.
+    new deletion vector is live after the commit. `after` are the files that would be live then.
     """
     added = [e for e in delta_index if e.kind is FileKind.ADD and e.index_type == DELETION_VECTORS]
     if not added:

@@ -125,6 +125,7 @@ def rewrite_fully(
     full: FullMerge, meta: ManifestFileMeta, entries: Iterable[ManifestEntry], deleted: Collection[EntryIdentity]
 ) -> list[ManifestEntry] | None:
     """Returns the live entries of one manifest of a full merge, in order, or None if the manifest can stay as it is.
+    `entries` are the entries of the manifest, and `deleted` are all files that the manifests delete.
 
     In the new list, the manifests with the returned entries come after the manifests that stay.
     """

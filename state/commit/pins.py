@@ -35,8 +35,8 @@ def removal_in_the_way(pin: Pin, removals: Iterable[Removal]) -> Removal | None:
 
 def held_end(history: str, end: int, pins: Iterable[Pin | None]) -> int:
     """Returns the id up to which (not included) the snapshots of a table or branch may be removed although these pins
-    exist. `end` is the id that the caller wants. A pin that cannot be read is passed as None; then the result is 0, and
-    nothing may be removed.
+    exist. `history` is the folder of the branch, or "" for the table itself. `end` is the id that the caller wants. A
+    pin that cannot be read is passed as None; then the result is 0, and nothing may be removed.
     """
     for pin in pins:
         if pin is None:

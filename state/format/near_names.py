@@ -21,8 +21,8 @@ _COMPARED = frozenset(k for k in KNOWN_KEYS if k not in HARMLESS or not k.isalph
 
 
 def check_names(present: Iterable[str], known: Collection[str], kind: str) -> None:
-    """Raises CorruptFileError if an unknown name differs by one bit from a known name that is missing. `kind` says in
-    the error what the names are names of.
+    """Raises CorruptFileError if an unknown name differs by one bit from a known name that is missing. `kind` is the
+    word for such a name in the error, for example `snapshot member`.
     """
     names = set(present)
     for name in names:

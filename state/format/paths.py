@@ -104,8 +104,8 @@ def bucket_path(schema: TableSchema, partition: bytes, bucket: int) -> str:
 
 
 def index_folder(schema: TableSchema, partition: bytes, bucket: int) -> str:
-    """Returns the folder of a bucket's index files. By default, all buckets share this folder. If the table's options
-    say so, it is the folder of the bucket's data files.
+    """Returns the folder of a bucket's index files. By default, this is one folder for all buckets. If the table's
+    options say so, this is the folder of the bucket's data files.
     """
     return bucket_path(schema, partition, bucket) if schema.settings.paths.index_in_data_directory else INDEX_DIR
 

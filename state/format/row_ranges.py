@@ -95,7 +95,9 @@ def written_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, 
 
 
 def stats_fields(stored: TableSchema, file: DataFileMeta) -> tuple[DataField, ...]:
-    """Returns the columns for which a file has statistics, in the order of the statistics."""
+    """Returns the columns for which a file has statistics, in the order of the statistics. `stored` is the schema with
+    which the file was written.
+    """
     if file.value_stats_cols is not None:
         return with_tracked(stored).select(file.value_stats_cols)
     return written_fields(stored if file.write_cols is None else with_tracked(stored), file)

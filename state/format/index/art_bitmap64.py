@@ -179,8 +179,8 @@ def _read_container(data: bytes, at: int) -> tuple[_Container, int]:
 
 
 def _container_at(data: bytes, at: int, kind: _Kind, cardinality: int) -> tuple[_Container, int]:
-    """Returns the container whose payload begins at offset `at`, and the offset at which the payload ends. If the data
-    end too early, the payload is cut short.
+    """Returns the container with `cardinality` values whose payload begins at offset `at`, and the offset at which the
+    payload ends. If the data end too early, the payload is cut short.
     """
     if kind is _Kind.RUN:
         (run_count,) = struct.unpack_from("<H", data, at)
