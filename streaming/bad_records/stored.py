@@ -163,8 +163,8 @@ class StoredInFolder:
 
 
 def _mark(user: str, number: int) -> int:
-    """Returns what a table stores in the column `replay` for a batch of a replay. A hash of the replay's commit user
-    distinguishes the replays of several jobs.
+    """Returns what a table stores in the column `replay` for the batch `number` of a replay. A hash of the replay's
+    commit user distinguishes the replays of several jobs.
     """
     return (zlib.crc32(user.encode()) << _NUMBER_BITS) + number
 

@@ -109,8 +109,9 @@ def _own_files(at: TableAt, messages: Sequence[CommitMessage], committed: Commit
 
 
 def _rounds(target: Target, files: FileNames | None, again: Again) -> Rounds:
-    """Compacts until the rows are visible, and returns what was done. An error ends the compactions but is not raised,
-    because the rows are in the table; the result has the text of the error in `lost`.
+    """Compacts until the rows are visible, and returns what was done; see `compact_until_visible` for `files` and
+    `again`. An error ends the compactions but is not raised, because the rows are in the table; the result has the text
+    of the error in `lost`.
     """
     try:
         return compact_until_visible(target.at, files, again)

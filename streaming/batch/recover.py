@@ -117,8 +117,8 @@ def decide(
 
     The table has to show batch `at_least`, or a later batch. If `at_least` is None, the table has to show the batch
     before this batch. If `at_least` is below 0, the table need not show any batch. Raises CheckpointMismatchError if
-    the table is ahead of the checkpoint, holds the batch with other input, or does not show the batch that it
-    has to show.
+    the table is ahead of the checkpoint, holds the batch with other input, or does not show the batch that it has to
+    show; with `allow_reprocess` the batch is written in all these cases.
     """
     known = sorted(history.known, key=lambda s: s.id, reverse=True)
     same = [s for s in known if s.commit_identifier == batch.batch_id]

@@ -106,7 +106,8 @@ def _show(job: JobConfig | RoutedJob, form: Format, ask: AskKafka, *, watch: boo
 def job_status(
     job: JobConfig | RoutedJob, world: World = SYSTEM_WORLD, ask: AskKafka = ask_kafka
 ) -> tuple[pa.Table, list[str]]:
-    """Returns a row (SCHEMA) for each table of a job, and messages about what could not be read from Kafka.
+    """Returns a row (SCHEMA) for each table of a job, and messages about what could not be read from Kafka. `ask` is
+    the function that asks Kafka.
 
     Raises OptionError if bucketline cannot reach the storage of the checkpoint.
     """

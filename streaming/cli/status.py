@@ -267,8 +267,8 @@ def _bucket_lines(bucket: BucketSurvey, largest: int) -> list[Text]:
 
 
 def _level_line(level: LevelSurvey, largest: int) -> Text:
-    """Returns a line that shows the size of a level as a bar. On level 0 the bar has a piece for each run, newest
-    first, separated by thin lines.
+    """Returns a line that shows the size of a level as a bar, in proportion to the `largest` size. On level 0 the bar
+    has a piece for each run, newest first, separated by thin lines.
     """
     style = _LEVEL_STYLES[min(level.level, len(_LEVEL_STYLES) - 1)]
     sizes = [sum(f.file_size for f in run) for run in level.runs]

@@ -147,7 +147,8 @@ def read_events(values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOT
     """Takes records as binary values without nulls. Returns their events as structs of `before`, `after` and `op` (see
     `envelope_shape`), and the columns and types that their rows need.
 
-    A record whose payload is null is neither an event nor bad. Known messages without a row are counted in `skipped`.
+    A record whose payload is null is neither an event nor bad. Known messages without a row are listed in `skipped`.
+    `images` are the columns to read, and `watch` says which missing columns and types to look for.
     """
     if images.reader is not None:
         return images.reader.events(values, images, watch)

@@ -84,7 +84,8 @@ def records_behind(latest: Sequence[Any], end: Sequence[Any]) -> int | None:
     """Returns the number of Kafka records between a batch's end and the newest offsets; None if no source is a Kafka
     source.
 
-    The two lists may be in different orders: sources are matched by the topics that they have in common.
+    `latest` and `end` have the offsets of each source. The sources may be in different orders, because they are matched
+    by the topics that they have in common.
     """
     waiting, left = None, [reached for reached in end if is_kafka(reached)]
     for newest in filter(is_kafka, latest):

@@ -50,8 +50,9 @@ def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keep
 
 
 def judged(kinds: Kinds, origin: Longs, passes: Bools, images: JudgedImages, inserted: Bools) -> tuple[Kinds, Bools]:
-    """Returns the kinds of the rows after the condition was applied, and a mask of the rows that stay. `passes` is true
-    for rows that meet the condition. `inserted` marks the rows that are new according to the source.
+    """Returns the kinds of the rows after the condition was applied, and a mask of the rows that stay. `images` says to
+    which rows the condition is applied, and `passes` is true for rows that meet the condition. `inserted` marks the
+    rows that are new according to the source.
     """
     kinds = kinds.copy()
     if images is JudgedImages.INSERTS:

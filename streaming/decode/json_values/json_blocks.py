@@ -79,7 +79,7 @@ class Objects:
 
 def read_objects(values: pa.Array, shape: Shape, watch: WatchFor = WatchFor.NOTHING) -> Objects:
     """Takes JSON strings as binary values without nulls, and returns the objects in them. A value that is JSON's null
-    is neither among the structs nor among the bad values.
+    is neither among the structs nor among the bad values. `watch` says which missing columns and types to look for.
     """
     parts = [
         part

@@ -306,7 +306,7 @@ def scale_count(counts: pa.Array, unit: str, target_unit: str) -> pa.Array:
 
 
 def cut_digits(counts: pa.Array, data_type: DataType, unit: str) -> pa.Array:
-    """Returns the counts without the digits of a second that are finer than the type's precision."""
+    """Returns counts of `unit` without the digits of a second that are finer than the precision of the type."""
     assert data_type.precision is not None
     missing = _UNIT_DIGITS[unit] - data_type.precision
     return _floor(counts, 10**missing) if missing > 0 else counts

@@ -39,8 +39,8 @@ def late_paths(shape: Shape, path: Path = ()) -> dict[Path, Shape]:
 
 
 def late_columns(scan: ScannedJson, count: int, shapes: Mapping[Path, Shape], read: Read) -> dict[Path, pa.Array]:
-    """Returns the columns that are read separately, by path, for `count` JSON objects. Raises ValueError if a column
-    cannot be read.
+    """Reads the columns in `shapes`, which are read separately, from the `count` JSON objects that were scanned.
+    Returns the columns by path. Raises ValueError if a column cannot be read.
     """
     return {path: _column(scan, scan.values_at(path), count, shape, read) for path, shape in shapes.items()}
 
@@ -99,7 +99,7 @@ def _text(raw: pa.Array, read: Read) -> pa.Array:
 
 
 def _unpacked(raw: pa.Array, is_text: pa.Array, read: Read) -> pa.Array:
-    """Returns the values. If a value is a JSON string that contains an object, the object replaces the string."""
+    """Returns the values, with objects in place of the JSON strings that contain them. `is_text` marks them."""
     texts = _read_all(read, _wrapped(raw.filter(is_text)), _ONE_TEXT).field(0).cast(raw.type)
     _read_all(read, texts, _ONE_TEXT)  # A text that is not an object is found here, because texts were not read as JSON
     # yet.
