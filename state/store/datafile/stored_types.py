@@ -46,9 +46,9 @@ def check_types(types: Mapping[str, pa.DataType], stored: Sequence[DataField], *
 
 
 def _different(declared: DataType, arrow: pa.DataType, has_units: bool) -> Iterator[_Pair]:
-    """Compares the type of a column, and the types of the values inside it, with the file. Yields each type whose
-    precision or scale differs in the file, as a pair: the type in the schema, and the possible types in the file. Other
-    differences are ignored.
+    """Compares the type of a column in the schema (`declared`), and the types of the values inside the column, with the
+    types in the file (`arrow`). Yields a pair for each type whose precision or scale differs: the type in the schema,
+    and the types that the file's type can stand for. Other differences are ignored.
     """
     if declared.root is TypeRoot.DECIMAL and pa.types.is_decimal(arrow):
         if (declared.precision, declared.scale) != (arrow.precision, arrow.scale):

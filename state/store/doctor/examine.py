@@ -248,7 +248,8 @@ class _Examination:
 def _committed_twice(snapshot: Snapshot, seen: dict[tuple[str, int], int]) -> Iterator[Problem]:
     """Yields a problem if an earlier snapshot was committed by the same commit user with the same identifier, although
     an identifier must name one commit. COMPACT snapshots are not checked, because the second snapshot of a commit has
-    the same identifier. `seen` maps users and identifiers to ids of earlier snapshots; this snapshot is added.
+    the same identifier. `seen` maps the users and identifiers of earlier snapshots to the ids of these snapshots; the
+    function adds `snapshot` to `seen`.
     """
     s = snapshot
     if s.commit_identifier == BATCH_COMMIT_IDENTIFIER or s.commit_kind is CommitKind.COMPACT:

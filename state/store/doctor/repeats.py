@@ -89,7 +89,7 @@ class _RepeatedKeys:
 
 @dataclass(frozen=True, slots=True)
 class _Repeated(Selection):
-    """Selects all rows of each key that has several rows, if at least one of these rows is not a delete."""
+    """Selects all rows of each key that has several rows, if at least one of these rows is not of kind -U or -D."""
 
     def select(self, starts: Starts, kinds: Kinds) -> Indices:
         if starts.all():

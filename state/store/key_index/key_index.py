@@ -65,8 +65,8 @@ _SETTLE_WAITS = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexChange:
-    """Keys to put and keys to remove, each key once and in only one of the two; and the new key count of each changed
-    bucket.
+    """Keys to put, keys to remove, and the new key count of each changed bucket. A key is put or removed at most once,
+    and not both.
     """
 
     puts: KeyEntries
@@ -159,8 +159,8 @@ class KeyIndex:
         return np.array([self._codes[p] for p in partitions], np.int32)
 
     def partitions(self, codes: Iterable[int]) -> dict[int, bytes]:
-        """Returns the serialized partition for each of the codes. Raises IndexStateError for a code that the index has
-        not given out.
+        """Returns the serialized partition for each of the codes. Raises IndexStateError for a code that the index does
+        not have.
         """
         wanted = set(codes)
         missing = sorted(wanted - self._partitions.keys())

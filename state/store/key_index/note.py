@@ -54,8 +54,8 @@ class Note:
         snapshots in between cannot be read.
 
         The note has all changes if its batch was planned on the label's snapshot and has published the given snapshot,
-        because no other writer may commit in between. The batch can have two snapshots only if the second is its own
-        compaction, whose id must then be the next one.
+        because no other writer may commit in between. The batch may have two snapshots, if the second snapshot is the
+        batch's own compaction, with the next id.
         """
         tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
         if self.base != label or self.token not in tokens:

@@ -53,7 +53,7 @@ def create_tags(work: TagWork, newest: Snapshot, before: Tagged | None) -> tuple
     the names of the new tags.
 
     `before` is the first result of the previous call. If `before` is None, the newest tag that was created
-    automatically shows how far tags have been created. Otherwise nothing is read while no tag is due.
+    automatically shows how far tags have been created. If `before` is given, nothing is read while no tag is due.
     """
     plan = work.plan
     at = before or _resumed(work, plan)

@@ -1,5 +1,5 @@
-"""The folders of a table in which the removal of orphan files looks for files, and the paths in these folders where
-every file belongs to the table.
+"""Lists the folders of a table in which the removal of orphan files looks for files. Also says which paths in these
+folders can only be paths of the table's files.
 """
 
 import re

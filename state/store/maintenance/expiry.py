@@ -434,7 +434,7 @@ class _Expiry:
         return leave_markers(self._tags, self._snapshots, going, tags, self._world, ends=ends)
 
     def _sharing(self, begin: int, end: int, tags: Sequence[Tag]) -> list[tuple[str, Snapshot]]:
-        """Returns the descriptions and snapshots of tags and branches that may need files of `begin` to `end` - 1."""
+        """Returns the descriptions and snapshots of tags and branches that may need files of removed snapshots."""
         tagged = [(f"tag {t.name}", t.snapshot) for t in tags]
         sharing = sharing_tags([s for _, s in tagged], begin, end)
         return [(n, s) for n, s in tagged if s in sharing] + self._branches.states_of_others(self._root)

@@ -26,8 +26,8 @@ _MOST_AT_ONCE = 1 << 30
 def counted_apart(
     access: FileAccess, buckets: Sequence[BucketFiles], projection: Projection
 ) -> tuple[int, Sequence[BucketFiles]]:
-    """Returns how many rows of the buckets are counted from metadata, and the buckets with the files that must be read
-    to count the other rows.
+    """Counts rows of the buckets from metadata. Returns the count, and the buckets with only those files that must be
+    read to count the other rows.
 
     If the read asks for columns, no rows are counted. `buckets` are the buckets that `prune` has returned.
     """

@@ -215,7 +215,7 @@ class _Pruning:
 
     def _range_guarantee(self, bucket: BucketFiles, rows: RowRange) -> pc.Expression:
         """Returns a guarantee for the rows of a range of row ids. Each column of these rows comes from the newest file
-        that holds it, so the statistics of this file are used.
+        that holds the column, so the guarantee uses the statistics of that file.
         """
         parts: list[pc.Expression | None] = [self._partition_guarantee(bucket.partition)]
         claimed: set[int] = {f.id for f in TRACKED}

@@ -40,8 +40,9 @@ class TableOwner(Protocol):
         ...
 
     def roll_back(self, target: int | str, *, newest: int | None = None) -> None:
-        """Makes the snapshot with this id, or of this tag, the newest snapshot again. If `newest` is not None, this is
-        done only if the newest snapshot has the id `newest`. Raises OptionError if there is no such snapshot or tag.
+        """Makes the snapshot with this id, or of this tag, the newest snapshot again. If `newest` is not None, the
+        rollback happens only if the newest snapshot has the id `newest`. Raises OptionError if there is no such
+        snapshot or tag.
         """
         ...
 

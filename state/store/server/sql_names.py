@@ -96,8 +96,8 @@ class SqlNames:
 
     @contextmanager
     def renaming(self, name: TableName, target: TableName) -> Iterator[None]:
-        """Renames a table in the catalog, around the work of a `with` block. If the work fails, the table keeps its old
-        name.
+        """Renames a table in the catalog. If the `with` block, which does the other work of the renaming, fails, the
+        table keeps its old name.
         """
         with self._session() as session:
             for table in _TABLES_WITH_PROPERTIES:

@@ -41,8 +41,8 @@ from bucketline.state.types.timestamp_text import cast_text, plain_value
 
 def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table:
     """Writes the rows of an INSERT, and returns the id of the newest snapshot as a row. OVERWRITE replaces the
-    partition that the statement names. If it names none, the options decide whether the whole table is replaced, or
-    only the partitions that get rows.
+    partition that the statement names. If the statement names no partition, the options decide whether the whole table
+    is replaced, or only the partitions that get rows.
     """
     table = session.table(statement.table.name, statement.table.options, writes=True)
     if statement.overwrite and not statement.partition:
