@@ -174,7 +174,7 @@ def _physical_type(arrow: pa.DataType, data_type: DataType) -> pa.DataType:
 
 
 def validity(array: pa.Array) -> NDArray[np.bool_] | None:
-    """Returns a mask of the values that are not null, or None if no value is null: the common case then costs
+    """Returns a mask of the values that are not null; None if no value is null, so that this common case costs
     nothing.
     """
     if array.null_count == 0:

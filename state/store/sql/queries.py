@@ -23,7 +23,7 @@ class QueryTarget:
     `names` are the columns of the table into which the columns of the query go, in this order; if `names` is None, each
     column goes into the column with its own name. `constants` holds values for other columns of the table; all columns
     that are left become null. With `overwrites`, the new rows replace the rows of the partitions that match
-    `partition`; if `partition` is None, they replace the same rows as in `Table.overwrite`.
+    `partition`; if `partition` is None, the new rows replace the same rows as in `Table.overwrite`.
     """
 
     table: Table

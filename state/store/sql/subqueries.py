@@ -1,5 +1,5 @@
-"""Carries out queries inside UPDATE and DELETE: either their rows become literals in the statement, or Spark finds the
-rows of the table to change.
+"""Carries out queries inside UPDATE and DELETE: either the rows of the queries become literals in the statement, or
+Spark finds the rows of the table to change.
 
 Source: Paimon 2.0 DeleteFromPaimonTableCommand, UpdatePaimonTableCommand; Spark's IN, EXISTS and scalar subqueries.
 """

@@ -32,7 +32,7 @@ class RequestCounts:
         return self.get + self.put + self.list + self.head + self.delete
 
     def since(self, before: "RequestCounts") -> "RequestCounts":
-        """Returns how many more requests of each kind were counted here than in the earlier counts `before`."""
+        """Returns the differences between these counts and the earlier counts `before`."""
         return RequestCounts(
             self.get - before.get,
             self.put - before.put,

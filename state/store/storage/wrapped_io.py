@@ -8,8 +8,8 @@ from bucketline.state.store.storage.file_info import FileInfo
 
 
 class Inner(Protocol):
-    """The same interface as FileIO. FileIO cannot be imported here, because its module imports modules that use this
-    one.
+    """The same interface as FileIO. FileIO cannot be imported here, because the module of FileIO imports modules that
+    use this module.
     """
 
     def require_publish(self) -> None: ...

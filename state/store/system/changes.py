@@ -109,8 +109,8 @@ def binlog(table: TableHandle) -> ReadRows:
 
 
 def read_kept(table: TableHandle) -> ReadRows:
-    """Returns the rows of the table, with `_row_kind` (int8) as the last column. Rows in the postpone bucket do not
-    count. Raises the errors of `read_table`.
+    """Returns the rows of the table, with `_row_kind` (int8) as the last column. Rows in the postpone bucket are left
+    out. Raises the errors of `read_table`.
     """
     view = own_view(table, None)
     refuse_unreadable(view.schema)

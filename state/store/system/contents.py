@@ -1,6 +1,6 @@
 """System tables that show what a snapshot holds: partitions, buckets, manifests, index files.
 
-The snapshot is the snapshot that the options name, or else the newest. Times are local.
+The options name the snapshot; otherwise it is the newest snapshot. Times are local.
 
 Source: Paimon 2.0 PartitionsTable, BucketsTable, ManifestsTable, TableIndexesTable, PartitionEntry, BucketEntry.
 """
@@ -88,7 +88,7 @@ TABLE_INDEXES = pa.schema(
 
 def partitions(table: TableHandle) -> pa.Table:
     """Returns one row for each partition, ordered by the partition's string (`dt=2026-01-01/hr=7`). Rows in the
-    postpone bucket do not count.
+    postpone bucket are not counted.
     """
     schema, snapshot = table.table_schema, _snapshot(table)
     grouped: dict[bytes, list[ManifestEntry]] = defaultdict(list)

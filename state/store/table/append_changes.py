@@ -247,7 +247,8 @@ class KeptAndTaken:
         return CommitMessage(*bucket_id, total_buckets=self._at.view.total_of_bucket(bucket_id))
 
     def _marked(self, bucket_id: BucketId, changes: Sequence[tuple[DataFileMeta, BitMap]]) -> CommitMessage:
-        """Returns the message that marks rows in index files, and removes each file of which all rows are deleted now.
+        """Returns the message that marks rows as deleted in index files. The message removes files of which all rows
+        are deleted.
 
         In a table with buckets, a bucket has one index file, which is replaced by a new index file. In a table without
         buckets, only the index files with a changed vector are replaced.

@@ -65,7 +65,7 @@ def check_delete(table: TableHandle) -> None:
 
 
 def check_update(table: TableHandle, verb: str = "update") -> None:
-    """Checks that rows of the table have exactly the values of an update after the update. Raises UnsupportedTableError
+    """Checks that an updated row would have exactly the values that the update gives it. Raises UnsupportedTableError
     if the merge engine would combine old and new values, and the errors of `check_delete`.
     """
     check_changeable(table, verb)

@@ -1,8 +1,8 @@
 """The steps of every write of a table: run → publish → make visible → maintain.
 
-Each operation (`Table.write`, a change of rows, an overwrite, a rescale, a compaction) passes a function that does the
-first step to `carry_out`, which does the other steps. A batch of a stream can stop between the steps, so it calls the
-functions of the single steps itself.
+Each operation (`Table.write`, a change of rows, an overwrite, a rescale, a compaction) calls `carry_out` with a
+function that does the first step, and `carry_out` does the other steps. A batch of a stream can stop between the steps,
+so it calls the functions of the single steps itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ from bucketline.state.store.write.visibility import Budget
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What to commit, and by whom. `brought` holds the messages with new rows. The partitions of these messages
-    count as changed now; a partition that has not changed for long enough is marked as done.
+    """What to commit, and by whom. `brought` holds the messages with new rows. The partitions of these messages have
+    changed now; only partitions that have not changed for some time are marked as done.
     """
 
     change: Change
@@ -65,9 +65,9 @@ class Cycled:
 
 
 def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger = CompactTrigger.NONE) -> Cycled:
-    """Does the work of an operation on a table, commits it, and returns the results of the commit. If the commit loses
-    its compaction to another commit, files are compacted again, as `trigger` says. Then snapshots and partitions expire
-    and tags are created, as the table's options say.
+    """Does the work of an operation on a table, commits it, and returns the results of the commit. If the commit's
+    compaction conflicts with another commit, files are compacted again, as `trigger` says. Then snapshots and
+    partitions expire and tags are created, as the table's options say.
 
     If the work raises an error, the files of the work are removed. Raises the errors of `commit_change`. Raises
     CommitConflictError for a compaction that was lost to another commit, and if the snapshot that the work reads has

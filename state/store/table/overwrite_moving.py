@@ -168,8 +168,8 @@ def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:
 def _taken_out(at: TableAt, write: BucketWrite, message: CommitMessage) -> CommitMessage:
     """Returns the message of a bucket that is not replaced: it deletes the keys that have moved to other partitions.
 
-    If readers skip level 0, the deleted keys are looked up in the older files at once, so that no reader sees a key
-    twice.
+    If readers skip level 0, the bucket is also compacted, so that the deletes take effect in the same commit and no
+    reader sees a key twice.
     """
     if what_waits(at.plan.schema) is not Waits.ROWS:
         return message

@@ -1,4 +1,5 @@
-"""Writes the rows of a caller as one batch: an engine writes and compacts them, and one commit adds them to the table.
+"""Writes the rows of a caller as one batch: an engine writes and compacts the rows, and one commit adds the rows to the
+table.
 
 Source: Paimon 2.0 BatchTableWrite (one commit, whose identifier says "batch").
 """

@@ -21,7 +21,7 @@ from bucketline.state.store.warehouse.metastore import TableAddress
 
 @dataclass(frozen=True, slots=True)
 class SqlMetastore:
-    """The names of a catalog in a database, and the folders of its warehouse."""
+    """The metastore of a JDBC catalog: names of tables in a database, and tables in the folders of a warehouse."""
 
     settings: CatalogSettings
     names: SqlNames

@@ -51,7 +51,7 @@ class NewKeys(Placing):
     def assigned(
         self, known: KnownHashes, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | BucketNews]:
-        """Yields the rows of one share of a partition's keys as runs of the buckets that they go to, then the new
+        """Yields the rows of one share of a partition's keys as runs of the buckets to which the rows go, then the new
         hashes of each bucket. `known` holds the hashes of the share that have a bucket already. The runs stay sorted,
         and keep their origin, flush number and arrival ranks.
 

@@ -1,4 +1,5 @@
-"""Finds the buckets of rows after the rows were read: takes a group of keys, and returns runs of buckets.
+"""Finds the buckets of rows after the rows were read: takes the rows of a group of keys, and returns the rows as runs
+of buckets.
 
 Each way to find buckets is a class with its own method `place`: for new keys of dynamic buckets, for keys that move
 between partitions, for postponed rows. The task that owns a group of keys calls `place`; no other code knows how

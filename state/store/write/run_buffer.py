@@ -187,7 +187,7 @@ class Pieces:
 
 class RunBuffer:
     """Sealed runs by bucket. Closing the buffer removes its spill file. With `packs_spills`, runs are compressed when
-    they are written to disk. Runs that are tables in memory are compressed in any case.
+    they are written to disk; runs that are Arrow tables are compressed then even without `packs_spills`.
     """
 
     def __init__(self, *, budget_bytes: int, directory: str | None = None, packs_spills: bool = False) -> None:

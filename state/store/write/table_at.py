@@ -146,7 +146,7 @@ class TableAt:
         return states
 
     def with_stored(self, states: Mapping[BucketId, BucketState]) -> dict[BucketId, BucketState]:
-        """Returns the states with the live files of every bucket, also of buckets that will not be compacted, because
+        """Returns the states with the live files of every bucket, including buckets that will not be compacted, because
         new rows may need values of stored rows.
         """
         vectors = self.deletion_entries()

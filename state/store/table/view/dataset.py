@@ -119,8 +119,8 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]
         return self.to_table(columns, filter, batch_size, **hints).take(indices)
 
     def filter(self, expression: pc.Expression | None) -> "TableDataset":
-        """Returns a dataset whose rows also meet this condition. Raises SchemaMismatchError for a condition that is no
-        Arrow expression.
+        """Returns a dataset of the rows that also meet the condition `expression`. Raises SchemaMismatchError for a
+        condition that is no Arrow expression.
         """
         if expression is None or not isinstance(expression, pc.Expression):
             raise SchemaMismatchError(f"the filter of a dataset must be an Arrow expression, found {expression!r}")

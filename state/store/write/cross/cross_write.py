@@ -93,10 +93,9 @@ class CrossWrite(Placing):
     def place(
         self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
-        """Yields the rows of a share's runs, in order of arrival, as runs of the buckets that they go to.
-
-        May also write a note about the changes of the keys for the next batch, and yield a SnapshotNote with the token
-        of the note; the snapshot of this batch must carry the token. If rows of a key came from several feeds (topic
+        """Yields the rows of a share's runs, in order of arrival, as runs of the buckets to which the rows go. May also
+        write a note about the changes of the keys for the next batch, and yield a SnapshotNote with the token of the
+        note; the snapshot of this batch must carry the token. If rows of a key came from several feeds (topic
         partitions) and the order of feeds matters, also yields one such key. This key is the full primary key, because
         the rows of the key may be in two partitions.
 
@@ -172,7 +171,9 @@ class CrossWrite(Placing):
         return IndexSource(access, self.manifests(io, path, partition_types), Snapshots(io, root))
 
     def manifests(self, io: FileIO, path: str, partition_types: Sequence[DataType]) -> Manifests:
-        """Returns the manifests of the table at a path; the key index is built from the files that they list."""
+        """Returns the manifests of the table at a path; the key index is built from the files that the
+        manifests list.
+        """
         return Manifests(io, path, partition_types, world=self.world)
 
     def seal_plan(self, form: RunForm) -> SealPlan:

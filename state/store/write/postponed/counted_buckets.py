@@ -1,4 +1,4 @@
-"""Writes rows of a postpone table to real buckets at once. The number of buckets of a new partition depends on its
+"""Writes rows of a postpone table directly to real buckets. The number of buckets of a new partition depends on its
 rows.
 """
 

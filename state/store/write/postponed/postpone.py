@@ -14,8 +14,8 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Postpone(Mode):
-    """The mode for postpone tables: each task owns a share of the keys, and writes their rows unsorted to the postpone
-    bucket.
+    """The mode for postpone tables: each task owns a share of the keys, and writes the rows of these keys unsorted to
+    the postpone bucket.
     """
 
     # Two writers that both create a partition might choose different bucket counts for it.
@@ -53,7 +53,7 @@ class Postpone(Mode):
 
 
 class PostponeInBuckets(Postpone):
-    """The mode in which rows of a postpone table are written to real buckets at once. The number of buckets of a new
+    """The mode in which rows of a postpone table are written directly to real buckets. The number of buckets of a new
     partition follows from the number of its rows.
     """
 
