@@ -306,7 +306,7 @@ def test_a_compaction_by_hand_that_loses_a_race_says_so(tmp_path: Path) -> None:
     table.write(rows(*range(2000)))
     table.write(rows(1, v=1))
     mine = beside(table, Others({1: lambda: open_table(table.path).compact()}))
-    with pytest.raises(CommitConflictError, match="run it again") as caught:
+    with pytest.raises(CommitConflictError, match="run the compaction again") as caught:
         mine.compact()
     assert caught.value.fields["rule"] in ("file-deleted", "index-changed")
     assert open_table(table.path).compact() is None
