@@ -172,7 +172,7 @@ def batch_properties(
     """Returns the properties of a batch's snapshot.
 
     The properties are the identity of the batch, the names of the key-index notes that belong to this snapshot, the
-    number of tasks among which the keys are divided, and whether a bucket may hold keys of several of these tasks.
+    number of tasks among which the keys are divided, and whether one bucket may hold the keys of several tasks.
     """
     named = {
         DIGEST: identity.digest,

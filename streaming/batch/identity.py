@@ -2,7 +2,7 @@
 
 The commit user is the id of the streaming query, the commit identifier is the id of the batch. Both stay the same at a
 restart from the same checkpoint. But a checkpoint that is rewound or copied by hand gives the same user and identifier
-to other input, so the offsets of the batch are read as well: Spark writes `offsets/N` before the sink runs.
+to other input. So the offsets of the batch are read as well; Spark writes them to `offsets/N` before the sink runs.
 Source: Spark 4.0 FileStreamSourceLog; seen on PySpark 4.0.5 to 4.3.0.
 """
 

@@ -27,11 +27,11 @@ class BatchReport:
     `postponed_rows` wait in the postpone bucket after the batch, in files of `postponed_bytes`; the oldest has waited
     `postponed_seconds`. `hidden_rows` are committed, but batch readers do not see them because a compaction failed and
     has to be done again; the oldest has waited `hidden_seconds`.
-    Measured as the batch begins, in the partitions that the last batch wrote: `bucket_runs` counts the
-    buckets by their number of sorted runs, and `most_runs` is the largest such number; `crowded_buckets` had more
-    sorted runs than the stop trigger allows; `level0_bytes` were on level 0, the oldest for `level0_seconds`. The batch
-    has waited or compacted `back_pressure_seconds` because buckets had too many sorted runs. `open_items` of compaction
-    plans were open when the stream last looked, the oldest for `open_items_seconds`.
+    Some facts are measured as the batch begins, in the partitions that the last batch wrote. `bucket_runs` counts the
+    buckets by their number of sorted runs, and `most_runs` is the largest number of sorted runs. `crowded_buckets` had
+    more sorted runs than the stop trigger allows. `level0_bytes` were on level 0, the oldest file for `level0_seconds`.
+    The batch has waited or compacted `back_pressure_seconds` because buckets had too many sorted runs. `open_items` of
+    compaction plans were open when the stream last looked, the oldest for `open_items_seconds`.
     `skipped_records` counts, by kind, the records that hold no row and are not bad. `unexpected_rows` counts the rows
     that do not meet an expectation, by the name of the expectation.
     `storage_requests` counts the requests of this process to the table's object store; tasks in other processes are not

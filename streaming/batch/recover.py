@@ -185,8 +185,8 @@ def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is
 
     The other query may have read an earlier topic of the same name, with other records; then its records do not count.
     A topic is taken for an earlier one if the other query knows it by another id, or if the other query has read
-    further in a partition that this query reads already. Raises TopicCreatedAgainError if a topic has another id, but
-    this query begins to read it exactly at the offset at which the other query has ended: that offset belongs to the
+    further in a partition that this query reads already. Raises TopicCreatedAgainError if a topic has another id than
+    before, but this query begins exactly at the offset at which the other query has ended. That offset belongs to the
     earlier topic.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)

@@ -132,9 +132,9 @@ def taking_truncates(form: BinlogFormat) -> BinlogFormat:
 class _Rows:
     """Changed rows in the order of their messages.
 
-    Each changed row has: the row after the change, which for a delete is the deleted row; a row with the old values of
-    the columns that an update has changed, or null; the number and the type of the row's message; and the row's
-    position in the message (`ranks`).
+    `data` has the rows after the changes, and for deletes the deleted rows. `old` has the old values of the columns
+    that an update has changed, or null. `messages` and `types` have the number and the type of each row's message, and
+    `ranks` the position of the row in the message.
     """
 
     data: pa.Array

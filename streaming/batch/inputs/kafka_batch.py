@@ -37,7 +37,7 @@ _BUCKETS_LOOKED_AT = 8
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The ranges that Spark has planned for a batch, and how Spark's tasks would read them."""
+    """The ranges that Spark has planned for a batch, and the settings with which Spark's tasks would read them."""
 
     ranges: tuple[OffsetRange, ...]
     group: str

@@ -176,9 +176,9 @@ class _Search:
     `is_delete` says for each row whether it is a delete. `group` has the number of the group of each row; a group
     consists of the rows of one key. `at_stored` has for each group the position of the key's row among the rows that
     the table has stored, or -1 if the table has no such row.
-    The methods write the end of a search as a number. If n is the count of rows, a number below n is the position of
-    the row where the search ends; n means that the search has found nothing; and n + 1 + g means that the search goes
-    on in the stored row of group g.
+    The methods write the end of a search as a number. Let n be the count of rows. A number below n is the position of
+    the row where the search ends. The number n means that the search has found nothing. The number n + 1 + g means that
+    the search goes on in the stored row of group g.
     """
 
     linked: _Linked
