@@ -176,8 +176,8 @@ class CatalogSettings:
 def catalog_settings(given: str | Mapping[str, str], storage_options: Mapping[str, str] | None) -> CatalogSettings:
     """Returns the checked settings of a catalog. `given` is the path or URI of a warehouse, or a map of options.
 
-    Raises OptionError for an unknown option (the message names the most similar one), for a value that cannot be read,
-    and for a storage option that has different values in the two arguments.
+    Raises OptionError for an unknown option (the message names the most similar known option), for a value that cannot
+    be read, and for a storage option that has different values in the two arguments.
     """
     options: dict[str, str] = {}
     storage = dict(storage_options or {})

@@ -293,7 +293,7 @@ of the storage or of the catalog. After `types.` comes a column, and after `expe
 
 
 def job_config(settings: Mapping[str, Setting]) -> JobConfig:
-    """Returns the configuration of a job from its settings. The caller has checked the keys.
+    """Returns the configuration of a job from its settings. The caller must have checked the keys.
 
     Raises OptionError for an invalid value, and for a missing table, source format, checkpoint or schema.
     """

@@ -236,8 +236,8 @@ CHANGE_COLUMNS = ("_row_kind", "_change_type", "_commit_version", "_commit_times
 def reader_options(options: Mapping[str, str]) -> ReaderOptions:
     """Returns the options of a reader.
 
-    Raises OptionError for an unknown option (the message names the most similar one), and for values that are not valid
-    or exclude each other.
+    Raises OptionError for an unknown option (the message names the most similar known option), and for values that are
+    not valid or exclude each other.
     """
     own: dict[str, str] = {}
     opening: dict[str, str] = {}

@@ -128,7 +128,8 @@ def resolve_jobs(*layers: Mapping[str, Setting]) -> JobConfig | RoutedJob:
     """Combines several layers of settings, and returns the job that the layers describe: a job of one table, or of
     several tables. A later layer overrides an earlier one.
 
-    Raises OptionError for an unknown key (the message names the most similar one), and for missing or invalid values.
+    Raises OptionError for an unknown key (the message names the most similar known key), and for missing or invalid
+    values.
     """
     settings = _merged(layers)
     if has_routes(settings):

@@ -201,8 +201,8 @@ def check_storage_options(storage_options: Mapping[str, str] | None) -> MaskedOp
     """Checks storage options, and returns them with their main names, which `STORAGE_OPTIONS` lists. Printing the
     result does not show secrets.
 
-    Raises OptionError for an unknown option (the message names the most similar one), an option that is set twice, and
-    a value that cannot be parsed.
+    Raises OptionError for an unknown option (the message names the most similar known option), an option that is set
+    twice, and a value that cannot be parsed.
     """
     options: dict[str, str] = {}
     for key, text in (storage_options or {}).items():

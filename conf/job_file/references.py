@@ -65,8 +65,8 @@ def hides(key: str) -> bool:
 def looked_up(key: str, text: str, variables: Mapping[str, str] = os.environ) -> str:
     """Returns the text of a setting with its references replaced. `variables` are the environment variables.
 
-    Raises OptionError for a variable that is not set, for a file that cannot be read or lacks the key, and for a
-    reference in a setting that is stored in the table or shown by Spark.
+    Raises OptionError for a variable that is not set, and for a file that cannot be read or lacks the key. Also raises
+    OptionError for a reference in a setting that is stored in the table or shown by Spark.
     """
     if not has_reference(text):
         return _REFERENCE.sub(lambda match: match["escaped"], text)

@@ -1,5 +1,5 @@
-"""Turns a job of one table into a job of several tables with one route, so that the job can continue the checkpoint of
-a job of several tables.
+"""Turns a job of one table into a job of several tables with one route. Then the job can continue the checkpoint of a
+job of several tables.
 """
 
 from bucketline.conf.errors import OptionError

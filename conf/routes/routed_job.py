@@ -169,7 +169,8 @@ def check_route_key(key: str, origin: str) -> str:
 
 
 def routed_job(settings: Mapping[str, Setting]) -> RoutedJob:
-    """Returns the job of several tables that the settings describe. The caller has checked the keys of the settings.
+    """Returns the job of several tables that the settings describe. The caller must have checked the keys of the
+    settings.
 
     Raises OptionError for a value that is not valid, and for settings that contradict each other.
     """

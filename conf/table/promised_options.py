@@ -1,5 +1,4 @@
-"""Paimon's options that ask for something that bucketline does not do. A table may have such options for other writers
-and readers.
+"""Paimon's options that bucketline does not follow. A table may have such options for other writers and readers.
 
 Files and rows are correct even though bucketline does not follow these options, so it accepts these options. When a
 table with such an option is opened, a message says once that the option has no effect; `--print-config` shows the

@@ -245,8 +245,8 @@ def check_write_options(
 ) -> None:
     """Checks that a table with these options can be written correctly.
 
-    Raises OptionError, which names the option, for an option that is unknown (the message names the most similar one),
-    not valid or not supported, and for a combination that Paimon forbids.
+    Raises OptionError, which names the option, for an option that is unknown, not valid or not supported, and for a
+    combination that Paimon forbids. For an unknown option, the message names the most similar known option.
     """
     for check in write_checks(schema_options, primary_key, partition_keys):
         check()

@@ -158,7 +158,7 @@ class DynamicAssigner:
         """Returns a bucket for each row, and the assigner for the next rows. A known hash keeps its bucket, even if
         this assigner does not own it; `Allocation.allocate` chooses the bucket of a new hash.
 
-        The hashes are in the order of arrival. Equal hashes get equal buckets. Raises the errors of `allocate`.
+        `hashes` must be in the order of arrival. Equal hashes get equal buckets. Raises the errors of `allocate`.
         """
         buckets = self.known.lookup(hashes)
         unknown = np.flatnonzero(buckets == UNKNOWN)

@@ -25,9 +25,9 @@ def evolve_schema(
 ) -> TableSchema | None:
     """Returns the next version of the schema, with the incoming columns added; None if nothing has to change.
 
-    With the policy `ignore`, the result is always None. Raises SchemaMismatchError, which names the columns: with the
-    policy `fail` if the table lacks a column or type, and with `evolve` if no type holds both the old and the incoming
-    values, or if the type of a key column would have to change.
+    With the policy `ignore`, the result is always None. With the policy `fail`, raises SchemaMismatchError if the table
+    lacks a column or type. With the policy `evolve`, raises SchemaMismatchError if no type holds both the old and the
+    incoming values, or if the type of a key column would have to change. The error names the columns.
     """
     if policy is EvolutionPolicy.IGNORE:
         return None

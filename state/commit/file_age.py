@@ -4,7 +4,7 @@ still exist.
 A file that is written but not committed yet is protected only by its age. Orphan removal never removes a file younger
 than `REMOVABLE_MS`. A commit whose files may be older than half of `REMOVABLE_MS` first checks that the files exist.
 The other half allows for clocks that differ, and for a slow removal between listing and removing. If possible, ages are
-measured with one clock: that of the storage, or that of the process that planned the work.
+measured with one clock: the clock of the storage, or the clock of the process that planned the work.
 """
 
 REMOVABLE_MS = 86_400_000

@@ -56,8 +56,8 @@ class FullMerge:
 
     @property
     def with_deletes(self) -> tuple[ManifestFileMeta, ...]:
-        """Returns the manifests in `merge` that have DELETE entries. The caller reads them before it calls
-        `narrow_full_merge`.
+        """Returns the manifests in `merge` that have DELETE entries. The caller must read these manifests before it
+        calls `narrow_full_merge`.
         """
         return tuple(m for m in self.merge if m.num_deleted_files > 0)
 

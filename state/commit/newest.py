@@ -100,8 +100,8 @@ def newest_of(history: History) -> NewestId | CutShort | Vanished:
     two reasons why the hint may name a snapshot that is not the newest: a writer was stopped before it updated the
     hint, or a rollback lowered the hint before it removed snapshots. It was a rollback if a tag or changelog refers to
     a missing snapshot that is not older than the newest existing snapshot. (A commit after the rollback would have made
-    a snapshot that is younger than the missing one.) If the rollback created a tag to mark itself, the target is taken
-    from this tag, because the hint may come from a writer that was stopped.
+    a snapshot that is younger than the missing snapshot.) If the rollback created a tag to mark itself, the target is
+    taken from this tag, because the hint may come from a writer that was stopped.
     """
     hinted = None if history.latest is None else history.latest.snapshot_id
     if hinted is not None and hinted in history.ids:

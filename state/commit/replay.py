@@ -1,5 +1,5 @@
-"""Decides whether a commit is already in the table. The caller checks this before the work starts, and again before the
-snapshot is published.
+"""Decides whether a commit is already in the table. The caller must check this before the work starts, and again before
+the snapshot is published.
 
 A writer is identified by its name, which contains an id. If the prefix from the option `commit.user-prefix` changes,
 the writer is still the same. The commit identifiers of a writer only grow, except for the identifier that all batch
@@ -57,7 +57,7 @@ def compactor_user(writer: str) -> str:
 
 def newest_of_user(snapshots: Iterable[Snapshot], user: str) -> Snapshot | None:
     """Returns the newest snapshot of a commit user, or None. All commits of the user up to the identifier of this
-    snapshot are done. `snapshots` come newest first.
+    snapshot are done. `snapshots` must come newest first.
     """
     return next((s for s in snapshots if writer_of(s.commit_user) == writer_of(user)), None)
 
@@ -80,7 +80,7 @@ def find_replayed(snapshots: Iterable[Snapshot], user: str, identifier: int) -> 
 
 def unmarked(snapshots: Iterable[Snapshot], tags: Iterable[str]) -> dict[str, Snapshot]:
     """Returns the snapshots that streaming writers should protect by a tag, but for which the tag is missing in `tags`.
-    The keys of the result are the names of the missing tags. `snapshots` come oldest first.
+    The keys of the result are the names of the missing tags. `snapshots` must come oldest first.
 
     A writer should protect the newest snapshot of its newest batch. The snapshot to protect need not be the last
     snapshot of the writer, which may be a compaction of an older batch.

@@ -111,7 +111,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> EntryIdentity:
-        """Returns the fields that identify a file: an entry that deletes a file has the same values in these
+        """Returns the fields that identify a file. An entry that deletes a file has the same values in these
         fields as the entry that added the file. Source: Paimon 2.0 FileEntry.Identifier.
         """
         f = self.file

@@ -29,7 +29,7 @@ _KINDS = {0: FileKind.ADD, 1: FileKind.DELETE}
 
 def encode_manifest(entries: Sequence[ManifestEntry], encoding: Encoding = AVRO) -> bytes:
     """Returns the bytes of a manifest with the entries in the given order. If a file has a DELETE and an ADD, the
-    caller puts the DELETE first.
+    DELETE must come first.
     """
     return write_records([_entry_record(e) for e in entries], ENTRY_FORMAT, encoding)
 
@@ -43,7 +43,7 @@ def decode_manifest(data: bytes) -> list[ManifestEntry]:
 
 
 def encode_manifest_list(metas: Sequence[ManifestFileMeta], encoding: Encoding = AVRO) -> bytes:
-    """Returns the bytes of a manifest list. `metas` has the oldest manifest first, and may be empty."""
+    """Returns the bytes of a manifest list. `metas` must have the oldest manifest first, and may be empty."""
     return write_records([_meta_record(m) for m in metas], LIST_FORMAT, encoding)
 
 

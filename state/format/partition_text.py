@@ -26,7 +26,7 @@ def legacy_text(value: object, data_type: DataType) -> str:
     """Returns the text of a value if `partition.legacy-name` is true. The text is what Java's toString returns for
     the internal value.
 
-    `value` is an internal value (`binary_row.decode_row` lists them) and not None.
+    `value` must be an internal value (`binary_row.decode_row` lists the kinds of values), and must not be None.
     Raises UnsupportedTableError for BINARY, because Java writes the address of an array there, which differs in each
     process.
     """
@@ -41,7 +41,7 @@ def legacy_text(value: object, data_type: DataType) -> str:
 def cast_text(value: object, data_type: DataType) -> str:
     """Returns the text of a value if `partition.legacy-name` is false. The text is the value cast to STRING.
 
-    `value` is an internal value (`binary_row.decode_row` lists them) and not None.
+    `value` must be an internal value (`binary_row.decode_row` lists the kinds of values), and must not be None.
     Raises UnsupportedTableError for TIMESTAMP_LTZ, whose text depends on the zone of the writing JVM, and for bytes
     that are no UTF-8.
     """

@@ -73,7 +73,7 @@ def reading_schema(text: bytes, form: AvroRecordFormat) -> tuple[object, bool]:
     null as an alternative to a record that is required in `form`.
 
     Writers up to Paimon 0.9 have such schemas, but never write a null for such a record. So if the second value is
-    True, the caller checks the decoded values with `holds_records`.
+    True, the caller must check the decoded values with `holds_records`.
     """
     try:
         schema = _Inliner().inline(json.loads(text), 0)

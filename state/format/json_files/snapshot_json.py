@@ -60,8 +60,8 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 def decode_snapshot(data: bytes) -> Snapshot:
     """Returns the snapshot in a snapshot or tag file. Unknown members are ignored, and a null member counts as missing.
 
-    Raises CorruptFileError, which names the member, if the bytes are no snapshot, if the file has a version that this
-    release does not know, or if a file of version 1 or 2 lacks its record counts.
+    Raises CorruptFileError, which names the member, if the bytes are no snapshot, or if a file of version 1 or 2 lacks
+    its record counts. Also raises CorruptFileError if this release does not know the version of the file.
     """
     try:
         members = json.loads(data)
