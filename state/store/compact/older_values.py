@@ -108,7 +108,7 @@ class OlderValues:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """The range of keys of one lookup: the lowest and the highest key, and the values of their first column."""
+    """The range of keys of one lookup: the lowest and the highest key, and the first key column's value in both."""
 
     low: Any
     high: Any

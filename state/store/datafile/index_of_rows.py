@@ -1,6 +1,6 @@
 """Makes the index of a data file while its rows are written: a bloom filter for each column that the options name.
 
-The size of a filter depends on the number of distinct values in its file, and is at most what the options allow. So a
+The size of a filter depends on the number of distinct values in the file, and is at most what the options allow. So a
 file of ten rows does not get a filter for a million values.
 
 Source: Paimon 2.0 DataFileIndexWriter.

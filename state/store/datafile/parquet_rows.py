@@ -98,8 +98,8 @@ class _Leaves:
 
 
 def _longest_bound(chunk: pq.ColumnChunkMetaData) -> float:
-    """Returns the length in bytes of the longer one of the smallest and the largest string; infinite if the footer does
-    not have both.
+    """Returns the length in bytes of the smallest or the largest string, whichever is longer; infinite if the footer
+    does not have both strings.
     """
     stats = chunk.statistics
     if stats is None or not stats.has_min_max:

@@ -64,8 +64,8 @@ def parquet_writer(
 ) -> pq.ParquetWriter:
     """Returns a writer of one file with this physical schema. Closing the writer leaves the sink open.
 
-    Columns whose values hardly repeat in the rows `first` get no dictionary. `dictionaries` makes the choice, and may
-    have made it already for earlier files.
+    Columns whose values hardly repeat in the rows `first` get no dictionary. `dictionaries` makes this choice, or uses
+    the choice that it has made for earlier files.
     """
     possible = [f.name for f in schema if _has_dictionary(f)]
     return pq.ParquetWriter(

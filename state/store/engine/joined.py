@@ -68,9 +68,9 @@ class Joined:
 def share_runs(
     side: bytes, tables: Iterable[pa.Table], share_of: ShareOf, *, origin: int, budget_bytes: int
 ) -> Iterator[SealedRun]:
-    """Yields the rows as sealed runs; each run has rows of one share. Rows are divided into shares whenever
-    `budget_bytes` of rows were collected. A run records `side` as its partition and the share as its bucket; `origin`
-    is its origin (see `SealedRun`).
+    """Yields the rows as sealed runs; each run has rows of one share. The rows are collected, and divided into shares
+    whenever `budget_bytes` of rows are in memory. A run records `side` as its partition and the share as its bucket;
+    `origin` is its origin (see `SealedRun`).
     """
     pending: list[tuple[pa.Table, np.ndarray]] = []
     size, flush = 0, 0

@@ -37,8 +37,8 @@ def _nobody(done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """The engine of this process. `watch` is called with the number of jobs and idle buckets that are done, and their
-    total number: once before the first and again after each.
+    """The engine of this process. `watch` is called with the number of jobs and idle buckets that are done, and with
+    the total number of both: once before the first job or bucket, and again after each of them.
     """
 
     watch: Callable[[int, int], None] = _nobody

@@ -91,7 +91,9 @@ class HashCache:
 
 @cache
 def shared_hash_cache(budget_bytes: int) -> HashCache:
-    """Returns the cache of that size in this process. So a Spark worker uses again what earlier batches have loaded."""
+    """Returns the cache of that size, which all callers in this process share. So a Spark worker uses again what
+    earlier batches have loaded.
+    """
     return HashCache(budget_bytes)
 
 

@@ -223,7 +223,7 @@ def _check_single(alive: np.ndarray) -> None:
 
 
 def _counts(index: KeyIndex, *, came: KeyPlaces, left: KeyPlaces) -> dict[tuple[int, int], int]:
-    """Returns the new number of keys in each bucket that keys have come to or have left."""
+    """Returns the new number of keys in each bucket that has gained or lost keys."""
     change: dict[tuple[int, int], int] = {}
     for places, sign in ((came, 1), (left, -1)):
         packed = (places.partitions.astype(np.int64) << 32) | places.buckets

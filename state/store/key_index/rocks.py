@@ -50,7 +50,7 @@ class RocksSettings:
 
 
 def rocks_options(settings: RocksSettings) -> Options:
-    """Returns the options for a database of small values that is written by ingesting files and read by point
+    """Returns the options for a database of small values. The database is written by ingesting files, and read by point
     lookups.
     """
     blocks = BlockBasedOptions()

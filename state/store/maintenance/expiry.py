@@ -137,8 +137,8 @@ def maybe_expire(
     root: str | None = None,
 ) -> int:
     """Calls `expire_snapshots` after a commit, and returns the number of removed snapshots. Does nothing for postpone
-    tables, and for write-only tables unless `forced`. If no snapshot is due, this costs a few small reads. An error
-    here does not affect the commit.
+    tables, and for write-only tables unless `forced`. If no snapshot is due, the call costs a few small reads. An error
+    of expiry does not affect the commit.
 
     `newest_id` is the snapshot that the caller has just made; if it is None, the newest snapshot is looked up.
     """

@@ -130,7 +130,7 @@ class CompactionThread:
             return self._done_items
 
     def wait_idle(self, timeout_ms: int) -> bool:
-        """Waits until everything that `notice` has asked for is done, and returns True. Returns False if that takes
+        """Waits until everything that `notice` has asked for is done, and returns True. Returns False if the work takes
         longer than `timeout_ms`. Raises the errors of `check`.
         """
         with self._changed:

@@ -20,7 +20,7 @@ class PlanBacklog:
 
 def plan_backlog(folder: PlanFolder) -> PlanBacklog:
     """Returns a summary of the open items in the plans that can be read. A lease that has ended is counted too, because
-    a single look cannot show that it has ended.
+    a single look cannot show whether a lease has ended.
 
     Raises CorruptFileError, StorageError.
     """

@@ -41,7 +41,7 @@ wanted, the whole file is read.
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """Access to a table's data files: where they are, and their schemas.
+    """Access to a table's data files: the places of the files, and their schemas.
 
     `deletions` has the rows that deletion vectors delete. With `age`, expired rows are left out. With `choice`, row
     groups of Parquet files are skipped if none of their rows can meet the filter. With `share`, only a part of each

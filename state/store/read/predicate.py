@@ -1,9 +1,9 @@
 """Analyses a filter without reading rows: finds the columns that it needs, and the candidates (partitions, files) in
-which no row can meet it.
+which no row can meet the filter.
 
 A filter is an opaque `pyarrow.compute.Expression`. A candidate is described by a guarantee: an expression that is true
-for every row in it. Arrow's own dataset planning decides whether a guarantee contradicts the filter, so this library
-interprets no expressions itself.
+for every row of the candidate. Arrow's own dataset planning decides whether a guarantee contradicts the filter, so this
+library interprets no expressions itself.
 """
 
 from collections.abc import Sequence

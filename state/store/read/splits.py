@@ -94,7 +94,7 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The work of one task. `branch` is the index of the files' table or branch in `Scan.places`."""
+    """The work of one task. `branch` is the index, in `Scan.places`, of the table or branch of the files."""
 
     branch: int
     buckets: tuple[BucketFiles, ...]

@@ -351,8 +351,8 @@ _SHOWN_OF_TABLE: Mapping[str, Callable[[Table, Show], pa.Table]] = {
 
 
 def alter(session: SqlSession, statement: AlterTable) -> pa.Table:
-    """Changes the schema of a table. With IF EXISTS, a table or a column to drop that does not exist is ignored.
-    Returns one row, `OK`.
+    """Changes the schema of a table. With IF EXISTS, does nothing for a table, or for a column to drop, that does not
+    exist. Returns one row, `OK`.
     """
     refuse_system_table(statement.name)
     try:
