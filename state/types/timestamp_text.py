@@ -14,8 +14,8 @@ _FRACTION = r"\.[0-9]+"
 
 
 def timestamps_of(texts: pa.Array, target: pa.TimestampType) -> pa.Array:
-    """Parses ISO 8601 strings as timestamps of type `target`. If `target` has a time zone, each string must have one;
-    otherwise none may.
+    """Parses ISO 8601 strings as timestamps of type `target`. If `target` has a time zone, each string must have a time
+    zone; otherwise no string may have one.
 
     Nulls stay nulls. Raises pa.ArrowInvalid for a string that is no time, that has more fractional digits than the unit
     of `target`, or whose time does not fit into 64 bits.

@@ -84,8 +84,8 @@ def read_identity(spark: Any, batch_id: int, checkpoint: str | None) -> BatchIde
     """Returns the identity of the batch that the calling thread writes.
 
     `checkpoint` is the query's checkpoint location; if it is None, the running query is asked for it. Raises
-    UnsupportedTableError outside of a streaming query and in a thread other than that of the query, and OptionError
-    with Spark Connect.
+    UnsupportedTableError outside of a streaming query and in another thread than the query's own, and OptionError with
+    Spark Connect.
     """
     require_classic(spark)
     context = spark.sparkContext

@@ -4,7 +4,7 @@ files.
 A function for `foreachBatch` gets a DataFrame over an RDD that Spark has planned already. Spark's running query knows
 the plan of its newest RDD, and this plan names the files. The plan belongs to the rows of the DataFrame only if the
 DataFrame is made of exactly this RDD, so this is checked. What the caller has done with the rows since then is in the
-DataFrame's own plan. A repeated batch has the same files, because its plan has them.
+DataFrame's own plan. The files of a batch are taken from the plan, so a repeated batch has the same files.
 
 Source: Spark 4.0 ForeachBatchSink, StreamExecution.lastExecution, HadoopFsRelation.
 """

@@ -31,7 +31,7 @@ def when_registry_answers(
     """Calls `work` and returns its result. While `work` fails because the registry does not answer, `work` is called
     again.
 
-    Raises the last error of `work` after `wait_ms`.
+    After `wait_ms`, raises the last error of `work`.
     """
     until: int | None = None
     pause_ms = _FIRST_PAUSE_MS

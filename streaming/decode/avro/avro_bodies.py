@@ -1,8 +1,8 @@
 """Reads Avro bodies of one schema into an Arrow array, and lists the damaged bodies with their reasons.
 
 Bodies are read in parallel, field by field (`avro_columns`). Damaged bodies are left out, and the other bodies are read
-again; after a few such turns the remaining bodies are read one by one (`avro_exact`), as are bodies whose schema cannot
-be read in parallel.
+again; after a few such turns the remaining bodies are read one by one (`avro_exact`). Bodies whose schema cannot be
+read in parallel are read one by one from the start.
 """
 
 from collections.abc import Sequence

@@ -295,10 +295,9 @@ def _samples(texts: pa.Array, spread: int = 0) -> list[object]:
 
 
 def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) -> pa.Array:
-    """Returns the structs in the texts.
+    """Returns the objects in the texts as structs with the fields of `shape` and the unknown fields in `need`.
 
-    Raises ValueError for values that do not fit. If `unexpected` is `error`, also raises ValueError for values with
-    fields that neither the shape nor the need has.
+    Raises ValueError for values that do not fit; if `unexpected` is `error`, also for objects with other fields.
     """
     texts.cast(pa.string())  # refuses what is not UTF-8
     paths = late_paths(shape)
@@ -314,7 +313,9 @@ def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) ->
 
 
 def _read_lines(texts: pa.Array, fields: pa.DataType, unexpected: str) -> pa.Array:
-    """Returns the objects as structs of the fields, as the reader returns them."""
+    """Reads the objects with Arrow's reader, and returns them as structs of `fields`. `unexpected` is the reader's
+    option for objects with other fields.
+    """
     ends = pa.array([0, len(texts)], pa.int32())
     lines = pc.binary_join(pa.ListArray.from_arrays(ends, texts.cast(pa.binary())), b"\n")
     data = lines.buffers()[2]
