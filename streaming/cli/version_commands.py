@@ -127,7 +127,7 @@ def rename_tag(path: str, option: tuple[str, ...], name: str, to: str) -> None:
     help="How long the tag is kept, for example '7 d'; by default the table's options decide.",
 )
 def replace_tag(path: str, option: tuple[str, ...], name: str, snapshot: int | None, retain_time: str | None) -> None:
-    """Moves a tag to another snapshot. `bucketline orphans` finds the files that only the tag's former snapshot needed."""
+    """Moves a tag to another snapshot. `bucketline orphans` finds the files that only the former snapshot needed."""
     retained = None if retain_time is None else duration(retain_time, "--retain-time")
     opened(path, option).replace_tag(name, snapshot, retained)
     click.echo(f"tag {name} replaced")
