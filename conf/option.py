@@ -117,8 +117,8 @@ _NANOS_OF_UNIT = {
 
 
 def parse_size(text: str) -> int:
-    """Parses a size such as `128 mb`, and returns it in bytes. Units are powers of 1024, and a number without a unit
-    means bytes.
+    """Parses a size such as `128 mb`, and returns the size in bytes. Units are powers of 1024, and a number without a
+    unit means bytes.
 
     Raises OptionError for any other text.
     """
@@ -126,8 +126,8 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Parses a duration such as `10 s`, and returns it in milliseconds, rounded down. A number without a unit means
-    milliseconds.
+    """Parses a duration such as `10 s`, and returns the duration in milliseconds, rounded down. A number without a unit
+    means milliseconds.
 
     Paimon reads stored options in this way. For options from users, `parse_given_duration` requires a unit. Raises
     OptionError for any other text.
@@ -137,8 +137,8 @@ def parse_duration(text: str) -> int:
 
 
 def parse_given_duration(text: str) -> int:
-    """Parses a duration such as `10 s`, and returns it in milliseconds. Raises OptionError for any other text, and for
-    a number without a unit.
+    """Parses a duration such as `10 s`, and returns the duration in milliseconds. Raises OptionError for any other
+    text, and for a number without a unit.
     """
     duration_ms = parse_duration(text)
     if text.strip().isdigit():

@@ -236,7 +236,7 @@ def effective_options(job: Mapping[str, Setting], table: Mapping[str, str] | Non
 
     If an option has no effect, its origin also says why. `job` are the settings of a JobConfig. `table` are the table's
     options, or None if they are not known. Raises OptionError if the job changes an option that only the table may set;
-    if the table's options are not known, this is not checked.
+    if the table's options are not known, this rule is not checked.
     """
     defaults = {
         option.key: Setting(option.shown(), DEFAULT)

@@ -14,7 +14,7 @@ def span(first: int, last: int, word: str) -> str:
 
 
 def age_text(seconds: int) -> str:
-    """Returns a duration as text in whole units. The unit is days, hours or minutes: the largest one that fits
+    """Returns a duration as text in whole units. The unit is days, hours or minutes: the largest unit that fits
     into the duration at least twice. A shorter duration is in seconds.
     """
     for name, length in (("day", 86400), ("hour", 3600), ("minute", 60)):

@@ -67,7 +67,7 @@ class CommitConflictError(BucketlineError):
 
 
 class FilesGoneError(CommitConflictError):
-    """Files of the commit were removed as orphans before it was published; the caller writes the rows again."""
+    """Files of the commit were removed as orphans before the commit was published; the caller writes the rows again."""
 
     code = "FILES_GONE"
 

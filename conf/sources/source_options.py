@@ -143,8 +143,8 @@ def kafka_source(options: Mapping[str, str]) -> KafkaSource:
 
 
 def with_headers(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options, which also ask Spark for the headers of records, unless the options say whether headers are
-    included.
+    """Returns the options with one more option, which asks Spark for the headers of records. If the options already say
+    whether headers are included, they are returned unchanged.
     """
     extended = dict(options)
     if find_option(options, INCLUDE_HEADERS) is None:

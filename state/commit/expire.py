@@ -1,5 +1,5 @@
-"""Decides which snapshots may be removed, and which files are removed with them. The caller reads all metadata and
-passes it in.
+"""Decides which snapshots may be removed, and which files are removed with them. The caller reads all metadata, and
+passes the metadata to the functions.
 
 A file is removed together with the last snapshot that needs it. If a snapshot's delta deletes a file, the snapshot
 before it is the last one that needs the file. The cost depends on the size of the deltas, not on the size of the table.
@@ -148,8 +148,8 @@ def sharing_tags(tags: Iterable[Snapshot], begin: int, end: int) -> list[Snapsho
     tagged snapshots in this range, and the nearest tagged snapshot before `begin`.
 
     Other tags need no check, because a file is live in consecutive snapshots. If a snapshot of the range shares a file
-    with an older tag, the nearest tag before `begin` has the file, too. If it shares a file with a tag after the range,
-    snapshot `end` has the file, too.
+    with an older tag, the nearest tag before `begin` has the file, too. If a snapshot of the range shares a file with a
+    later tag, snapshot `end` has the file, too.
     """
     ordered = sorted(tags, key=lambda s: s.id)
     before = [s for s in ordered if s.id < begin]

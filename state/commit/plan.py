@@ -1,7 +1,7 @@
 """Plans the content of the next snapshot before anything is written.
 
-`plan_snapshot` makes the plan, `state/store` writes the manifest lists of the plan, and `SnapshotPlan.snapshot` adds
-the names of the lists.
+`plan_snapshot` makes the plan, `state/store` writes the manifest lists of the plan, and `SnapshotPlan.snapshot` returns
+the snapshot, which has the names of these lists.
 
 With row tracking, every row has a unique id and a version, the id of the snapshot that last wrote the row. For a file
 with new rows, the manifest has the first row id. A file with unchanged or updated rows stores their ids and versions as

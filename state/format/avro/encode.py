@@ -48,7 +48,7 @@ _REAL_BYTES = {TypeRoot.FLOAT: 4, TypeRoot.DOUBLE: 8}
 class AvroEncoder:
     """Encodes tables as the parts of one Avro container. The file is all parts, one after the other.
 
-    The sync marker is computed from the schema and `seed`, which must differ for each file; the file's name will do.
+    The sync marker is computed from the schema and `seed`, which must differ for each file; it can be the file's name.
     Raises UnsupportedTableError for columns that Avro has no type for.
     """
 
@@ -58,7 +58,7 @@ class AvroEncoder:
     seed: bytes
 
     def header(self) -> bytes:
-        """Returns the first part of the file."""
+        """Returns the header of the container, which is the first part of the file."""
         return self._header() + self._sync()
 
     def block(self, rows: pa.Table | pa.RecordBatch) -> list[bytes]:

@@ -2,7 +2,8 @@
 
 A process that is about to refer to a snapshot, for example by a tag, writes a pin. A process that is about to remove
 snapshots, for example by expiry, writes a file that announces the removal. Each process looks for the files of the
-other process. `docs/care-beside-history.md` says in which order, and why that is safe.
+other process. `docs/care-beside-history.md` says in which order processes write and look for files, and why this order
+is safe.
 """
 
 import json
