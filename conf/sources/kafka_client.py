@@ -106,8 +106,8 @@ def kafka_client(options: Mapping[str, str], token_provider: str | None = None) 
     """Returns the settings with which librdkafka reads the same records as Spark's Kafka source does with these
     options.
 
-    `token_provider` is the name of the Python function that returns login tokens. It is needed if a Java class in the
-    options returns the tokens to Spark's client.
+    `token_provider` is the name of the Python function that returns login tokens. The function is needed if the options
+    name a Java class that returns the tokens to Spark's client.
     """
     kafka_options = {
         key[len(OF_KAFKA) :]: text.strip() for key, text in options.items() if key.lower().startswith(OF_KAFKA)
@@ -130,8 +130,8 @@ def kafka_client(options: Mapping[str, str], token_provider: str | None = None) 
 
 
 def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], obstacles: list[str]) -> None:
-    """Converts the options for encryption and certificates. Adds the results to `settings`, and the reasons why options
-    cannot be converted to `obstacles`.
+    """Converts the options for encryption and certificates. Adds the results to `settings`. If an option cannot be
+    converted, adds the reason to `obstacles`.
 
     Trusted certificates must be in PEM. The client's own certificate may be in PEM or in a PKCS12 key store.
     """

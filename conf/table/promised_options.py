@@ -1,8 +1,8 @@
 """Paimon's options that bucketline does not follow. A table may have such options for other writers and readers.
 
-Files and rows are correct even though bucketline does not follow these options, so it accepts these options. When a
-table with such an option is opened, a message says once that the option has no effect; `--print-config` shows the
-message, too. Options that only tune an engine need no message, and are in `other_options`.
+Files and rows are correct all the same, so bucketline accepts these options. When a table with such an option is
+opened, a message says once that the option has no effect; `--print-config` shows the message, too. Options that only
+tune an engine need no message, and are in `other_options`.
 Source: Paimon 2.0 CoreOptions, SparkConnectorOptions.
 """
 

@@ -262,7 +262,7 @@ def _follow_rows(
 def _stay(
     rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator, *, skip_new: bool
 ) -> Placement:
-    """Returns the placement of rows for merge engines under which a key stays in its partition. A new key gets the
+    """Returns the placement of rows for merge engines with which a key stays in its partition. A new key gets the
     partition of its first row. If `skip_new` is true, rows for a key in another partition are dropped. `order` and
     `first` are as in `_follow_rows`.
     """

@@ -49,8 +49,8 @@ def assign_fixed_buckets(
 ) -> pa.Int32Array:
     """Returns the bucket of each row of a fixed-bucket table.
 
-    Takes the columns of the bucket key in the order in which they are hashed. The columns may have nulls; the
-    result has none.
+    `columns` must be the columns of the bucket key, in the order in which they are hashed. `columns` may have nulls;
+    the result has none.
     Buckets are from 0 up to `bucket_count` - 1. Raises UnsupportedTableError if the bucket function does not support
     the types, and SchemaMismatchError if the values of a column are not of its type.
     """

@@ -329,10 +329,10 @@ def check_looked_up(
     0 count, and only if the key range of the file overlaps the key range of a file that the compaction takes from level
     0. Key ranges include both ends. Paimon 2.0 does not have this rule.
 
-    If a file was added, the compaction has not looked up its keys there. The old row of such a key would be neither
-    marked as deleted nor written to the changelog, and the key would exist twice. If a file was removed, the compaction
-    may have found rows there. Under `first-row`, the compaction has dropped new rows with the keys of the found rows,
-    and these keys would be lost.
+    If a file was added, the compaction has not looked up its keys in this file. The old row of such a key would be
+    neither marked as deleted nor written to the changelog, and the key would exist twice. If a file was removed, the
+    compaction may have found rows in this file. Under `first-row`, the compaction has dropped new rows with the keys of
+    the found rows, and these keys would be lost.
     """
     inputs: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     for entry in delta_entries:

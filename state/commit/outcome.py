@@ -58,7 +58,7 @@ CommitResult = Committed | Conflict | Unknown
 
 
 def outcome_unknown(snapshot: Snapshot, reason: str) -> Unknown:
-    """Returns the outcome for a snapshot if the storage did not say clearly whether it was published."""
+    """Returns the outcome for the case that the storage did not say clearly whether `snapshot` was published."""
     return Unknown(
         snapshot_id=snapshot.id,
         uuid=snapshot.uuid or "",

@@ -236,8 +236,8 @@ def _to_stats(record: dict[str, Any]) -> SimpleStats:
 
 
 def _file_stats(record: dict[str, Any], shared: _Shared, low: bytes = b"", high: bytes = b"") -> SimpleStats:
-    """Returns the statistics of a file. If its bounds equal `low` and `high`, the result uses these objects, so that
-    memory holds the values only once.
+    """Returns the statistics of a file. If the bounds in `record` equal `low` and `high`, the result has the objects
+    `low` and `high`, so that memory holds equal bounds only once.
     """
     stats = _to_stats(record)
     if stats is EMPTY_STATS:

@@ -41,7 +41,7 @@ class RowAge:
 
     def has_expired(self, file: DataFileMeta, schema_of: Callable[[int], TableSchema]) -> bool:
         """Returns True if the statistics of the file show that one of its rows has expired, and False if they do not
-        show it. `schema_of` returns the schema with an id.
+        show it. `schema_of` is a function that takes the id of a schema and returns the schema.
         """
         fields = stats_fields(schema_of(file.schema_id), file)
         if file.value_stats.null_counts is None or len(file.value_stats.null_counts) != len(fields):

@@ -1,5 +1,5 @@
-"""Bloom filters for columns of data files. A filter tells whether a file may hold a value. It never misses a value that
-the file holds, but for a few other values the filter wrongly says that the file may hold the value.
+"""Bloom filters for columns of data files. A filter tells whether a file may hold a value. A filter never misses a
+value that the file holds, but for a few other values the filter wrongly says that the file may hold the value.
 
 Source: Paimon 2.0 BloomFilterFileIndex, BloomFilter64, FastHash; docs/concepts/spec/fileindex.
 """
