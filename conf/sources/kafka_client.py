@@ -176,10 +176,8 @@ def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], 
 
 
 def _moved(options: Mapping[str, str], settings: dict[str, str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Copies options into `settings`, under their names in librdkafka: each option in `names` that has a value. Returns
-    the names of the copied options.
-
-    `names` maps the name of an option in Kafka's Java client to its names in librdkafka.
+    """Copies options into `settings`: each option in `names` that is set, under its names in librdkafka. Returns the
+    copied options.
     """
     present = {name for name in names if name in options}
     for name in present:

@@ -140,8 +140,8 @@ def changelog_file_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _take_over(options: dict[str, str], changelog: Option[Any], own: Option[Any], per_level: Option[Any]) -> None:
-    """Replaces the value of an option of data files (`own`) by the value of its counterpart for changelog files
-    (`changelog`), if the counterpart is set. Then the option for single levels (`per_level`) is removed.
+    """Gives the option `own` of data files the value of its counterpart for changelog files, `changelog`, and removes
+    the option `per_level`. Does nothing if the counterpart is not set.
     """
     value = changelog.find(options)
     if value is not None:

@@ -87,8 +87,8 @@ def bloom_columns(options: Mapping[str, str]) -> tuple[BloomColumn, ...]:
 def _parameter(
     options: Mapping[str, str], names: list[str], parameter: str, parse: Callable[[str], T], default: T
 ) -> T:
-    """Returns a parameter of a bloom filter, or `default` if the parameter is not set. `names` are column names that
-    the key of its option may contain. The first name whose option is set counts.
+    """Returns a bloom filter's parameter for the first column name in `names` for which it is set, or else
+    `default`.
     """
     for name in names:
         value = Option(f"{PREFIX}{BLOOM_FILTER}.{name}.{parameter}", parse, None, "").find(options)

@@ -164,7 +164,7 @@ def _file(record: dict[str, Any]) -> DataFileMeta:
 
 
 def _plain(value: object) -> object:
-    """Returns a value in the form that fastavro needs. A value of a union is a tuple of type name and value."""
+    """Returns a tuple as a list, because fastavro takes a tuple for the type name and value of a union."""
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -139,8 +139,8 @@ def _sql_text(value: Timestamp, precision: int) -> str:
 
 
 def _time_text(millis: int, precision: int) -> str:
-    """Returns a time as `hours:minutes:seconds.digits`. The text has at most `precision` fractional digits and at least
-    one; further zeros at the end are left out.
+    """Returns a time as `hours:minutes:seconds`. If `precision` is not 0, a dot and 1 to `precision` digits follow,
+    without further zeros at the end.
     """
     text = _clock(millis)
     if precision == 0:

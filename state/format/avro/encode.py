@@ -263,8 +263,8 @@ def _compact(octets: Octets, kept: Mask | None) -> pa.LargeBinaryArray:
 
 
 def _counts(mask: Mask) -> NDArray[np.int64]:
-    """Returns how many values of the mask are true in each row. The function adds column by column, because numpy is
-    slow at adding up many short rows.
+    """Returns how many values are true in each row. Adding column by column is faster in numpy than adding up many
+    short rows.
     """
     counts = np.zeros(len(mask), np.int64)
     for place in range(mask.shape[1]):
