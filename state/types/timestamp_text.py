@@ -37,11 +37,14 @@ def timestamps_of(texts: pa.Array, target: pa.TimestampType) -> pa.Array:
 
 def plain_value(value: pa.Scalar) -> object:
     """Returns the Python value of a scalar. A timestamp in nanoseconds stays an Arrow scalar, because without pandas
-    Python has no type for it.
+    Python has no type for it, and so does a date or time outside of the years 1 to 9999, which Python cannot hold.
     """
     if pa.types.is_timestamp(value.type) and value.type.unit == "ns":
         return value
-    return value.as_py()
+    try:
+        return value.as_py()
+    except OverflowError:
+        return value
 
 
 def cast_text(text: str, target: pa.DataType) -> pa.Scalar:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
@@ -19,7 +20,6 @@ from bucketline.state.sql.relations import start_of
 from bucketline.state.sql.statement import Delete, Merge, MergeAction, Query, Relation, Update
 from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries
 from bucketline.state.store.sql.session import SqlSession
-from bucketline.state.types.timestamp_text import plain_value
 
 MOST_VALUES = 10_000
 """The largest number of rows of a query after IN. Larger queries need MERGE, which joins the rows."""
@@ -88,7 +88,7 @@ def with_literals(
                     f"{inner.sql(DIALECT)} returns {counted(len(values), 'row')}, but one value is needed here; let "
                     "the query return one row"
                 )
-            place.replace(_literal(values[0]) if values else exp.null())
+            place.replace(_literals(values)[0] if len(values) else exp.null())
     return copied
 
 
@@ -123,7 +123,10 @@ def _rows(
     return pa.Table.from_batches(found, schema=reader.schema)
 
 
-def _single(rows: pa.Table, inner: exp.Expression) -> list[object]:
+def _single(rows: pa.Table, inner: exp.Expression) -> pa.ChunkedArray:
+    """Returns the only column of `rows`. Raises OptionError for several columns, and for values that cannot be
+    compared.
+    """
     if rows.num_columns != 1:
         raise refused(
             f"{inner.sql(DIALECT)} returns {counted(rows.num_columns, 'column')}, but one value is needed here; select "
@@ -134,14 +137,27 @@ def _single(rows: pa.Table, inner: exp.Expression) -> list[object]:
         raise refused(
             f"{inner.sql(DIALECT)} returns {kind}, which cannot be compared; use MERGE INTO ... USING (SELECT ...)"
         )
-    return [plain_value(value) for value in rows.column(0)]
+    return rows.column(0)
 
 
-def _among(place: exp.In, values: Sequence[object]) -> exp.Expression:
+def _among(place: exp.In, values: pa.ChunkedArray) -> exp.Expression:
     """Returns `x IN (...)` with these values. Without values the result is false, even if x is null."""
-    if not values:
+    if not len(values):
         return exp.false()
-    return exp.In(this=place.this.copy(), expressions=[_literal(value) for value in dict.fromkeys(values)])
+    return exp.In(this=place.this.copy(), expressions=_literals(pc.unique(values)))
+
+
+def _literals(values: pa.Array | pa.ChunkedArray) -> list[exp.Expression]:
+    """Returns each value as a literal. Arrow writes dates and times, because Python has no nanoseconds, and no years
+    but 1 to 9999.
+    """
+    kind = values.type
+    if pa.types.is_date(kind):
+        return [_dated(text.as_py(), "DATE") for text in values.cast(pa.string())]
+    if pa.types.is_timestamp(kind):
+        times = values.cast(pa.timestamp(kind.unit, "UTC")) if kind.tz else values
+        return [_dated(text.as_py(), "TIMESTAMPNTZ") for text in times.cast(pa.string())]
+    return [_literal(value.as_py()) for value in values]
 
 
 def _literal(value: object) -> exp.Expression:
@@ -150,10 +166,12 @@ def _literal(value: object) -> exp.Expression:
     if isinstance(value, Decimal):
         number = exp.Literal.number(format(value.copy_abs(), "f"))  # With an exponent the literal would be a double.
         return exp.Neg(this=number) if value.is_signed() else number
-    kind = type(value).__name__.upper()
-    return exp.cast(
-        exp.Literal.string(str(value)), {"DATETIME": "TIMESTAMPNTZ", "TIMESTAMPSCALAR": "TIMESTAMPNTZ"}.get(kind, kind)
-    )
+    return _dated(str(value), type(value).__name__.upper())
+
+
+def _dated(text: str | None, sql_type: str) -> exp.Expression:
+    """Returns the date or time as a literal of the SQL type; NULL for None."""
+    return exp.null() if text is None else exp.cast(exp.Literal.string(text), sql_type)
 
 
 def _tables(node: exp.Expression) -> list[exp.Table]:

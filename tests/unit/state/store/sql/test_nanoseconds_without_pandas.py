@@ -28,6 +28,9 @@ for text in (
     f"DELETE FROM d.t WHERE x = {time} AND id = 3",
     "MERGE INTO d.t USING (SELECT 4 AS id) s ON d.t.id = s.id "
     f"WHEN NOT MATCHED THEN INSERT (id, x) VALUES (4, {later})",
+    "INSERT INTO d.t VALUES (5, TIMESTAMP '1969-12-31 23:59:59.999999998'), (6, TIMESTAMP '1700-01-01 00:00:00')",
+    "UPDATE d.t SET x = (SELECT x FROM d.t WHERE id = 5) WHERE id = 6",
+    "DELETE FROM d.t WHERE x IN (SELECT min(x) FROM d.t)",
 ):
     bl.sql(None, text, warehouse=root)
 found = bl.open_table(table.path).to_arrow()
