@@ -95,7 +95,7 @@ class AvroColumns:
                 source = BytesIO(encode_varint(block.count) + block.body + b"\0")
                 records = fastavro.schemaless_reader(source, self._layout.items)
                 if len(records) != block.count or None in records or source.tell() != len(source.getbuffer()):
-                    raise ValueError(f"the block does not hold exactly its {counted(block.count, 'record')}")
+                    raise ValueError(f"the block does not hold exactly {counted(block.count, 'record')}, as it says")
                 structs = pa.array(records, wanted)
             except (*MALFORMED, pa.ArrowException) as e:
                 raise CorruptFileError(

@@ -190,7 +190,8 @@ def iterate_records(data: bytes, form: AvroRecordFormat) -> Iterator[Record]:
             ) from e
         if len(records) != count or source.tell() != len(source.getbuffer()):
             raise CorruptFileError(
-                f"the block at offset {offset} does not hold exactly its {counted(count, 'record')}", offset=offset
+                f"the block at offset {offset} does not hold exactly {counted(count, 'record')}, as it says",
+                offset=offset,
             )
         if may_lack and not all(holds_records(record, form.schema) for record in records):
             raise CorruptFileError(
@@ -296,6 +297,8 @@ def _read_prefixed(data: bytes, at: int) -> tuple[bytes, int]:
     size, start = _read_varint(data, at)
     if not 0 <= size <= len(data) - start:
         raise CorruptFileError(
-            f"the length at offset {at} is {counted(size, 'byte')}, but only {len(data) - start:,} are left", offset=at
+            f"the length at offset {at} is {counted(size, 'byte')}, but only {counted(len(data) - start, 'byte')} "
+            "follow in the file",
+            offset=at,
         )
     return data[start : start + size], start + size

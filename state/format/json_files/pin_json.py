@@ -110,6 +110,6 @@ def _members(path: str, data: bytes) -> dict[str, Any]:
         raise CorruptFileError(f"{path} is no valid JSON: {e}", path=path) from e
     if not isinstance(members, dict) or members.get("version") != _VERSION:
         raise CorruptFileError(
-            f"{path} does not have version {_VERSION}, which is the only one that this release reads", path=path
+            f"{path} does not have version {_VERSION}, the only version that this release reads", path=path
         )
     return members

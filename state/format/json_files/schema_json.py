@@ -82,7 +82,8 @@ def decode_schema(data: bytes) -> TableSchema:
         version = int(members.get("version", 1))
         if version > CURRENT_VERSION:
             raise CorruptFileError(
-                f"schema version {version} is newer than {CURRENT_VERSION}, the newest that this release reads",
+                f"schema version {version} is newer than {CURRENT_VERSION}, the newest version that this release reads"
+                "; install a newer release",
                 version=version,
             )
         check_names(members, _MEMBERS, "schema member")

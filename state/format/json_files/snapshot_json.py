@@ -73,7 +73,8 @@ def decode_snapshot(data: bytes) -> Snapshot:
     version = _integer(members, "version")
     if not 1 <= version <= CURRENT_VERSION:
         raise CorruptFileError(
-            f"snapshot version {version} is not one of the versions 1 to {CURRENT_VERSION}, which this release reads",
+            f"snapshot version {version} is not one of the versions 1 to {CURRENT_VERSION}, which this release reads; "
+            "a newer release may read it",
             version=version,
         )
     return Snapshot(
