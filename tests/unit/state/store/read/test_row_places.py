@@ -31,7 +31,7 @@ def ids_at_places(table: Table, columns: list[str], **read: Any) -> None:
     found = table.refreshed().to_arrow(columns=columns, **read).to_pylist()
     assert found
     for row in found:
-        stored = pq.read_table(row["__paimon_file_path"])["id"].to_pylist()
+        stored = pq.read_table(row["__paimon_file_path"], partitioning=None)["id"].to_pylist()
         assert stored[row["__paimon_row_index"]] == row["id"]
 
 
