@@ -57,7 +57,8 @@ class Product(Computed):
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
         """Yields the rows that take back a zero, unless the values are floats: a product cannot be divided by zero."""
         if not pa.types.is_floating(values.type):
-            bad = retracts & pc.fill_null(pc.equal(values, 0), False).to_numpy(zero_copy_only=False)
+            is_zero = pc.fill_null(pc.equal(values, pa.scalar(0, values.type)), False)
+            bad = retracts & is_zero.to_numpy(zero_copy_only=False)
             if bad.any():
                 yield bad, self._zero
 

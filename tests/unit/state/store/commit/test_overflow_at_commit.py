@@ -155,6 +155,21 @@ def test_what_leaves_no_value_in_a_column_that_needs_one_is_refused(
     assert found.to_arrow()["v"].to_pylist() == [stored]
 
 
+@pytest.mark.parametrize("bucket", ["1", "-2"])
+@pytest.mark.parametrize("scale", [20, 38])
+def test_a_product_of_decimals_of_many_digits_after_the_point_is_taken_back(
+    tmp_path: Path, scale: int, bucket: str
+) -> None:
+    found = one_column(tmp_path, f"DECIMAL(38, {scale})", "product", bucket=bucket)
+    held, half = pa.decimal128(38, scale), Decimal("0.5")
+    found.write(changes(held, (half, 0), (half, 0), (half, 3)))
+    found.compact()
+    assert found.to_arrow()["v"].to_pylist() == [half]
+    if bucket == "1":
+        with pytest.raises(SchemaMismatchError, match="a product cannot retract a zero"):
+            found.write(changes(held, (Decimal(0), 3)))
+
+
 def test_postponed_rows_that_overflow_become_null_when_they_are_moved(tmp_path: Path) -> None:
     """Which bucket they meet is not known when they are written, and refused later they would wait for ever."""
     found = one_column(tmp_path, "INT", "sum", **{"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"})
