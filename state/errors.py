@@ -156,8 +156,9 @@ class IndexFault(Enum):
 
 
 class RemovalUnderWayError(BucketlineError):
-    """Another process is removing the snapshot that this operation needs. Nothing has been changed. The caller tries
-    again. If the other process has died, an expiry of snapshots finishes its removal.
+    """Another process is removing the snapshot that this operation needs, or is rolling back or fast-forwarding the
+    table. Nothing has been changed. The caller tries again. If the other process has died, the message says how to go
+    on; an expiry of snapshots finishes a removal.
     """
 
     code = "REMOVAL_UNDER_WAY"

@@ -4,7 +4,8 @@ is about to remove it.
 The first process writes a file called a pin, and the second a file that announces the removal. Each process writes its
 file before it looks for the files of others, so at least one of the two sees the other. A process that wants to refer
 to a snapshot gives up if the removal of the snapshot is announced, and a process that removes snapshots keeps the
-pinned snapshots. `docs/care-beside-history.md` explains why this is safe.
+pinned snapshots. A fast-forward does both, so its pin is also the announcement of what it removes.
+`docs/care-beside-history.md` explains why this is safe.
 """
 
 from collections.abc import Iterable
@@ -31,6 +32,26 @@ def removal_in_the_way(pin: Pin, removals: Iterable[Removal]) -> Removal | None:
         if any(hold.history == removal.history and hold.first < removal.end for hold in pin.holds):
             return removal
     return None
+
+
+def excludes(pin: Pin, other: Pin) -> bool:
+    """Returns True if the processes that have written these two pins must not run at the same time, so that each of
+    them gives up if it sees the other's pin.
+
+    A rollback removes snapshots by their ids, and a fast-forward gives these ids to other snapshots. So a fast-forward
+    excludes rollbacks of the table and fast-forwards to other branches. If a fast-forward also removes snapshots that
+    are older than the branch, it excludes all processes that are about to refer to a snapshot of the table.
+    Fast-forwards to the same branch do not exclude each other, because a fast-forward that died is repeated.
+    """
+    return _excludes(pin, other) or _excludes(other, pin)
+
+
+def _excludes(forward: Pin, other: Pin) -> bool:
+    if not forward.forwards or forward.forwards == other.forwards:
+        return False
+    if other.forwards:
+        return True
+    return (other.rolls_back or forward.replaces) and any(not hold.history for hold in other.holds)
 
 
 def held_end(history: str, end: int, pins: Iterable[Pin | None]) -> int:

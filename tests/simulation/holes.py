@@ -63,7 +63,7 @@ HOLES = (
     Edit(
         "pins",
         "state/store/catalog/pins.py",
-        "        _wait_for_removals(notebook, pin, world)\n        yield",
+        "        _wait_for_others(notebook, name, pin, world, heeds_pins=heeds_pins)\n        yield",
         "        notebook.drop(name)\n        yield",
         "issue 28 A 2, 3: a tag or branch named files that expired while it was made",
     ),

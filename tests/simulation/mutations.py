@@ -200,7 +200,7 @@ MUTATIONS = (
     _broken(
         "pins",
         "state/store/catalog/pins.py",
-        "        _wait_for_removals(notebook, pin, world)\n        yield",
+        "        _wait_for_others(notebook, name, pin, world, heeds_pins=heeds_pins)\n        yield",
         "        yield",
         "a tag or branch names files that expire while it is made",
         f"{_STORE}/maintenance/test_care_beside_history.py",

@@ -41,6 +41,12 @@ class Pin:
     """
     takes_schemas: bool = False
     """True if the fast-forward removes or replaces schemas of the table."""
+    replaces: bool = False
+    """True if the fast-forward removes all snapshots of the table that the branch does not have, also those that are
+    older than the branch's first snapshot.
+    """
+    rolls_back: bool = False
+    """True if the process rolls the table, or a branch, back to the snapshot that the pin holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,9 @@ def encode_pin(pin: Pin) -> bytes:
     states = [json.loads(encode_snapshot(s)) for s in pin.states]
     members: dict[str, Any] = {"version": _VERSION, "holds": holds, "states": states}
     if pin.forwards:
-        members |= {"forwards": pin.forwards, "takesSchemas": pin.takes_schemas}
+        members |= {"forwards": pin.forwards, "takesSchemas": pin.takes_schemas, "replaces": pin.replaces}
+    if pin.rolls_back:
+        members |= {"rollsBack": True}
     return json.dumps(members).encode()
 
 
@@ -83,7 +91,14 @@ def decode_pin(path: str, data: bytes) -> Pin:
         states = tuple(decode_snapshot(json.dumps(s).encode()) for s in members["states"])
     except (KeyError, ValueError, TypeError) as e:
         raise CorruptFileError(f"{path} is no pin file: {e!r}", path=path) from e
-    return Pin(holds, states, str(members.get("forwards", "")), members.get("takesSchemas") is True)
+    return Pin(
+        holds,
+        states,
+        forwards=str(members.get("forwards", "")),
+        takes_schemas=members.get("takesSchemas") is True,
+        replaces=members.get("replaces") is True,
+        rolls_back=members.get("rollsBack") is True,
+    )
 
 
 def encode_removal(removal: Removal) -> bytes:

@@ -6,6 +6,9 @@ fast-forward leaves `main` at a state of the branch, and can be repeated. If `ma
 because the beginning of the branch has expired, the history of the branch replaces the history of `main`. No writer of
 `main` should commit at the same time. The branch stays unchanged.
 
+The pin of a fast-forward also announces what it removes (`state.commit.pins.excludes`). So no rollback runs at the same
+time, and nobody begins to refer to a snapshot that is removed.
+
 Source: Paimon 2.0 FileSystemBranchManager.fastForward; unlike there, tags of shared snapshots stay.
 """
 
@@ -53,7 +56,8 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
     table loses schemas, a snapshot without changes follows (see `_take_next_id`).
 
     Raises VersionNotFoundError for a branch that does not exist, OptionError for a branch that has no snapshot,
-    RemovalUnderWayError while snapshots of the table or the branch are being removed.
+    RemovalUnderWayError while snapshots of the table or the branch are being removed, or while the table is being
+    rolled back or fast-forwarded to another branch.
     """
     branches = Branches(io, path)
     names = branches.known()
@@ -77,11 +81,13 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
     copied = _Copied.of(io, root)
     shared = _last_shared(copied.snapshots, target)
     first = min(copied.snapshots) if shared is None else shared
+    manifests = _manifests(io, path, Schemas(io, root).get(max(copied.schemas)), world)
     pin = Pin(
         (Hold("", first), Hold(history_of(root)[1], min(copied.snapshots))),
         (*(s for s in copied.snapshots.values() if s.id >= first), *(t.snapshot for t in copied.tags)),
         forwards=branch,
         takes_schemas=_takes_schemas(io, path, copied.schemas),
+        replaces=shared is None or _has_unrelated(target, copied.snapshots[min(copied.snapshots)], manifests),
     )
     with pinned(io, path, pin, world) as pins:
         # The whole branch is in memory now, and it was complete while the pin existed.
@@ -90,8 +96,14 @@ def fast_forward(io: FileIO, path: str, branch: str, *, world: World = SYSTEM_WO
                 f"{path}: branch '{branch}' or the table changed meanwhile; try again", path=path, branch=branch
             )
         pins.check()
-        was_begun = _was_begun(pins, branch) or (own is not None and own.commit_user == _USER)
-        _forward(io, path, copied, shared, own, world, was_begun=was_begun)
+        others = pins.notebook.look(pins.name).pins
+        begun = [name for name, other in others.items() if other is not None and other.forwards == branch]
+        was_begun = bool(begun) or None in others.values() or (own is not None and own.commit_user == _USER)
+        _forward(_Target(target, pins, manifests, world), copied, shared, own, was_begun=was_begun)
+        for name in begun:
+            # What the process of this pin has begun is complete now. If the process was only stopped, it ends when it
+            # finds no pin.
+            pins.notebook.drop(name)
     return newest
 
 
@@ -108,14 +120,6 @@ def _newest_of(name: str, source: Snapshots, world: World) -> Snapshot | None:
             path=source.root,
             branch=name,
         ) from e
-
-
-def _was_begun(own: HeldPin, branch: str) -> bool:
-    """Returns True if another process has begun to fast-forward the table to the branch. That process may have died.
-    `own` is the pin of this process.
-    """
-    pins = own.notebook.look(own.name).pins.values()
-    return any(pin is None or pin.forwards == branch for pin in pins)
 
 
 def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:
@@ -173,47 +177,68 @@ class _Copied:
         return cls(read, Tags(io, root).list(), files)
 
 
-def _forward(
-    io: FileIO,
-    path: str,
-    copied: _Copied,
-    shared: int | None,
-    own: Snapshot | None,
-    world: World,
-    *,
-    was_begun: bool,
-) -> None:
-    target, ids = Snapshots(io, path), list(copied.snapshots)
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The table that is being fast-forwarded. `pin` is the pin of this process."""
+
+    snapshots: Snapshots
+    pin: HeldPin
+    manifests: Manifests
+    world: World
+
+    def check_goes_on(self) -> None:
+        """Raises CommitConflictError if another process has completed this fast-forward. Must be called before anything
+        is removed that this other process, or writers after it, may have written.
+        """
+        if not self.pin.is_there():
+            raise CommitConflictError(
+                f"{self.snapshots.root}: this process was stopped while another process repeated the fast-forward to "
+                f"branch '{self.pin.pin.forwards}', or for more than an hour, so this fast-forward has ended; "
+                "fast-forward again if the table does not have the snapshots of the branch",
+                path=self.snapshots.root,
+            )
+
+    def roll_back(self, snapshot_id: int) -> None:
+        io, path = self.snapshots.io, self.snapshots.root
+        rollback_to(io, path, snapshot_id, world=self.world, check=lambda _: self.check_goes_on(), part_of=self.pin)
+
+
+def _forward(on: _Target, copied: _Copied, shared: int | None, own: Snapshot | None, *, was_begun: bool) -> None:
+    target, ids = on.snapshots, list(copied.snapshots)
+    tags, schemas = Tags(target.io, target.root), Schemas(target.io, target.root)
     if shared is None:
-        _replace(io, copied.snapshots, target, None if own is None else own.id, world)
+        _replace(on, copied.snapshots, None if own is None else own.id)
     elif own is not None and own.id > shared:
-        rollback_to(io, path, shared, world=world)
-    for tag in Tags(io, path).list():
-        if tag.snapshot.id >= ids[0] and (shared is None or tag.snapshot.id > shared):
-            Tags(io, path).delete(tag.name)
-    takes_schemas = _copy_schemas(io, copied.schemas, path)
+        on.roll_back(shared)
+    tagged = [t for t in tags.list() if t.snapshot.id >= ids[0] and (shared is None or t.snapshot.id > shared)]
+    # If this process was stopped until the end of another one, it may just have removed a snapshot of the branch by its
+    # id. So the loop below publishes what is missing, before this process ends.
+    for tag in tagged if tagged and on.pin.is_there() else ():
+        tags.delete(tag.name)
+    takes_schemas = _copy_schemas(target.io, schemas, copied.schemas)
     before = None if shared is None else copied.snapshots[shared]
     for snapshot in copied.snapshots.values():
         if shared is None or snapshot.id > shared:
-            _publish(target, snapshot, before, world)
+            _publish(on, snapshot, before)
             before = snapshot
     newest = copied.snapshots[ids[-1]]
     _name_newest(target, newest)
-    schemas = Schemas(io, path)
-    manifests = _manifests(io, path, schemas.get(max(copied.schemas)), world)
-    _drop_unrelated(target, copied.snapshots[ids[0]], manifests, is_all=shared is None)
+    if on.pin.pin.replaces:
+        _drop_oldest(on, [i for i in target.ids() if i < ids[0]])
     later = [i for i in schemas.ids() if i > max(copied.schemas)]
+    if later:
+        on.check_goes_on()
     for schema_id in reversed(later):
-        io.delete(schemas.path(schema_id))
+        target.io.delete(schemas.path(schema_id))
     if target.exists(ids[-1] + 1):
         # A writer has committed this snapshot meanwhile. Its schema may be one that has just been removed.
-        rollback_to(io, path, ids[-1], world=world)
+        on.roll_back(ids[-1])
     # The branch may have older snapshots than the table had.
     target.write_earliest_hint(min(target.ids(), default=ids[0]))
     _copy_tags(target, newest, copied.tags)
     if takes_schemas or later or was_begun:
         # This must be the last step, because `_is_done` looks for its result.
-        _take_next_id(target, newest, manifests, world)
+        _take_next_id(on, newest)
 
 
 def _copy_tags(target: Snapshots, newest: Snapshot, copied: Iterable[Tag]) -> None:
@@ -232,7 +257,7 @@ def _copy_tags(target: Snapshots, newest: Snapshot, copied: Iterable[Tag]) -> No
         raise _rolled_back(target)
 
 
-def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, world: World) -> None:
+def _take_next_id(on: _Target, newest: Snapshot) -> None:
     """Publishes a snapshot without changes after the newest snapshot.
 
     A writer may have begun under a schema that has been removed or replaced, and may still be about to publish its
@@ -240,6 +265,7 @@ def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, wor
     changes prevents this: it takes the id that the writer needs. So the writer loses the race for the id, and then sees
     that its schema no longer exists. Raises CommitConflictError if a rollback has removed the newest snapshot.
     """
+    target, manifests, world = on.snapshots, on.manifests, on.world
     if _is_rolled_back(target, newest):
         raise _rolled_back(target)
     base_list, base_bytes = manifests.write_list(manifests.base_and_delta(newest))
@@ -263,7 +289,7 @@ def _take_next_id(target: Snapshots, newest: Snapshot, manifests: Manifests, wor
         next_row_id=newest.next_row_id,
         uuid=world.ids.new_uuid(),
     )
-    _publish(target, empty, newest, world)
+    _publish(on, empty, newest)
     _name_newest(target, empty)
 
 
@@ -286,7 +312,7 @@ def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | Non
     return last
 
 
-def _publish(target: Snapshots, snapshot: Snapshot, before: Snapshot | None, world: World) -> None:
+def _publish(on: _Target, snapshot: Snapshot, before: Snapshot | None) -> None:
     """Publishes a snapshot of the branch after the snapshot `before`. If a writer has taken the id of the snapshot
     meanwhile, the snapshot of the writer is removed first.
 
@@ -294,6 +320,7 @@ def _publish(target: Snapshots, snapshot: Snapshot, before: Snapshot | None, wor
     before the published snapshot. The snapshots of the table then stay as the rollback and later writers have left
     them.
     """
+    target = on.snapshots
     if before is not None and _is_rolled_back(target, before):
         raise _rolled_back(target)
     for _ in range(_TRIES):
@@ -305,8 +332,9 @@ def _publish(target: Snapshots, snapshot: Snapshot, before: Snapshot | None, wor
         if is_there:
             return
         if target.exists(snapshot.id - 1):
-            rollback_to(target.io, target.root, snapshot.id - 1, world=world)
+            on.roll_back(snapshot.id - 1)
         else:
+            on.check_goes_on()
             target.io.overwrite(target.path(snapshot.id), encode_snapshot(snapshot))
     raise CommitConflictError(
         f"{target.root}: writers commit while the table is fast-forwarded to a branch; stop the writers, and "
@@ -343,34 +371,33 @@ def _rolled_back(target: Snapshots) -> CommitConflictError:
     )
 
 
-def _replace(io: FileIO, source: Mapping[int, Snapshot], target: Snapshots, newest: int | None, world: World) -> None:
+def _replace(on: _Target, source: Mapping[int, Snapshot], newest: int | None) -> None:
     """Replaces the table's snapshots by the branch's snapshots with the same ids, and removes the table's other
     snapshots. If all snapshots of the table are older than the snapshots of the branch, the newest snapshot of the
     table stays for now, so that the table always has a snapshot. `newest` is the id of the newest snapshot of the
     table.
     """
-    first = min(source)
+    target, first = on.snapshots, min(source)
     older = [i for i in target.ids() if i < first]
     has_later = newest is not None and newest >= first
-    _drop_oldest(target, older if has_later else older[:-1])
+    _drop_oldest(on, older if has_later else older[:-1])
     if newest is None or not has_later:
         return
     for snapshot_id, snapshot in source.items():
         if snapshot_id <= newest:
-            io.overwrite(target.path(snapshot_id), encode_snapshot(snapshot))
+            on.check_goes_on()
+            target.io.overwrite(target.path(snapshot_id), encode_snapshot(snapshot))
     if newest > max(source):
-        rollback_to(io, target.root, max(source), world=world)
+        on.roll_back(max(source))
 
 
-def _drop_unrelated(target: Snapshots, first: Snapshot, manifests: Manifests, *, is_all: bool) -> None:
-    """Removes snapshots of the table that are older than the branch's first snapshot (`first`) and do not belong to the
-    history of the branch. If `is_all` is true, all older snapshots are removed. Otherwise, only snapshots that an
-    interrupted fast-forward has left are removed: there is a gap between the older ids and the id of `first`, or
-    `first` was not made from the newest of the older snapshots.
+def _has_unrelated(target: Snapshots, first: Snapshot, manifests: Manifests) -> bool:
+    """Returns True if the table has snapshots that are older than the branch's first snapshot (`first`) and do not
+    belong to the history of the branch. An interrupted fast-forward has left these snapshots: there is a gap between
+    the older ids and the id of `first`, or `first` was not made from the newest of the older snapshots.
     """
     older = [i for i in target.ids() if i < first.id]
-    if older and (is_all or not _follows(target.get(older[-1]), first, manifests)):
-        _drop_oldest(target, older)
+    return bool(older) and not _follows(target.get(older[-1]), first, manifests)
 
 
 def _follows(before: Snapshot | None, after: Snapshot, manifests: Manifests) -> bool:
@@ -392,11 +419,13 @@ def _follows(before: Snapshot | None, after: Snapshot, manifests: Manifests) -> 
     return live == {e.identity for e in manifests.live_in(new)}
 
 
-def _drop_oldest(target: Snapshots, ids: Sequence[int]) -> None:
+def _drop_oldest(on: _Target, ids: Sequence[int]) -> None:
     """Removes the table's oldest snapshots, oldest first. Their files stay, because tags may need them. The removal of
     orphan files later removes the files that nothing needs.
     """
+    target = on.snapshots
     for snapshot_id in ids:
+        on.check_goes_on()
         target.delete(snapshot_id)
     if ids:
         target.write_earliest_hint(min(target.ids(), default=ids[-1] + 1))
@@ -408,9 +437,9 @@ def _takes_schemas(io: FileIO, path: str, schemas: Mapping[int, bytes]) -> bool:
     return any(i > last or (i in schemas and io.read_optional(target.path(i)) != schemas[i]) for i in target.ids())
 
 
-def _copy_schemas(io: FileIO, schemas: Mapping[int, bytes], path: str) -> bool:
+def _copy_schemas(io: FileIO, target: Schemas, schemas: Mapping[int, bytes]) -> bool:
     """Gives the table the schemas of the branch. Returns True if schemas of the table were replaced."""
-    target, has_replaced = Schemas(io, path), False
+    has_replaced = False
     for schema_id, wanted in schemas.items():
         known = io.read_optional(target.path(schema_id))
         if known != wanted:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from bucketline.state.commit.pins import WHOLE_BRANCH, removal_in_the_way
+from bucketline.state.commit.pins import PIN_LEFT_MS, WHOLE_BRANCH, excludes, removal_in_the_way
 from bucketline.state.determinism import World
 from bucketline.state.errors import CorruptFileError, RemovalUnderWayError, StorageError
 from bucketline.state.format.entries import Snapshot
@@ -28,6 +28,7 @@ from bucketline.state.format.json_files.pin_json import (
 )
 from bucketline.state.format.paths import OWN_DIR, history_of
 from bucketline.state.store.storage.file_io import FileIO
+from bucketline.state.store.storage.storage_clock import modified_or_unknown, storage_now_ms
 
 _LOG = logging.getLogger(__name__)
 
@@ -107,6 +108,27 @@ class Notebook:
     def path(self, name: str) -> str:
         return f"{self._folder}/{name}"
 
+    def left(self, names: Iterable[str], world: World) -> set[str]:
+        """Returns those of the files that are an hour old. Their processes are assumed to be dead.
+
+        The storage's clock decides about the age. The storage is asked for the time only if a file seems old by the
+        clock of `world`.
+        """
+        written = {name: at for name in names if (at := self._written_ms(name)) is not None}
+        before_ms = world.clock.now_ms() - PIN_LEFT_MS
+        if not any(at < before_ms for at in written.values()):
+            return set()
+        before_ms = storage_now_ms(self._io, self.table, world) - PIN_LEFT_MS
+        return {name for name, at in written.items() if at < before_ms}
+
+    def _written_ms(self, name: str) -> int | None:
+        try:
+            return modified_or_unknown(self._io, self.path(name))
+        except StorageError as e:
+            if e.missing:
+                return None
+            raise
+
     def _read(self, names: Iterable[str], kind: str, decode: Callable[[str, bytes], T]) -> dict[str, T | None]:
         """Returns the decoded files of one kind, by name; None for a file that cannot be read."""
         found: dict[str, T | None] = {}
@@ -131,13 +153,18 @@ class HeldPin:
 
     notebook: Notebook
     name: str
+    pin: Pin
+
+    def is_there(self) -> bool:
+        """Returns False if another process has removed the pin."""
+        return self.notebook.is_there(self.name)
 
     def check(self) -> None:
         """Checks that the pin still exists. As long as it exists, processes that remove files respect it.
 
         Raises RemovalUnderWayError if this process was paused for so long that another process has removed the pin.
         """
-        if not self.notebook.is_there(self.name):
+        if not self.is_there():
             raise RemovalUnderWayError(
                 f"{self.notebook.table}: this process was paused for more than an hour, so the snapshot that it was "
                 "about to refer to may have been removed; nothing has been changed; try again",
@@ -146,18 +173,20 @@ class HeldPin:
 
 
 @contextmanager
-def pinned(io: FileIO, root: str, pin: Pin, world: World) -> Iterator[HeldPin]:
+def pinned(io: FileIO, root: str, pin: Pin, world: World, *, heeds_pins: bool = True) -> Iterator[HeldPin]:
     """Holds a pin while a `with` block runs, so that the snapshots that the pin names are kept. `root` is the metadata
     folder of the table or of a branch.
 
     Code in the block that publishes a reference to a snapshot checks before and afterwards that the snapshot still
-    exists. Raises RemovalUnderWayError if a removal has been announced and does not end within some seconds.
+    exists. Raises RemovalUnderWayError if a removal has been announced, or a process is running that the pin excludes,
+    and does not end within some seconds. With `heeds_pins=False` other pins do not matter: the caller already has a pin
+    that excludes these processes.
     """
     notebook = Notebook(io, root)
     name = notebook.pin(pin, world)
     try:
-        _wait_for_removals(notebook, pin, world)
-        yield HeldPin(notebook, name)
+        _wait_for_others(notebook, name, pin, world, heeds_pins=heeds_pins)
+        yield HeldPin(notebook, name, pin)
     except BaseException:
         # If the pin cannot be removed, it only keeps files for longer.
         with suppress(StorageError):
@@ -174,20 +203,75 @@ def pin_of(root: str, snapshot: Snapshot, *, first: int | None = None) -> Pin:
     return Pin((Hold(history, snapshot.id if first is None else min(first, snapshot.id)),), (snapshot,))
 
 
-def _wait_for_removals(notebook: Notebook, pin: Pin, world: World) -> None:
+def _wait_for_others(notebook: Notebook, own: str, pin: Pin, world: World, *, heeds_pins: bool) -> None:
+    """Waits until no removal is announced and no pin exists that forbid what the pin of this process is for. `own` is
+    the name of the file of that pin.
+    """
     for wait_ms in (*_WAITS_MS, None):
-        removal = _in_the_way(pin, list(notebook.look().removals.values()))
-        if removal is None:
+        notes = notebook.look(own)
+        removal = _in_the_way(pin, list(notes.removals.values()))
+        others = _excluded(pin, notes.pins) if heeds_pins else {}
+        if wait_ms is None and others and removal is None:
+            others = _without_left(notebook, others, world)
+        if removal is None and not others:
             return
-        if wait_ms is None:
+        if wait_ms is not None:
+            world.pause.wait_ms(wait_ms)
+            continue
+        if removal is None:
+            name, other = next(iter(others.items()))
             raise RemovalUnderWayError(
-                f"{notebook.table}: {_going(removal)} by another process, so nothing is done; try again. If that "
-                "process has died, `expire_snapshots` finishes what it began",
+                f"{notebook.table}: {_running(other, notebook.path(name))}",
                 path=notebook.table,
-                history=removal.history,
-                end=removal.end,
+                pin=notebook.path(name),
             )
-        world.pause.wait_ms(wait_ms)
+        raise RemovalUnderWayError(
+            f"{notebook.table}: {_going(removal)} by another process, so nothing is done; try again. If that "
+            "process has died, `expire_snapshots` finishes what it began",
+            path=notebook.table,
+            history=removal.history,
+            end=removal.end,
+        )
+
+
+def _excluded(pin: Pin, others: Mapping[str, Pin | None]) -> dict[str, Pin | None]:
+    """Returns the pins whose processes must not run beside the process of `pin`, by the names of their files. A pin
+    that cannot be read may be one of them.
+    """
+    return {n: o for n, o in others.items() if (bool(pin.holds) if o is None else excludes(pin, o))}
+
+
+def _without_left(notebook: Notebook, pins: Mapping[str, Pin | None], world: World) -> dict[str, Pin | None]:
+    """Removes those of the pins that are an hour old, and returns the others."""
+    left = notebook.left(pins, world)
+    for name in sorted(left):
+        pin = pins[name]
+        if pin is not None and pin.forwards:
+            _LOG.warning(
+                "%s: a fast-forward to branch '%s' did not end within an hour, and is assumed to be dead; if the table "
+                "has only a part of the branch, repeat it with fast_forward('%s')",
+                notebook.table,
+                pin.forwards,
+                pin.forwards,
+            )
+        notebook.drop(name)
+    return {name: pin for name, pin in pins.items() if name not in left}
+
+
+def _running(other: Pin | None, path: str) -> str:
+    """Returns what a process is doing whose pin is in the way, and what can be done; `path` is the file of the pin."""
+    if other is None:
+        return f"{path} cannot be read, so nothing is done; try again once this file is an hour old"
+    if other.forwards:
+        return (
+            f"another process is fast-forwarding the table to branch '{other.forwards}', so nothing is done; try "
+            f"again. If that process has died, `fast_forward('{other.forwards}')` finishes what it began"
+        )
+    doing = "is rolling the table back" if other.rolls_back else "is about to refer to a snapshot of the table"
+    return (
+        f"another process {doing}, so the table is not fast-forwarded; try again. If that process has died, the table "
+        "can be fast-forwarded an hour after it began"
+    )
 
 
 def _in_the_way(pin: Pin, removals: Sequence[Removal | None]) -> Removal | None:

@@ -52,19 +52,24 @@ def rollback_to(
     *,
     world: World = SYSTEM_WORLD,
     check: Callable[[Snapshot], None] = lambda _: None,
+    part_of: HeldPin | None = None,
 ) -> Snapshot:
     """Makes a snapshot (`target` is its id, or the name of its tag) the newest snapshot of the table at `path`, and
     returns it.
 
     Newer snapshots, the tags on them and their changelogs are removed; if the table belongs to a catalog, the catalog
-    does this. `check` raises an error if files of the snapshot are missing; nothing has been changed then. Raises
-    OptionError if there is no such snapshot or tag, RemovalUnderWayError if the snapshot or tag is being removed.
+    does this. `check` raises an error if files of the snapshot are missing; nothing has been changed then. If the
+    rollback is a part of a fast-forward, `part_of` is the pin of the fast-forward. Raises OptionError if there is no
+    such snapshot or tag, RemovalUnderWayError if the snapshot or tag is being removed or the table is being
+    fast-forwarded.
     """
     snapshots, tags = Snapshots(io, path), Tags(io, path)
     wanted = _wanted(snapshots, tags, target)
     restores = not snapshots.exists(wanted.id)
     check(wanted)
-    with pinned(io, path, pin_of(path, wanted, first=_oldest_moved_to(snapshots, tags, wanted)), world) as pin:
+    own = pin_of(path, wanted, first=_oldest_moved_to(snapshots, tags, wanted))
+    own = replace(own, rolls_back=True) if part_of is None else replace(own, forwards=part_of.pin.forwards)
+    with pinned(io, path, own, world, heeds_pins=part_of is None) as pin:
         # A process that removes the snapshot from now on sees the pin. If the snapshot was removed before, it is found
         # missing here.
         if _wanted(snapshots, tags, target).base_manifest_list != wanted.base_manifest_list:
@@ -75,11 +80,19 @@ def rollback_to(
         if snapshots.owner is not None:
             snapshots.owner.roll_back(target)
             return wanted
-        return _roll_back(snapshots, tags, wanted, world, lambda: _is_held(pin), restores=restores)
+        held = pin if part_of is None else part_of
+        return _roll_back(snapshots, tags, wanted, world, lambda: _is_held(held), held.is_there, restores=restores)
 
 
 def _roll_back(
-    snapshots: Snapshots, tags: Tags, wanted: Snapshot, world: World, is_due: Callable[[], bool], *, restores: bool
+    snapshots: Snapshots,
+    tags: Tags,
+    wanted: Snapshot,
+    world: World,
+    is_due: Callable[[], bool],
+    goes_on: Callable[[], bool] = lambda: True,
+    *,
+    restores: bool,
 ) -> Snapshot:
     if snapshots.get(wanted.id) is None:
         if not restores:
@@ -102,7 +115,7 @@ def _roll_back(
     later = _Later(snapshots, wanted)
     newer = later.look()
     if is_due():
-        _take_back(later, newer, tags, world)
+        _take_back(later, newer, tags, world, goes_on)
     return wanted
 
 
@@ -154,12 +167,13 @@ class _Later:
         return self.snapshots.io.read_optional(self.snapshots.path(snapshot_id))
 
 
-def _take_back(later: _Later, newer: list[int], tags: Tags, world: World) -> None:
+def _take_back(later: _Later, newer: list[int], tags: Tags, world: World, goes_on: Callable[[], bool]) -> None:
     """Removes the snapshots after the wanted snapshot, from the newest on.
 
     While this process is stopped, another process may finish this rollback, and writers may then commit on top of the
     wanted snapshot. So before each change, this function checks that no writer has committed there. If a writer has
-    committed, the newer snapshots stay.
+    committed, the newer snapshots stay. Snapshots that are found after all newer snapshots were removed also stay if
+    `goes_on` returns False.
     """
     mark = None if newer else _done_mark(later.snapshots, tags)
     while newer and later.is_untouched():
@@ -179,7 +193,7 @@ def _take_back(later: _Later, newer: list[int], tags: Tags, world: World) -> Non
                 later.remove(newer[0])
                 came = later.look()
         # A commit that was published meanwhile builds on a snapshot that is being removed.
-        newer = came
+        newer = came if not came or goes_on() else []
     if mark is not None and tags.get(ROLLBACK_TAG) == mark:
         tags.delete(ROLLBACK_TAG)
     # These steps are done once more, because a process that published a tag or a hint before the last removal may have

@@ -3,16 +3,12 @@ The next process that removes files calls this module.
 """
 
 import logging
-from collections.abc import Iterable
 
-from bucketline.state.commit.pins import PIN_LEFT_MS
 from bucketline.state.determinism import World
-from bucketline.state.errors import StorageError
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.forwarding import unfinished
 from bucketline.state.store.catalog.pins import Notebook, Notes
 from bucketline.state.store.storage.file_io import FileIO
-from bucketline.state.store.storage.storage_clock import modified_or_unknown, storage_now_ms
 
 _LOG = logging.getLogger(__name__)
 
@@ -20,13 +16,10 @@ _LOG = logging.getLogger(__name__)
 def look_and_drop_left(io: FileIO, notebook: Notebook, world: World, own: str | None = None) -> Notes:
     """Returns the pins, announcements and notes of all processes, except the file `own`. Files that are an hour old are
     removed, and not returned. Branches whose removal was begun are removed first, whatever their age.
-
-    The storage's clock decides about the age. The storage is asked for the time only if a file seems old by the clock
-    of `world`.
     """
     notes = notebook.look(own)
     Branches(io, notebook.table).finish_removals(notes, world)
-    left = _left(io, notebook, [*notes.pins, *notes.removals, *notes.deleted], world)
+    left = notebook.left([*notes.pins, *notes.removals, *notes.deleted], world)
     died = [notes.pins[name] for name in left if name in notes.pins]
     for branch in sorted(unfinished(io, notebook.table, died)) if died else ():
         _LOG.warning(
@@ -45,21 +38,3 @@ def look_and_drop_left(io: FileIO, notebook: Notebook, world: World, own: str | 
         {name: removal for name, removal in notes.removals.items() if name not in left},
         {name: removal for name, removal in notes.deleted.items() if name not in left},
     )
-
-
-def _left(io: FileIO, notebook: Notebook, names: Iterable[str], world: World) -> set[str]:
-    written = {name: at for name in names if (at := _written_ms(io, notebook.path(name))) is not None}
-    before_ms = world.clock.now_ms() - PIN_LEFT_MS
-    if not any(at < before_ms for at in written.values()):
-        return set()
-    before_ms = storage_now_ms(io, notebook.table, world) - PIN_LEFT_MS
-    return {name for name, at in written.items() if at < before_ms}
-
-
-def _written_ms(io: FileIO, path: str) -> int | None:
-    try:
-        return modified_or_unknown(io, path)
-    except StorageError as e:
-        if e.missing:
-            return None
-        raise

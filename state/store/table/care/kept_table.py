@@ -110,7 +110,8 @@ class KeptTable(ReadableTable):
         The branch's snapshots replace the snapshots that the table has made since branch and table had the same
         history. The branch's schemas replace the table's schemas, and its tags replace tags with the same name. The
         branch stays. No writer of the table may be active. Raises OptionError for a branch that does not exist or has
-        no snapshot.
+        no snapshot, RemovalUnderWayError while another process rolls the table back, or fast-forwards it to another
+        branch.
         """
         return forward_table(self._handle, branch)
 
