@@ -25,7 +25,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job_file.properties_file import parse_properties
 from bucketline.streaming.batch.preflight import connect_refused, worker_python_advice
 from bucketline.streaming.job.start.java_process import Printed, end_java, why_not_started
-from bucketline.streaming.tasks.worker import DAEMON
+from bucketline.streaming.worker import DAEMON
 
 _LAUNCHED_BY_SPARK = "PYSPARK_GATEWAY_PORT"
 _PYTHON_OF_WORKERS = "PYSPARK_PYTHON"

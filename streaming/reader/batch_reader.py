@@ -32,6 +32,7 @@ from bucketline.streaming.reader.data_source import DataSourceReader, InputParti
 from bucketline.streaming.reader.failures import naming_expiry
 from bucketline.streaming.reader.pushed_filters import condition_of
 from bucketline.streaming.reader.spark_rows import check_given, fit, names_of, spark_arrow, spark_schema
+from bucketline.streaming.worker import begin_task
 
 _REMEDY = "run the action again; to keep snapshots longer, set a tag or a longer 'snapshot.time-retained'"
 
@@ -144,6 +145,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         return self._read
 
     def partitions(self) -> Sequence[InputPartition]:
+        begin_task()
         table = self._read.place.open()
         sizes = split_sizes(self._read.options, table)
         if self._read.request.changes_since is not None:
@@ -152,6 +154,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         return [RowsPartition(scan.without_units(), split) for split in pack(scan.units, sizes)]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        begin_task()
         if not isinstance(partition, RowsPartition | ChangesPartition):
             return iter(())
         snapshot_id = partition.scan.snapshot_id if isinstance(partition, RowsPartition) else None

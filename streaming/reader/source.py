@@ -29,6 +29,7 @@ from bucketline.streaming.reader.data_source import (
     DataSourceStreamReader,
 )
 from bucketline.streaming.reader.stream_reader import stream_reader
+from bucketline.streaming.worker import begin_task
 
 FORMAT = "bucketline"
 
@@ -46,6 +47,7 @@ class BucketlineSource(DataSource):  # type: ignore[misc]
         return FORMAT
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        begin_task()
         self._options = reader_options(dict(options))
         self._read: BatchRead | None = None
 

@@ -27,6 +27,7 @@ from bucketline.streaming.reader.failures import naming_expiry
 from bucketline.streaming.reader.stream_plan import REMEDY, Limits, StreamPlan
 from bucketline.streaming.reader.stream_position import BEGINNING, JsonObject, Offset, StreamPosition, offset_of
 from bucketline.streaming.reader.stream_start import check_streamable, start_of
+from bucketline.streaming.worker import begin_task
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -109,6 +110,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return partitions
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        begin_task()
         if not isinstance(partition, FullPartition | ChangesPartition):
             return iter(())
         snapshot_id = partition.scan.snapshot_id if isinstance(partition, FullPartition) else None

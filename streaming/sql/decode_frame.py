@@ -32,7 +32,7 @@ from bucketline.streaming.decode.decode_step import DecodeStep
 from bucketline.streaming.decode.rejects import REJECTS_SCHEMA, RejectedRecordsError
 from bucketline.streaming.decode.step_for_table import decode_step, step_for
 from bucketline.streaming.reader.spark_rows import fit, spark_arrow, spark_schema
-from bucketline.streaming.tasks.worker import in_worker
+from bucketline.streaming.worker import in_worker
 
 BAD_RECORD_COLUMN = "_bad_record"
 _FAIL, _KEEP = "fail", "keep"

@@ -31,7 +31,7 @@ from bucketline.streaming.reader.data_source import HAS_DATA_SOURCES
 from bucketline.streaming.reader.source import FORMAT, register
 from bucketline.streaming.reader.spark_rows import fit, spark_arrow
 from bucketline.streaming.tasks.frame_schema import frame_schema
-from bucketline.streaming.tasks.worker import in_worker
+from bucketline.streaming.worker import in_worker
 
 _BLOB, _BLOB_DDL = "blob", "blob binary"
 

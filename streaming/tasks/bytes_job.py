@@ -32,7 +32,7 @@ from bucketline.streaming.tasks.wire import (
     unpack,
     unpack_result,
 )
-from bucketline.streaming.tasks.worker import begin_task
+from bucketline.streaming.worker import begin_task
 
 FirstOfNothing = Callable[[], Iterator[Any]]
 """A task of the first stage. It yields Routed messages, or TaskResult if the job has only this stage."""

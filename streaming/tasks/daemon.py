@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pyspark.daemon import manager
 
 from bucketline.streaming.tasks.first_tasks import LOADED
-from bucketline.streaming.tasks.worker import load_lazy_modules, spare_what_is_loaded
+from bucketline.streaming.worker import load_lazy_modules, spare_what_is_loaded
 
 
 def main(serve: Callable[[], None] = manager) -> None:

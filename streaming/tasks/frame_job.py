@@ -18,7 +18,7 @@ from bucketline.streaming.tasks.wire import (
     result_row,
     routed_row,
 )
-from bucketline.streaming.tasks.worker import in_worker
+from bucketline.streaming.worker import in_worker
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 """The limit for the bytes that a write task receives at once. Without it ten thousand sealed runs would come in one

@@ -21,7 +21,7 @@ from bucketline.state.store.write.sealed_runs import seal, unseal
 from bucketline.streaming.decode.decoder import DecodedRows, Decoder
 from bucketline.streaming.tasks.frame_schema import frame_schema
 from bucketline.streaming.tasks.read_task import Frame, decoded, drain
-from bucketline.streaming.tasks.worker import in_worker
+from bucketline.streaming.worker import in_worker
 
 MOST_SENT_BYTES = 1 << 30
 """The most compressed bytes of Arrow data that this process sends to tasks. The process holds all of them in memory."""

@@ -68,7 +68,7 @@ def run(size: Size, root: Path) -> Sequence[Result]:
         written_bytes=folder_bytes(path),
         worker_peak_bytes=watch.peak_bytes,
         ratio=paired_ratio(seconds["ours"], seconds["parquet"]),
-        at_most=3,
+        at_most=2,
         detail=detail,
     )
     against_pypaimon = replace(

@@ -100,6 +100,6 @@ def test_the_program_and_the_package_refuse_it_in_one_line(tmp_path: Path) -> No
 
 def test_a_task_on_an_executor_refuses_it(tmp_path: Path) -> None:
     path = os.pathsep.join([_installed(tmp_path, "fastavro-1.8.0"), *sys.path])
-    task = [sys.executable, "-c", "from bucketline.streaming.tasks.worker import begin_task; begin_task()"]
+    task = [sys.executable, "-c", "from bucketline.streaming.worker import begin_task; begin_task()"]
     done = subprocess.run(task, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})
     assert done.stderr.splitlines()[-1].startswith("bucketline.conf.errors.OptionError: fastavro 1.8.0 is too old")

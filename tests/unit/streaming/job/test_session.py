@@ -10,7 +10,7 @@ from bucketline.streaming.batch.preflight import require_classic
 from bucketline.streaming.batch.procedures import compact, rescale
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.job.session import awaited_packages, settings_of_own, start_session
-from bucketline.streaming.tasks.worker import DAEMON
+from bucketline.streaming.worker import DAEMON
 
 WORKERS_FROM = "spark.python.daemon.module"
 BARS = "spark.ui.showConsoleProgress"

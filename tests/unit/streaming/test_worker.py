@@ -6,12 +6,15 @@ import sys
 import zipfile
 import zipimport
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from bucketline.streaming.tasks.worker import DAEMON, forget_archives, in_worker
+from bucketline.state.store.table.table import create_table
+from bucketline.streaming.reader.source import BucketlineSource
+from bucketline.streaming.worker import DAEMON, forget_archives, in_worker
 
 
 def archive(folder: Path, name: str) -> str:
@@ -57,10 +60,22 @@ def test_the_task_is_called_after_that(cached: list[str]) -> None:
     assert not set(cached[:-1]) & set(sys.path_importer_cache)
 
 
+def test_the_source_for_spark_and_its_readers_do_so_too(cached: list[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    create_table(path, pa.schema([("id", pa.int64())]), (), options={"bucket": "-1"})
+    source = BucketlineSource({"path": path})
+    assert not set(cached[:-1]) & set(sys.path_importer_cache)
+    batch, stream = source.reader(source.schema()), source.streamReader(source.schema())
+    for step in (batch.partitions, partial(batch.read, None), partial(stream.read, None)):
+        sys.path_importer_cache[cached[0]] = zipimport.zipimporter(cached[0])
+        step()
+        assert cached[0] not in sys.path_importer_cache
+
+
 def test_the_first_tasks_spare_the_collection_of_garbage_what_is_loaded() -> None:
     program = (
         "import gc\n"
-        "from bucketline.streaming.tasks.worker import in_worker\n"
+        "from bucketline.streaming.worker import in_worker\n"
         "task = in_worker(lambda batches: [])\n"
         "counts = []\n"
         "for _ in range(5):\n"
