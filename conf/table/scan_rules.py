@@ -72,8 +72,21 @@ set determines it.
 def scan_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
     """Yields an error for each option that the start mode of the table's reads excludes, and an error if the start mode
     does not have exactly one of the options that it needs.
+
+    `scan.version` counts twice: Paimon checks the options of a new table as they are, and opens the table with the
+    snapshot or tag that the version names in place of the version.
     """
     named = {_OLD_KEYS.get(key, key): value for key, value in options.items()}
+    problems = list(_problems(named))
+    yield from problems
+    version = named.pop(SCAN_VERSION.key, None)
+    if version is None or problems:
+        return
+    if any(_problems({**named, _SNAPSHOT if version.isdecimal() else _TAG: version})):
+        yield _no_version()
+
+
+def _problems(named: Mapping[str, str]) -> Iterator[OptionError]:
     word = named.get(SCAN_MODE_KEY, "default").strip().lower().replace("_", "-")
     chosen = next(mode for keys, mode in _CHOSEN_BY if not keys or any(key in named for key in keys))
     mode = {"default": chosen, "full": "latest-full"}.get(word, word)
@@ -108,18 +121,22 @@ def branch_name_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
 
 def _misses(one_of: tuple[str, ...], own: list[str], mode: str, named: Mapping[str, str]) -> OptionError:
     listed = ", ".join(f"'{key}'" for key in one_of)
-    version = SCAN_VERSION.key
-    if version in named and not own:
-        return OptionError(
-            f"'{version}' cannot be an option of a table: Paimon cannot open such a table; remove the option, and set "
-            "it when the table is read",
-            key=version,
-        )
+    if SCAN_VERSION.key in named and not own:
+        return _no_version()
     found = " and ".join(f"'{key}'" for key in own) or "none of them"
     return OptionError(
         f"a table whose reads start {_as(mode, named)} needs exactly one of {listed}, and has {found}; set "
         "exactly one, because otherwise Paimon cannot open the table",
         key=own[-1] if own else SCAN_MODE_KEY,
+    )
+
+
+def _no_version() -> OptionError:
+    key = SCAN_VERSION.key
+    return OptionError(
+        f"'{key}' cannot be an option of a table: Paimon cannot open such a table; remove the option, and set it when "
+        "the table is read",
+        key=key,
     )
 
 

@@ -91,9 +91,16 @@ def _index_problem(indexed: IndexedColumn, columns: Mapping[str, DataField]) -> 
             )
         kind = field.type.value
     assert kind is not None
-    if kind.root not in indexable:
+    if kind.root not in indexable or (indexed.index == "range-bitmap" and not _has_short_values(kind)):
         return f"the index {indexed.index!r} does not support column {field.name!r}, which is {field.type}"
     return None
+
+
+def _has_short_values(kind: DataType) -> bool:
+    """Returns False for decimals and timestamps with more digits than Paimon's `range-bitmap` index supports."""
+    if kind.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
+        return (kind.precision or 0) <= 6
+    return kind.root is not TypeRoot.DECIMAL or (kind.precision or 0) <= 18
 
 
 def column_options_name_columns(schema: TableSchema) -> Iterator[OptionError]:

@@ -11,7 +11,8 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.table.index_options import rename_indexed
 
 _COLUMNS = (
-    "k INT, p STRING, s BIGINT, a INT, d DECIMAL(10,2), t STRING, r ARRAY<INT>, m MAP<STRING, INT>, n MAP<INT, INT>"
+    "k INT, p STRING, s BIGINT, a INT, d DECIMAL(10,2), t STRING, r ARRAY<INT>, m MAP<STRING, INT>, n MAP<INT, INT>, "
+    "e DECIMAL(19,2), x TIMESTAMP(7), y MAP<STRING, TIMESTAMP_LTZ(9)>"
 )
 _FIXED = {"bucket": "1"}
 
@@ -22,6 +23,10 @@ BROKEN: tuple[tuple[Mapping[str, str], str, str], ...] = (
     ({"log.scan": "from-snapshot-full"}, "scan.mode", "needs exactly one of 'scan.snapshot-id'"),
     ({"scan.mode": "latest", "scan.snapshot-id": "1"}, "scan.snapshot-id", "by 'scan.mode' = 'latest'"),
     ({"scan.version": "1"}, "scan.version", "cannot be an option of a table"),
+    ({"scan.version": "1", "scan.tag-name": "x"}, "scan.version", "cannot be an option of a table"),
+    ({"scan.version": "x", "scan.snapshot-id": "1"}, "scan.version", "cannot be an option of a table"),
+    ({"scan.version": "1", "scan.timestamp-millis": "1"}, "scan.version", "cannot be an option of a table"),
+    ({"scan.version": "1", "scan.mode": "latest"}, "scan.version", "cannot be an option of a table"),
     ({"scan.snapshot-id": "1", "scan.tag-name": "x"}, "scan.tag-name", "has 'scan.snapshot-id' and 'scan.tag-name'"),
     ({"scan.timestamp-millis": "1", "scan.tag-name": "x"}, "scan.tag-name", "by 'scan.timestamp-millis'"),
     ({"incremental-to-auto-tag": "x"}, "incremental-to-auto-tag", "by 'scan.mode' = 'latest-full', the default"),
@@ -39,6 +44,9 @@ BROKEN: tuple[tuple[Mapping[str, str], str, str], ...] = (
         "the index 'bsi' does not support column 't', which is STRING",
     ),
     ({"file-index.bloom-filter.columns": "d"}, "file-index.bloom-filter.columns", "does not support column 'd'"),
+    ({"file-index.range-bitmap.columns": "e"}, "file-index.range-bitmap.columns", "does not support column 'e'"),
+    ({"file-index.range-bitmap.columns": "x"}, "file-index.range-bitmap.columns", "does not support column 'x'"),
+    ({"file-index.range-bitmap.columns": "y[k]"}, "file-index.range-bitmap.columns", "does not support column 'y'"),
     ({"file-index.bitmap.columns": "n[x]"}, "file-index.bitmap.columns", "only a MAP with string keys"),
     (
         {"file-index.bitmap.a.version": "1"},
@@ -55,6 +63,8 @@ SOUND: tuple[Mapping[str, str], ...] = (
     {"scan.mode": "full"},
     {"scan.mode": "incremental", "incremental-to-auto-tag": "x"},
     {"scan.mode": "from-snapshot-full", "scan.snapshot-id": "1"},
+    {"scan.version": "1", "scan.snapshot-id": "1"},
+    {"scan.version": "x", "scan.tag-name": "x"},
     {"scan.watermark": "1"},
     {"scan.creation-time-millis": "1"},
     {
@@ -62,6 +72,7 @@ SOUND: tuple[Mapping[str, str], ...] = (
         "file-index.bitmap.a.version": "1",
         "file-index.bloom-filter.columns": "m[x]",
     },
+    {"file-index.range-bitmap.columns": "d", "file-index.bsi.columns": "e", "file-index.bitmap.columns": "x"},
     {"file-index.in-manifest-threshold": "1 kb", "file-index.read.enabled": "true"},
     {"fields.a,s.anything": "1", "fields.default-aggregate-function": "sum"},
 )
