@@ -141,7 +141,9 @@ def _no_version() -> OptionError:
 
 
 def _as(mode: str, named: Mapping[str, str]) -> str:
-    """Returns the end of a phrase for errors, `reads start ...`: it names the options that choose the start mode."""
+    """Returns the words that follow `reads start` in an error message and name the options that choose the start mode,
+    for example `by 'scan.mode' = 'latest'`.
+    """
     if SCAN_MODE_KEY in named and named[SCAN_MODE_KEY].strip().lower() != "default":
         return f"by '{SCAN_MODE_KEY}' = '{mode}'"
     by = next(keys for keys, chosen in _CHOSEN_BY if chosen == mode)

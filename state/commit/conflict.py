@@ -1,8 +1,8 @@
 """The rules that decide whether a commit conflicts with what other writers have committed. Each rule is a function that
 returns a Conflict or None; it raises no exception.
 
-The live files to compare with may be limited to the changed buckets, because every rule looks at a single bucket. Only
-the number of buckets belongs to a whole partition.
+The live files to compare with may be limited to the changed buckets, because each rule compares files of one bucket.
+The one exception is the rule about the number of buckets, which is the same in a whole partition.
 Source: Paimon 2.0 ConflictDetection, FileEntry.mergeEntries.
 """
 

@@ -431,7 +431,9 @@ def _places(records: pa.Table, at: Sequence[int]) -> tuple[RecordPlace, ...]:
 
 
 def framed_records(records: pa.Table, decode: RecordFormat) -> tuple[pa.Array, pa.Array]:
-    """Returns the values and the keys of the records, both as binary columns. Avro records have their frames."""
+    """Returns the values and the keys of the records as binary arrays. Each Avro value and key begins with its frame
+    (magic byte and schema id), also if the record had the frame in a header.
+    """
     headers = (VALUE_HEADER, KEY_HEADER) if decode.is_avro else ("", "")
     value, key = (_with_frames(records, name, of) for name, of in zip(("value", "key"), headers, strict=True))
     nulls = pa.nulls(records.num_rows, pa.binary())

@@ -19,13 +19,15 @@ from bucketline.streaming.decode.seen import NOTHING_SEEN, Seen
 class Decoded:
     """Decoded rows, in the order of their records.
 
-    `rows` has the table's types; `kinds` is int8; `origin` (int64, in ascending order) is the index of
-    each row's record. `bad` (int64, in ascending order) are the indices of bad records, and `reasons` says why they are
-    bad. Other records without a row were skipped; `seen` counts them by kind, and has the names of the source's tables.
-    `need` holds the columns and types that the records need and the table lacks (`schema_needs`), if the caller has
-    asked for them; `need` has no fields of unknown type. `truncates` are the indices of records that truncate the
-    source's table and are not bad. `moves` are the records that change the key of a row and leave out values of that
-    row.
+    - `rows`: the rows, with the table's types.
+    - `kinds`: the row kind of each row (int8).
+    - `origin`: the index of each row's record (int64, in ascending order).
+    - `bad`: the indices of bad records (int64, in ascending order). `reasons`: why each of them is bad.
+    - `seen`: how many other records were skipped, by kind, and the names of the source's tables that records had.
+    - `need`: the columns that the records have and the table lacks (`schema_needs`), without columns of unknown type.
+      Empty if the caller did not ask.
+    - `truncates`: the indices of records that truncate the source's table and are not bad.
+    - `moves`: the records that change the key of a row and leave out values of that row.
     """
 
     rows: pa.RecordBatch

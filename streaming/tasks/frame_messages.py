@@ -53,8 +53,8 @@ def frame_messages(spark: Any, frame: Any, *, is_alone: bool = True) -> FrameMes
 
 
 def _messages(spark: Any, frame: Any) -> Any:
-    """Returns the RDD of messages with few rows each. The setting of the session that limits the rows is changed only
-    while Spark plans the RDD.
+    """Returns an RDD of the frame's rows as Arrow messages (record batches), with at most `MESSAGE_ROWS` rows each. The
+    session's setting that limits these rows is changed only while Spark plans the RDD.
     """
     before = spark.conf.get(ARROW_ROWS, "10000")
     if before.isdigit() and 0 < int(before) < MESSAGE_ROWS:

@@ -72,8 +72,8 @@ class _LookTask:
 
 @dataclass(frozen=True, slots=True)
 class GivenFrame:
-    """The rows of a caller. `source` is the DataFrame that holds them, and `source.decode` turns its rows into the
-    caller's rows, which have the columns of `schema`.
+    """The rows that a caller gave, as a DataFrame. `source` has the DataFrame, and the function `decode` that turns the
+    DataFrame's record batches into the caller's rows, with the columns of `schema`.
 
     If `is_kept` is true, the executors keep the rows on disk when they are first read, so that they are computed only
     once.

@@ -76,10 +76,11 @@ class JoinTask:
 
 
 def join_stage(tasks: Any, joined: Joined, seal: SealPlan, to: Destination, parallelism: int) -> tuple[Any, JoinTask]:
-    """Returns a DataFrame and a task. The DataFrame has the rows of both sides, each sent to the task of its share
-    (group of keys). The task joins these rows and sends the results to the tasks in `to`.
+    """Returns a DataFrame and the function (`JoinTask`) to run on each of its partitions. The DataFrame has the rows of
+    both sides of the merge, and all rows of one share (group of keys) are in the same partition. The `JoinTask` joins
+    the rows of its partition, and addresses the results to the write tasks that `to` chooses.
 
-    `tasks` is a function that makes a DataFrame for a number of tasks without input.
+    `tasks(n)` returns an empty DataFrame with n partitions.
     """
     count = min(joined.share_count, parallelism)
     readers = min(parallelism, len(joined.stored))

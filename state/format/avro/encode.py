@@ -176,8 +176,8 @@ class _Row:
         return self.valid & self.wanted
 
     def pieces(self, octets: Octets, kept: Mask | None = None) -> list[pa.LargeBinaryArray]:
-        """Returns the pieces of the column: for a nullable column the branch of each row's union, and then the row's
-        bytes.
+        """Returns at most one array: for each row the Avro bytes of its value. For a nullable column the byte that
+        chooses the union's branch comes before the value. Empty if a row has no bytes.
 
         `octets` is a matrix of bytes with a line for each row. `kept` marks the bytes to write; None means all of them.
         """

@@ -243,7 +243,9 @@ class HistoryWalk:
             return None
 
     def _entries(self, state: State, meta: ManifestFileMeta) -> list[ManifestEntry] | None:
-        """Returns a manifest's entries, and records the sum of the entries; None if the manifest cannot be read."""
+        """Returns a manifest's entries; None if the manifest cannot be read. Also records what the entries add up to
+        (`_Sum`): the rows of ADD entries minus the rows of DELETE entries, and a sum of hashes.
+        """
         try:
             entries = self._manifests.read(meta)
         except BucketlineError as e:

@@ -190,8 +190,8 @@ class PlannedMerge:
             both_null = pc.and_(pc.is_null(joined), pc.is_null(new[name].combine_chunks()))
             if not pc.all(pc.or_(same, both_null)).as_py():
                 raise SchemaMismatchError(
-                    f"a merge inserts a row with another {name!r} than its source row is joined by, so the new row "
-                    f"could replace a row of the table; insert the value that ON compares with {name!r}",
+                    f"the merge inserts a {name!r} that differs from the value that ON compares with {name!r}, so the "
+                    "new row could replace a row of the table; insert the value that ON compares",
                     column=name,
                 )
 
@@ -201,8 +201,8 @@ class PlannedMerge:
             where = ", ".join(f"{name} = {made[name][at].as_py()!r}" for name in self.key)
             raise SchemaMismatchError(
                 f"a source row with {where} matches no row of the table by the whole ON condition, but the table has "
-                "a row with that key, which the new row would replace; move the conditions of ON other than the key "
-                "to WHEN ... AND",
+                "a row with that key, which the new row would replace; let ON compare only the key, and move its "
+                "other conditions to WHEN ... AND",
                 columns=self.key,
             )
 

@@ -133,8 +133,8 @@ class SourceShare:
 
 @dataclass(frozen=True, slots=True)
 class TargetShare:
-    """A function for tasks: returns rows of the table and the share of each row. A row whose key, by its hash, cannot
-    be in the source gets no share.
+    """A function for tasks: returns rows of the table, and for each row the number of its share (group of keys). The
+    number is `NO_SHARE` if the hash of the row's key shows that the source does not have the key.
     """
 
     key: JoinKey

@@ -1,8 +1,7 @@
-"""Finds the buckets of all keys of a dynamic table, one share of the keys after another. Used if the HASH index of the
-table is larger than memory.
+"""Finds the buckets of the keys of a table with dynamic buckets, if the HASH index of the table is larger than memory.
 
-Rows of known and of new keys are grouped by the hash of the key, so that a task holds only its share of the index. Then
-the rows and the hashes of new keys go to the tasks that write their buckets.
+All rows are grouped by the hash of their key, so a task needs only the part of the index that has the hashes of its
+group. Then each row goes to the task that writes its bucket, and so do the hashes of keys that the index did not have.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,5 +1,5 @@
-"""Finds the buckets of rows after the rows were read: takes the rows of a group of keys, and returns the rows as runs
-of buckets.
+"""Finds the bucket of each row if the bucket cannot be computed from the row alone. Takes the rows of a group of keys,
+and returns sorted runs of rows, each run for one bucket.
 
 Each way to find buckets is a class with its own method `place`: for new keys of dynamic buckets, for keys that move
 between partitions, for postponed rows. The task that owns a group of keys calls `place`; no other code knows how

@@ -56,8 +56,8 @@ def declared_rows(
     messages: MessageOptions,
     schemas: RegistrySchemas | None = None,
 ) -> Iterator[DeclaredRow]:
-    """Takes the values and the keys of records as binary values, and yields the distinct declarations of the records
-    that hold a row.
+    """Yields each different set of columns that records declare for their rows, once. Records without a row are
+    ignored. `values` and `keys` are the values and the keys of the records, as binary arrays.
 
     `schemas` returns the schemas of Avro records. Raises RegistryError if the registry does not answer.
     """

@@ -33,8 +33,8 @@ class Silence:
         self._said_at = self._now()
 
     def look(self) -> None:
-        """Logs what the job is doing, if no line has been logged for five seconds, even if the job has begun several
-        phases since.
+        """Logs the phase of the job if no line has been logged for five seconds. The begin of another phase does not
+        restart the five seconds.
         """
         moment, doing = self._now(), self._doing
         if doing is not None and moment - self._said_at >= _LONGEST_SECONDS:

@@ -278,7 +278,7 @@ def two_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
         (
             "ON t.k = s.k WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k + 1, s.v)",
             SchemaMismatchError,
-            "with another 'k' than its source row is joined by",
+            "the merge inserts a 'k' that differs from the value that ON compares",
         ),
     ],
 )
