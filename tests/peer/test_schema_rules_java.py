@@ -37,6 +37,11 @@ REFUSED_HERE: dict[str, tuple[str, str]] = {
     r"is not supported: ": ("options.md", "## Table options that are refused"),
     r"Change '[\w.-]+' is not supported yet": ("options.md", "options that the files of a table depend on"),
     r"cannot be stored in Avro": ("options.md", "timestamps finer than microseconds in Avro files"),
+    r"cannot read MULTISET from Avro": ("options.md", "a MULTISET of anything but strings in Avro files"),
+    r"when keys move between partitions: the delete": (
+        "options.md",
+        "`ignore-delete` where keys move between partitions",
+    ),
     r"timestamps finer than microseconds": ("limits.md", "timestamps finer than microseconds"),
     r"must be one of parquet, avro, orc": ("options.md", "the formats `csv`, `json` and `text`"),
     r"should be at least": ("options.md", "below their least value"),
