@@ -47,7 +47,9 @@ def has_reference(text: str) -> bool:
 
 
 def is_reference(text: str) -> bool:
-    """Returns True if a text is one reference and nothing else."""
+    """Returns True if a text of a job file consists of one reference only, such as `${env:PASSWORD}`. For
+    `x${env:USER}` the result is False.
+    """
     match = _REFERENCE.fullmatch(text)
     return match is not None and match["kind"] is not None
 

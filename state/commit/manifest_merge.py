@@ -4,8 +4,9 @@ The caller reads and writes the files, and calls the functions of this module in
 
 1. `plan_manifest_merge` decides whether to try a full merge, and what a minor merge would do.
 2. For a full merge, the caller reads the manifests that have DELETE entries, and collects the `deleted_identities`.
-Then `narrow_full_merge` decides which manifests need not be read. If `narrow_full_merge` returns None, the caller does
-the minor merge. 3. `rewrite_fully` or `merge_entries` computes the entries to write from the entries that were read.
+   Then `narrow_full_merge` decides which manifests need not be read. If `narrow_full_merge` returns None, the caller
+   does the minor merge.
+3. `rewrite_fully` or `merge_entries` computes the entries to write from the entries that were read.
 
 The input is the complete list of base manifests of the new snapshot, oldest first. So after a full merge no DELETE
 entries are needed any more.

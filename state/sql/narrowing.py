@@ -128,7 +128,9 @@ def _names_columns_otherwise(tree: exp.Expression) -> bool:
 
 
 def _has_star(select: exp.Select) -> bool:
-    """Returns True if this SELECT has a `*` that means columns. In COUNT(*) it means rows."""
+    """Returns True if this SELECT has a `*` that stands for all columns. The `*` in COUNT(*) does not count, because it
+    stands for the rows.
+    """
     for star in select.find_all(exp.Star):
         if star.find_ancestor(exp.Select) is select and not _counts_rows(star):
             return True

@@ -156,7 +156,9 @@ class Words:
         return str(self.tokens[self.at - 1].text)
 
     def number(self, expected: str) -> str:
-        """Parses a number, and returns it as it is written."""
+        """Takes the next token, which must be a number, and returns the number as the text in the statement. `expected`
+        says what was expected, for the error if the next token is no number.
+        """
         if self.is_done or self.tokens[self.at].token_type is not TokenType.NUMBER:
             raise self.wrong(f"expected {expected}")
         self.at += 1

@@ -88,8 +88,9 @@ class Replay:
         return self.own(place.rows(self.user))
 
     def _waiting(self, rows: pa.Table) -> pa.Table:
-        """Returns the records to replay, oldest first: no replay has taken them, and their batch has been committed to
-        its table.
+        """Returns the bad records that can be replayed, oldest first. `rows` are bad records as they are stored. Three
+        kinds of records are left out: records that a replay has already taken, records whose batch has not been
+        committed to its table, and records of which only the refused row was stored (code ROW).
         """
         can_be = pc.fill_null(pc.not_equal(rows["code"], ReasonCode.ROW.value), True)
         return self.written(rows.filter(pc.and_(rows["replay"].is_null(), can_be))).sort_by(_ORDER)

@@ -28,8 +28,8 @@ _TALKS_TO_JVM = ("py4j", "pyspark")
 
 
 class SparkLog(Enum):
-    """How much Spark and Py4J log about an error that ends the job: nothing (OURS_ONCE), because the job reports the
-    error itself, or EVERYTHING.
+    """Says what Spark and Py4J log about an error that ends the job. With OURS_ONCE they log nothing, because the job
+    itself reports the error in one line. With EVERYTHING they log as usual.
     """
 
     OURS_ONCE = "ours once"

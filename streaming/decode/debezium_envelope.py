@@ -129,7 +129,10 @@ class Images:
         return no_row(payload, self.key) if self.key else no_event(payload)
 
     def need_of_rows(self, need: pa.DataType) -> pa.DataType:
-        """Takes the fields and types that whole records need, and returns the fields and types that rows need."""
+        """Takes a need (fields and wider types that records have and the table lacks) of whole Debezium events, and
+        returns the need of the rows in the events. These are the parts of the need under `before` and `after`, joined.
+        If the records have no envelope, the need is returned unchanged.
+        """
         return need if self.key else joined(part_of(need, "before"), part_of(need, "after"))
 
     def declared_need(self, source: SourceSchema) -> pa.DataType:
@@ -249,7 +252,9 @@ def says_what_became(record: bytes) -> bool:
 
 
 def kind_of_text(record: bytes) -> Skipped | None:
-    """Returns the kind of a record without a row; None for all other records."""
+    """Returns why a record gives no row although it is not bad: for example, it is a heartbeat. Returns None for every
+    other record, also if it is no JSON.
+    """
     try:
         return skipped_kind(_payload_of(parse_json(record))[0])
     except ValueError:

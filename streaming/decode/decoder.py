@@ -14,11 +14,17 @@ NOTHING_BAD: Mapping[int, str] = {}
 
 
 class DecodedRows(NamedTuple):
-    """The result of decoding: rows, bad records, columns and types that the table lacks, and counts of other records.
+    """The result of decoding.
 
-    The rows have the table's columns, with `_row_kind` if the records have kinds. `records` (int64, in ascending order)
-    is the number of each row's record; None if it is not known. `bad` are the numbers of bad records, with the reasons.
-    `moves` are the records that change the key of a row and leave out values of that row.
+    - `rows` have the table's columns, and the column `_row_kind` if the source tells inserts, updates and deletes
+      apart.
+    - `rejects` are the bad records that are stored or counted.
+    - `need` are the columns and wider types that the records have and the table lacks.
+    - `seen` counts the records that give no row.
+    - `records` has for each row the number of the record from which the row came (int64, in ascending order); None if
+      these numbers are not known.
+    - `bad` maps the number of each bad record to the reason why it is bad.
+    - `moves` are the records that change the key of a row and leave out values of that row.
     """
 
     rows: pa.Table

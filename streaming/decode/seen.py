@@ -22,11 +22,13 @@ class RecordPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was noted about records.
+    """What the decoder has noted about records, apart from the rows.
 
-    `skipped` counts by kind the records without a row that are not bad. `tables` are the names of the source's tables.
-    `unexpected` counts by expectation the rows that do not meet it. `truncated` are the positions of truncates to
-    apply, the last of each partition. `moves` are messages of tasks about rows whose key changed (`moves/`), as bytes.
+    - `skipped` is the number of records that give no row and are not bad, by kind, for example tombstones.
+    - `tables` are the names of the source's tables that the records mention.
+    - `unexpected` is the number of rows that do not meet an expectation, by the name of the expectation.
+    - `truncated` are the positions of records that truncate the table, the last position of each partition.
+    - `moves` are messages of tasks about rows whose key changed, as bytes (see the package `moves`).
     """
 
     skipped: Mapping[Skipped, int] = field(default_factory=dict)

@@ -335,8 +335,9 @@ def _refuse_apply(why: str) -> NoReturn:
 
 
 def _keeping(step: DecodeStep, schema: TableSchema, whole: TableSchema) -> Keeping:
-    """Returns how the table keeps its old values if the source leaves out values. Raises OptionError if it cannot keep
-    them.
+    """Returns what happens if the source leaves out a value of a row: how the table keeps the value that the row had
+    before. Raises OptionError if the table cannot keep old values, for example because its merge engine keeps the first
+    row.
 
     `whole` is the schema with all columns, and `schema` is the same schema without the rescued-data column.
     """

@@ -222,8 +222,9 @@ def _check_checkpoint(
 
 
 def watch_topics(ask: AskTopicIds, options: Mapping[str, str], cluster: ClusterNow) -> TopicWatch | None:
-    """Returns the object that checks that the topics of a job are still the same, with ids that `ask` returns. Returns
-    None if the cluster is not known, because the ids of topics are compared only within one cluster.
+    """Returns a TopicWatch, which notices if a topic of the job was deleted and created again: the topic then has
+    another id. `ask` asks Kafka for the ids. Returns None if the id of the cluster is not known, because ids of topics
+    can be compared only within one cluster.
     """
     if cluster.id is None:
         _LOG.warning(

@@ -111,8 +111,9 @@ def _written(
 
 
 def _open_recent(state: ManyState, entries: Mapping[str, Entry], batch: int) -> None:
-    """Opens the tables that had records in recent batches, so that the first batch of a process need not be read twice.
-    A table that cannot be opened now is opened by the first batch that has records for it.
+    """Opens the tables that had records in the last `_RECENT` batches. Called before the first batch of a process,
+    because tasks would have to read the batch a second time if they found records of a table that is not open yet. If a
+    table cannot be opened now, it is opened by the first batch that has records for it.
     """
     recent = [(n, e) for n, e in entries.items() if e.takes_part and (e.last_batch or 0) >= batch - _RECENT]
     works = [partial(state.tables.found, name, entry) for name, entry in recent if state.tables.get(name) is None]

@@ -188,10 +188,12 @@ def unparked(entry: Entry) -> Entry:
 
 
 def catch_up_span(entry: Entry, span: BatchSpan, most_records: int) -> tuple[BatchSpan, bool]:
-    """Returns the offsets that a table reads during a batch to catch up. The second value is true if the table has all
-    records afterwards.
+    """Returns the offsets of the missed records that a table reads during this batch, because it was parked (left out
+    of batches) before. If more than `most_records` records are missing, only so many are read, from each partition the
+    same fraction. The second value is true if the table then has all records up to the end of the batch.
 
-    The result depends only on the ledger and the batch, so a batch that is repeated reads the same records.
+    `entry` is what the ledger (the file with the state of all tables) knows about the table. The result depends only on
+    `entry` and the batch, so a batch that is repeated reads the same records.
     """
     start = {feed: min((entry.cutoff or {}).get(feed, 0), end) for feed, end in span.end.items()}
     missing = sum(span.end[feed] - at for feed, at in start.items())

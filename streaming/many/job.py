@@ -49,8 +49,11 @@ class ManyJob:
 class ManyState:
     """The state that a process keeps from batch to batch.
 
-    `ledger` is the ledger of the last batch; it is valid if `has_looked` is true. `touched` is the number of tables for
-    which the last batch had records.
+    - `files` are the ledgers in the checkpoint, and `tables` are the open tables.
+    - `ledger` is the ledger (the stored states of all tables) after the last batch; None if there is none.
+    - `has_looked` is true when the process has looked for the ledger in the checkpoint. Before that, `ledger` means
+      nothing.
+    - `touched` is the number of tables for which the last batch had records.
     """
 
     files: LedgerFiles

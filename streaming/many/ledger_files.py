@@ -151,8 +151,9 @@ class LedgerFiles:
         return None if data is None else decode_pin(data, path)
 
     def put_pin(self, pin: BatchPin) -> None:
-        """Writes the pin of a batch, and replaces an existing pin of the batch. A caller that must keep the existing
-        pin has to look for it first.
+        """Writes the pin of a batch (a file with the settings with which the batch is written). A pin that the batch
+        already has is overwritten. If the old pin must be kept, the caller looks for it first and does not call this
+        function.
         """
         self.io.overwrite(f"{self.root}/pins/{pin.batch}", pin.encode())
 

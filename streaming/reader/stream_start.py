@@ -41,8 +41,9 @@ def check_streamable(schema: TableSchema, options: ReaderOptions) -> None:
 
 
 def _check_own_options(schema: TableSchema, options: ReaderOptions) -> None:
-    """Checks that the table has no option about streams that this stream would ignore. Raises the same errors as
-    `check_streamable`.
+    """Refuses a table with options that are meant for streams, but that this stream would ignore. An example is
+    `consumer-id` in the table's options: bucketline takes the consumer only from the reader's options. Raises
+    UnsupportedTableError or OptionError, as `check_streamable` does.
     """
     overwrites = STREAMING_READ_OVERWRITE if schema.primary_keys else STREAMING_READ_APPEND_OVERWRITE
     if overwrites.get(schema.options):

@@ -44,7 +44,9 @@ class OwnedBuckets:
     is_shared_out: bool
 
     def of(self, task: int) -> Owned:
-        """Unpacks and returns the buckets that the task with this number knows."""
+        """Returns the existing buckets that the task with this number must know, unpacked. If `is_shared_out` is false,
+        these are all buckets; the idle buckets are always only those of the task.
+        """
         packed, size = self.shares[task if self.is_shared_out else 0]
         rows: list[Any] = pickle.loads(pa.Codec("zstd").decompress(packed, size, asbytes=True))
         states = {

@@ -64,11 +64,12 @@ _ALIGNED = 16
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """A message to a task of the next stage. Usually it is a sealed run (sorted, packed rows) of one bucket (kind RUN),
-    or of all buckets that the receiving task writes (kind RUNS).
+    """A message to a task of the next stage. `kind` says what the message is:
 
-    A message of another kind is a note. A note for the driver can be sent to any task, which passes it on; a note of
-    kind NEWS is for the task that writes a bucket.
+    - RUN: a sealed run (sorted, packed rows) of one bucket.
+    - RUNS: one sealed run with the rows of all buckets that the receiving task writes.
+    - NEWS: a note for the task that writes a certain bucket.
+    - any other kind: a note for the driver. It can be sent to any task, which passes it on to the driver.
     """
 
     task: int

@@ -78,11 +78,15 @@ class NewestValue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LookupFold(Unmoved):
-    """Merges rows of level 0 with the newest row of each key on higher levels, and writes the changes to the changelog.
+    """Merges the rows of level 0 with the newest row of each key on higher levels, and writes the changes to the
+    changelog.
 
-    Input rows have the column LEVEL, and the result has the column PART. `older` looks up rows above the output level
-    of the compaction; `older` is None if no such rows exist. `rule` is None if there is no changelog. If `stores` is
-    false, the result has only changelog rows, because the file itself moves to a higher level unchanged.
+    The input rows have one more column, LEVEL, which has the level of each row. The result has one more column, PART,
+    which tells the rows to store from the changelog rows.
+
+    - `older` looks up rows above the output level of the compaction; None if no such rows exist.
+    - `rule` decides which changes go to the changelog; None if there is no changelog.
+    - `stores` is false if the file itself moves to a higher level unchanged. Then the result has only changelog rows.
     """
 
     inner: Fold

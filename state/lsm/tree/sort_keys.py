@@ -44,12 +44,14 @@ def count_up_to(keys: SortKeys, bound: Any) -> int:
 def merge_order(
     pieces: Sequence[SortKeys], *, fixed_width_bytes: int = MAX_FIXED_WIDTH_BYTES, are_sorted: bool = True
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
-    """Returns the order of the keys of all pieces together, and a mask of the positions in this order at which the key
-    changes; the first position is in the mask. Equal keys keep their order.
+    """Sorts the keys of all `pieces` together. Returns two values:
+
+    - the order: the positions of the sorted keys in the concatenation of the pieces; None if the concatenation is
+      already in order. Equal keys keep their order.
+    - a mask over the sorted keys, which is true at the first key and at each key that differs from the key before it.
 
     If `are_sorted` is true, the keys of each piece ascend. `fixed_width_bytes` limits the memory for keys that are
-    converted to strings of a fixed width. The order is given as positions in the concatenation of the pieces, or as
-    None if the concatenation is already in order.
+    converted to strings of a fixed width.
     """
     keys = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
     values = _comparable(keys, fixed_width_bytes)

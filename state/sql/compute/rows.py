@@ -47,7 +47,9 @@ ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError,
 
 
 class NodeRows:
-    """The rows over which the nodes of an expression are computed."""
+    """Computes an SQL expression over some rows. A node is a part of the parsed expression. The object is called with a
+    node, and returns the value of this node for the rows.
+    """
 
     def __init__(self, columns: Mapping[str, pa.Array], row_count: int, context: Context = LOCAL_CONTEXT) -> None:
         self._columns, self._count, self.context = columns, row_count, context

@@ -52,7 +52,9 @@ class Piece:
 
     @property
     def room(self) -> str:
-        """Returns which part of a time this piece shows: the day, the second of the day, or the fraction."""
+        """Returns which part of a time this piece of the pattern shows: `day`, `second` (the second of the day) or
+        `fraction`. Returns an empty string if the piece is literal text, such as the `:` in `HH:mm`.
+        """
         if not self.letter:
             return ""
         return "second" if self.letter in _OF_SECOND else "fraction" if self.letter == "S" else "day"

@@ -301,8 +301,9 @@ def _manifests(io: FileIO, path: str, schema: TableSchema, world: World) -> Mani
 
 
 def _last_shared(source: Mapping[int, Snapshot], target: Snapshots) -> int | None:
-    """Returns the id of the newest snapshot that the branch and the table have in common; None if they share no
-    snapshot. The shared snapshots are the first snapshots of the branch.
+    """Returns the id of the newest snapshot that a branch has in common with its table; None if there is none. `source`
+    are the snapshots of the branch by id, and `target` are the snapshots of the table. The common snapshots are always
+    the first snapshots of the branch.
     """
     last = None
     for snapshot_id, snapshot in source.items():

@@ -168,12 +168,14 @@ class _Later:
 
 
 def _take_back(later: _Later, newer: list[int], tags: Tags, world: World, goes_on: Callable[[], bool]) -> None:
-    """Removes the snapshots after the wanted snapshot, from the newest on.
+    """Removes the snapshots after the wanted snapshot (the target of the rollback), from the newest on.
 
-    While this process is stopped, another process may finish this rollback, and writers may then commit on top of the
-    wanted snapshot. So before each change, this function checks that no writer has committed there. If a writer has
-    committed, the newer snapshots stay. Snapshots that are found after all newer snapshots were removed also stay if
-    `goes_on` returns False.
+    If this process pauses for long, another process may finish the same rollback, and writers may then commit on top of
+    the wanted snapshot. So before each change, this function checks that no writer has committed there. If a writer has
+    committed, the newer snapshots stay.
+
+    When all newer snapshots have been removed, the function lists the snapshots again. If it finds more newer
+    snapshots, it removes them only if `goes_on` returns True.
     """
     mark = None if newer else _done_mark(later.snapshots, tags)
     while newer and later.is_untouched():

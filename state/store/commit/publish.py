@@ -55,13 +55,15 @@ class Base:
 
 
 def publish(base: Base, change: Change, author: Author) -> CommitResult:
-    """Publishes the files of a change, and returns the result. A Conflict or Unknown is about the first snapshot of the
-    commit; `Committed.dropped` says what happened to the second snapshot.
+    """Publishes the files of a change, and returns the result. The new files get a first snapshot, and the compactions
+    of the same change get a second snapshot. A Conflict or Unknown says that the first snapshot was not published, or
+    perhaps not. If only the second snapshot failed, the result is a Committed whose `dropped` has the reason.
 
     The commit user is made from the table's `commit.user-prefix` and the author's name. If a snapshot after the base
-    has the same user and identifier, this commit was published before, and nothing is published again. The result is a
-    Conflict if the index files of the changed buckets have changed since the base. For a Replace, the result is also a
-    Conflict if any file of the replaced partitions has changed since the base.
+    (the snapshot on which the change was planned) has the same user and identifier, this commit was published before,
+    and nothing is published again. The result is a Conflict if the index files of the changed buckets have changed
+    since the base. For a Replace, the result is also a Conflict if any file of the replaced partitions has changed
+    since the base.
 
     Raises SchemaMismatchError for new files outside the partitions to replace. Raises StorageError if the storage fails
     before anything could be published; the files that were written for the snapshots are removed. Raises

@@ -139,7 +139,9 @@ class _Examination:
         yield from broken.problems()
 
     def rows(self) -> Iterator[Problem]:
-        """Yields the problems of the rows of the newest snapshot."""
+        """Checks the stored rows of the newest snapshot, bucket by bucket, and yields the problems: for example wrong
+        deletion vectors, or keys that occur twice.
+        """
         table, newest = self._table, self._newest
         if newest is None:
             return

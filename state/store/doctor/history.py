@@ -40,11 +40,13 @@ class _Sum:
 class HistoryWalk:
     """Follows the snapshots of a table one after the other, and then checks the snapshots of tags and branches.
 
-    Only one part of the buckets is checked (see `Share`). In memory are the live files that one snapshot has in these
-    buckets, the entries of one delta, and about 200 bytes for each manifest of a snapshot.
+    Only the buckets in `share` (one of several parts of the buckets) are checked. In memory are the live files that one
+    snapshot has in these buckets, the manifest entries of the snapshot's delta, and about 200 bytes for each manifest
+    of the snapshot.
 
-    The attributes belong together because each snapshot is checked against the state that the snapshot before it has
-    left: its live files, its manifests with their sums, and its index files.
+    Each snapshot is checked against the state that the snapshot before it has left: the live files, the index files,
+    and for each manifest the number of its rows and a sum of hashes of its entries. So these attributes belong
+    together.
     """
 
     def __init__(

@@ -174,9 +174,11 @@ def _delta_parts(
 
 
 def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expires: bool) -> IndexChange:
-    """Returns the changes of the index for the rows of a commit. A delete in a bucket removes the key only if the index
-    has the key in this bucket. With `expires`, keys that stay in their bucket are also written again, with the new
-    time.
+    """Returns what must change in the key index (which has the bucket of each key) after a commit with the rows
+    `delta`. If `delta` is None, nothing changes.
+
+    A deleted row removes the key from the index only if the index has the key in the bucket of this row. If `expires`
+    is true, keys of the index expire. Then keys that stay in their bucket are also written again, with their new time.
     """
     if delta is None:
         empty = np.empty(0, np.int32)
@@ -210,8 +212,9 @@ def _change(index: KeyIndex, delta: _Delta | None, access: FileAccess, *, expire
 
 
 def _check_single(alive: np.ndarray) -> None:
-    """Raises CorruptFileError if a key is in two buckets after one commit. `alive` has the position of a key once for
-    each bucket that has the key, in ascending order.
+    """Raises CorruptFileError if a key is in two buckets after one commit. `alive` has one number for each pair of a
+    key and a bucket that has the key: the position of the key in `_Delta.keys`. The numbers ascend, so a key with two
+    buckets shows as two equal numbers.
     """
     doubled = int((alive[1:] == alive[:-1]).sum())
     if doubled:

@@ -89,9 +89,11 @@ class KeyIndex:
 
     @staticmethod
     def open(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
-        """Opens the index in a directory, and returns it. Raises IndexStateError if that is not possible; its `fault`
-        says whether the index is missing, locked by a running process, damaged, or foreign (it belongs to another
-        table, key, share or release).
+        """Opens the key index (which has the bucket of each key) in a directory, and returns the index.
+
+        Raises IndexStateError if the index cannot be used. The attribute `fault` of the error says why: the index is
+        missing, it is locked by a running process, it is damaged, or it is foreign. A foreign index was made for
+        another table, another key, another share (group of keys) or another release of bucketline.
         """
         path = f"{directory}/{_DATABASE}"
         if not os.path.isfile(f"{path}/CURRENT"):

@@ -43,7 +43,10 @@ def concat_keys(parts: Sequence[SourcedKeys]) -> SourcedKeys:
 
 
 class KeySpill:
-    """Keys in one file of a directory, and a sample of the keys."""
+    """Keys of a key index that is being built, in a file in `directory`, because they may need more memory than there
+    is. The object also holds a sample of the keys in memory: `ranges` needs the sample to divide the keys into ranges
+    of about the same size.
+    """
 
     def __init__(self, directory: str) -> None:
         self._directory = directory

@@ -68,7 +68,7 @@ class KeyShare:
         return IndexScope(named, f"{', '.join(columns)} in {', '.join(partitions)}", self.share, self.shares)
 
     def keys(self, rows: pa.RecordBatch | pa.Table) -> HashedKeys:
-        """Returns the keys of all rows, whatever share they belong to."""
+        """Returns the keys of all rows. Keys of other shares (groups of keys that other tasks handle) are included."""
         return hashed_keys([rows.column(name) for name in self.names], self.types)
 
     def normalized(self, rows: pa.RecordBatch) -> pa.Array:

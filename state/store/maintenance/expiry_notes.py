@@ -46,7 +46,9 @@ def note_expired(io: FileIO, path: str, tags: Iterable[Tag], users: Mapping[int,
 
 
 def drop_note(io: FileIO, path: str, tag_name: str) -> None:
-    """Removes the note of a tag, if the tag is a marker and has a note."""
+    """Removes the note of a stream: the file in which expiry has recorded that no snapshot of this stream has expired.
+    `tag_name` is the name of the stream's marker tag. Does nothing for any other tag, or if there is no note.
+    """
     if tag_name.startswith(MARKER_TAG):
         io.delete(_path(path, tag_name.removeprefix(MARKER_TAG)))
 

@@ -45,11 +45,11 @@ class Upkept:
 
 
 class Upkeep:
-    """Maintains one table for one writer, and holds what must be remembered between the writer's commits.
+    """Maintains one table for one writer: expires snapshots and partitions, creates tags, and marks partitions as done.
 
-    A stream keeps one `Upkeep`; each batch write makes its own. A stream first checks for expired partitions at a
-    random moment within `partition.expiration-check-interval`. So if many short streams follow each other, some of them
-    check, although each ends within the interval.
+    A stream keeps one `Upkeep` from commit to commit; each batch write makes a new one. A stream first checks for
+    expired partitions at a random moment within `partition.expiration-check-interval`. If each of many short streams
+    waited for the whole interval, no stream would ever check.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,9 @@ keep the lease alive.
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An item of a plan that this compactor holds at the moment."""
+    """An item (a part of the work) of a compaction plan. This compactor has the lease of the item at the moment, so no
+    other compactor works on it.
+    """
 
     plan: Plan
     item: Item

@@ -74,8 +74,8 @@ class OwedFull:
 
 
 def last_compaction_age_ms(at: TableAt) -> int | None:
-    """Returns how long ago the table was last compacted, in milliseconds; None if none of the table's newest snapshots
-    is a compaction.
+    """Returns how long ago the table was last compacted, in milliseconds. Looks only at the newest `_MOST_SNAPSHOTS`
+    snapshots, and returns None if none of these snapshots is a compaction.
     """
     newest = at.view.snapshot
     if newest is None:

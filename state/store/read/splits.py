@@ -218,7 +218,9 @@ def read_split(scan: Scan, split: Split) -> Iterator[pa.RecordBatch]:
 
 
 def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta, ...]]:
-    """Divides the files of a bucket into units that can be read separately, and returns the units."""
+    """Divides the files of a bucket into units, and returns them. A unit is a group of files that must be read
+    together, because their rows may have to be merged. Different units can be read by different processes.
+    """
     if not schema.primary_keys:
         if schema.settings.reading.data_evolution:
             return [(*r.files, *r.parts) for r in row_ranges(bucket.files)]

@@ -64,8 +64,9 @@ def wanted_values(schema: pa.Schema, expression: pc.Expression, names: Sequence[
 
 
 def _wanted(schema: pa.Schema, expression: pc.Expression, name: str, values: pa.Array) -> pa.Array | None:
-    """Returns the values, among `values`, with which a row may meet the condition; None if a row with a value that is
-    not in `values` may meet the condition too.
+    """Returns those of `values` that rows which meet the condition can have in the column `name`. Example: for `a = 1`
+    and the values 1 and 2 of the column `a`, the result is 1. Returns None if a row with another value, or with null,
+    may also meet the condition.
     """
     if not 0 < len(values) <= _MOST_VALUES:
         return None

@@ -80,7 +80,10 @@ def _flat(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
 
 
 def _whole(arrow: pa.DataType, parts: Iterator[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Returns a key of this type, put together from the columns that `_flat` has made of it."""
+    """Returns the column of a grouping key, with the type `arrow`. `_flat` has replaced a struct by several columns,
+    because Arrow cannot group by a struct; this function takes the columns from `parts` and puts the struct together
+    again.
+    """
     if not pa.types.is_struct(arrow):
         return next(parts)
     is_there = one_array(next(parts))

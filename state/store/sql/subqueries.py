@@ -189,8 +189,8 @@ def _relation(statement: Update | Delete, table: exp.Table) -> Relation | None:
 
 
 def _read_alone(statement: Update | Delete) -> Relation:
-    """Returns a relation without options for the table that the statement changes, so that a query can read
-    the table.
+    """Returns the table of an UPDATE or DELETE as a table for a query, without the options that the statement gives:
+    these options are meant for the change and not for reading.
     """
     return replace(statement.table, options={})
 

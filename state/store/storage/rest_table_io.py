@@ -42,8 +42,9 @@ _lent_lock = Lock()
 
 @dataclass(frozen=True, slots=True)
 class RestTableIO(WrappedIO):
-    """The storage of the table at `root`. The object can be pickled. Lent keys stay in the process that
-    requested them.
+    """The storage of the table at `root`, which belongs to a catalog on a REST server. The server may lend access keys
+    for the storage. The object can be pickled, but the lent keys are not pickled: each process asks the server for
+    keys.
     """
 
     storage: Inner

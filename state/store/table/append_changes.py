@@ -295,7 +295,9 @@ class FileCopy:
     removed: bytes
 
     def message(self) -> CommitMessage:
-        """Writes the copy, and returns the message that replaces the file by the copy, or that removes the file."""
+        """Writes a copy of the data file without the removed rows. Returns the commit message that replaces the file by
+        the copy. If no row is left, there is no copy, and the message only removes the file.
+        """
         file, access = self.file, self.access.keeping
         gone = np.frombuffer(BitMap.deserialize(self.removed).to_array(), np.uint32).astype(np.int64)
         new: Sequence[DataFileMeta] = ()

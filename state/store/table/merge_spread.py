@@ -151,8 +151,9 @@ class TargetShare:
 
 @dataclass(frozen=True, slots=True)
 class MergedShare:
-    """A function for tasks: yields the rows that a merge writes for one share. For a table without a primary key, the
-    function also reports which rows are taken out of the table.
+    """A function for tasks. For one share (the group of keys that one task handles), it joins the source rows with the
+    stored rows, and yields the rows that the merge writes. For a table without a primary key, it also yields reports of
+    the rows that must be taken out of the table.
     """
 
     planned: PlannedMerge

@@ -151,8 +151,9 @@ def refuse_overflow(
     *,
     memory_bytes: int,
 ) -> None:
-    """Checks that the new files can be merged with the older files of the bucket. `older` are all files of the bucket
-    except the new files.
+    """Checks that readers can merge the new files of a bucket with the older files: that no merged value is too large
+    for its column. `older` are all files of the bucket except the new files. The rows of the affected files are merged
+    on trial, with at most `memory_bytes` of memory.
 
     Raises SchemaMismatchError with the name of the column if a merged value cannot be computed or does not fit its
     type. Rows in the postpone bucket are not checked; if a compaction cannot merge these rows later, the merged value

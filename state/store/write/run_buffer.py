@@ -123,7 +123,7 @@ def again(blob: Blob) -> Blob:
 
 
 def size_bytes(blob: bytes | Blob) -> int:
-    """Returns the size of a sealed run in bytes, in the form in which `blob` holds the run (compressed or not)."""
+    """Returns how many bytes the sealed run (sorted, packed rows) in `blob` takes as it is now, compressed or not."""
     if isinstance(blob, bytes):
         return len(blob)
     return int(blob.nbytes if isinstance(blob, pa.Table) else blob.size)

@@ -135,7 +135,9 @@ class Sealer(ABC, Generic[Run]):
         return self._pending_bytes
 
     def add(self, accepted_rows: AcceptedRows) -> Iterator[Run]:
-        """Adds rows to the buffer. If the buffer has reached its budget, yields its rows as sealed runs."""
+        """Adds rows to the buffer. If the buffered rows then need more memory than the plan allows, yields all of them
+        as sealed runs (sorted, packed rows).
+        """
         if accepted_rows.rows.num_rows == 0:
             return
         self._pending.append(accepted_rows)

@@ -113,7 +113,9 @@ class Mode:
     """Whether a partition has a fixed number of buckets, which a rescale changes."""
 
     def stages(self, plan: "WritePlan", table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns the stages by which the rows of a source are written."""
+        """Returns the stages of a write: what the tasks that read rows, the tasks that find buckets and the tasks that
+        write files have to do, to write the rows of `source`.
+        """
         raise NotImplementedError
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:

@@ -65,11 +65,14 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class ParquetReader:
-    """How the tasks of a job read Parquet files themselves, in one run of its query.
+    """Says how the tasks of a job read Parquet files themselves, instead of Spark. One object is used for one run of
+    the job's query.
 
-    If `is_required` is true, Spark must not read instead of the tasks. `takes_any_frame` is true if a caller passes the
-    DataFrames; these may hold anything, so the plan of each is checked. `given_up` is the only field that changes:
-    after a file that only Spark can read, Spark reads all files for the rest of the run.
+    - `is_required` is true if Spark must never read instead of the tasks.
+    - `takes_any_frame` is true if a caller passes the DataFrames. These may hold anything, so the plan of each
+      DataFrame is checked.
+    - `given_up` is the only value that changes. It is set after a file that only Spark can read; then Spark reads all
+      files for the rest of the run.
     """
 
     is_required: bool

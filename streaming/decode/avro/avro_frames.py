@@ -41,7 +41,9 @@ SchemaName = int | uuid.UUID
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Records with the same schema, and their positions in ascending order. Each body begins at byte `begin`."""
+    """Avro records with the same schema. `positions` are the positions of these records in the batch, in ascending
+    order. `begin` is the number of bytes before the body of each record: the frame, which names the schema.
+    """
 
     name: SchemaName
     positions: Longs

@@ -89,7 +89,9 @@ def _of_avro(
 
 
 def _avro_keys(keys: pa.Array, schemas: RegistrySchemas) -> dict[int, tuple[str, ...]]:
-    """Returns the field names of keys that are Avro records, by position."""
+    """Returns the field names of each key that is an Avro record, by the position of the key in `keys`. All other keys
+    are left out, for example keys that are only a number or a string.
+    """
     names: dict[int, tuple[str, ...]] = {}
     framed = keys.fill_null(b"")
     for group in frames_of(framed).groups:
@@ -191,7 +193,10 @@ def _named(row: object, known: Mapping[str, pa.DataType]) -> tuple[pa.Field, ...
 
 
 def _unwrapped(record: Mapping[str, object]) -> tuple[dict[str, object] | None, SourceSchema]:
-    """Returns the payload if it is an object, and its schema. A record without an envelope is its own payload."""
+    """Takes a record of Kafka Connect's JSON converter, `{"schema": ..., "payload": ...}`, and returns the payload and
+    the schema. The payload is None if it is not an object; the schema is empty if there is none. A record without a
+    member `payload` is itself the payload.
+    """
     if "payload" not in record:
         return dict(record), _NO_SCHEMA
     payload, schema = record["payload"], record.get("schema")

@@ -28,7 +28,9 @@ _QUOTE, _BACKSLASH = b'"\\'
 
 
 def late_paths(shape: Shape, path: Path = ()) -> dict[Path, Shape]:
-    """Returns the columns of the shape that are read separately, by the path of each."""
+    """Returns the columns that must be read separately, because Arrow's JSON reader cannot read them. The result maps
+    the path of each column, such as `("after", "tags")`, to its shape. `path` is the path of `shape` itself.
+    """
     if shape.is_late:
         return {path: shape}
     found: dict[Path, Shape] = {}

@@ -1,5 +1,8 @@
-"""Notes on each table, made by the tasks that read. One more task of the next stage, which gets no rows, passes the
-notes to the driver before anything is written.
+"""Notes about each table: for example how many records the tasks have read for the table, and which of them were bad.
+
+The tasks of the first stage (which read records) make the notes. The second stage (which writes files) has one
+additional task, which gets no rows: this task passes the notes to the driver. So the driver has the notes before
+anything is written.
 """
 
 import pickle

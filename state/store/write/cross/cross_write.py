@@ -154,7 +154,9 @@ class CrossWrite(Placing):
         return replace(self, writes_alone=False)
 
     def index_plan(self, share: int) -> IndexPlan:
-        """Returns the plan for the share's key index: where the index is stored, and how it is opened."""
+        """Returns the plan for the key index of a share (the group of keys that one task handles). The plan says where
+        the index is on local disk, where it is backed up, and how much memory it gets.
+        """
         root = self.local_directory or f"{tempfile.gettempdir()}/bucketline"
         backup = None
         if self.backup is not None:
@@ -340,8 +342,9 @@ def _parted(chunk: pa.Table) -> tuple[pa.Table, pa.Array, Feeds | None]:
 
 
 def _chunks(runs: deque[tuple[SealedRun, Blob]]) -> Iterator[pa.Table]:
-    """Yields the rows of sealed runs in order of arrival, in pieces of about CHUNK_BYTES. Each run is removed from
-    `runs` when it is read. If feeds (topic partitions) matter, a column holds the feed of each row.
+    """Yields the rows of sealed runs (sorted, packed rows) in order of arrival, as tables of about CHUNK_BYTES. Each
+    run is removed from `runs` when it is read. If a run says from which feed (topic partition) its rows came, the
+    tables have one more column with the feed of each row.
     """
     waiting: list[pa.RecordBatch] = []
     size = 0

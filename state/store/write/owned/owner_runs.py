@@ -200,7 +200,9 @@ def stretches(places: Sequence[RunPlace]) -> Iterator[RunPlace]:
 
 
 def packed_again(blob: pa.Buffer) -> bytes:
-    """Compresses the record batches of an uncompressed sealed run, and returns the compressed run."""
+    """Takes an uncompressed sealed run (sorted rows, packed for a task that writes buckets), and returns the run with
+    the same record batches, compressed.
+    """
     reader = opened(blob)
     batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
     packed = sealed_batches(pa.Table.from_batches(batches), [b.num_rows for b in batches], RunForm.PACKED)

@@ -63,8 +63,9 @@ class SortedWindows:
         return self._ready.pop(bucket_id)
 
     def _window(self, first: BucketId) -> Iterator[BucketId]:
-        """Yields a bucket and the buckets after it, as long as these buckets are small and fit together into the
-        window. Yields nothing for a table without a primary key.
+        """Yields the buckets of the window that begins at the bucket `first`: this bucket and the next buckets, as long
+        as each of them has few rows and all of them fit into the memory of the window. Yields nothing if `first` has
+        too many rows, or if the table has no primary key.
         """
         left = self._window_bytes
         if not self._schema.primary_keys:
