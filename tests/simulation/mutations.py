@@ -230,6 +230,14 @@ MUTATIONS = (
         f"{_STORE}/maintenance/test_deleted_branches.py",
     ),
     _broken(
+        "fast-forward beside a rollback",
+        "state/commit/pins.py",
+        "    return _excludes(pin, other) or _excludes(other, pin)",
+        "    return False",
+        "a rollback that was stopped removes a snapshot of the branch",
+        f"{_STORE}/maintenance/test_fast_forward_excludes.py",
+    ),
+    _broken(
         "rollback by two",
         "state/store/catalog/rollback.py",
         "        return (now is None or now == self.found[self._next]) and self.snapshots.exists(self.wanted.id)",

@@ -261,11 +261,12 @@ def _without_left(notebook: Notebook, pins: Mapping[str, Pin | None], world: Wor
 def _running(other: Pin | None, path: str) -> str:
     """Returns what a process is doing whose pin is in the way, and what can be done; `path` is the file of the pin."""
     if other is None:
-        return f"{path} cannot be read, so nothing is done; try again once this file is an hour old"
+        return f"{path} cannot be read, so nothing is done; try again when this file is an hour old"
     if other.forwards:
         return (
             f"another process is fast-forwarding the table to branch '{other.forwards}', so nothing is done; try "
-            f"again. If that process has died, `fast_forward('{other.forwards}')` finishes what it began"
+            f"again. If that process has died, `fast_forward('{other.forwards}')` finishes what it began; if nobody "
+            "repeats it, the table is free again after an hour"
         )
     doing = "is rolling the table back" if other.rolls_back else "is about to refer to a snapshot of the table"
     return (
