@@ -97,7 +97,9 @@ class Infinity(Enum):
 
 
 class Shards(Enum):
-    """What the job guarantees about several source tables whose rows go into one table."""
+    """The values of the option `shards`, for a job that writes several source tables into one table. DISTINCT_KEYS
+    states that no key occurs in two of these source tables.
+    """
 
     DISTINCT_KEYS = "distinct-keys"
 

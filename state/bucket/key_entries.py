@@ -125,7 +125,9 @@ def stored_keys(keys: pa.Array) -> list[bytes]:
 
 
 def stored_places(entries: KeyEntries) -> list[bytes]:
-    """Returns the bytes that the index stores as the value of each entry."""
+    """Returns for each key the bytes that the index stores as its value: the partition, the bucket and the time of
+    writing.
+    """
     records = np.empty(len(entries), _VALUE)
     records["partition"], records["bucket"], records["seconds"] = entries.partitions, entries.buckets, entries.seconds
     return _bytes_list(records.view(np.uint8).reshape(-1, _VALUE.itemsize))

@@ -122,8 +122,8 @@ def column_options_name_columns(schema: TableSchema) -> Iterator[OptionError]:
 
 
 def sequence_fields_suit(schema: TableSchema) -> Iterator[OptionError]:
-    """Rule: a sequence field, which orders the rows of a key, has no aggregate function, and tables with sequence
-    fields do not move keys to other partitions.
+    """Rule: a sequence field (a column that orders the rows of a key) has no aggregate function. And a table with
+    sequence fields does not move keys to other partitions.
     """
     sequence = schema.settings.merge.sequence_fields
     for name in sequence:

@@ -9,7 +9,10 @@ _BUCKET_KEY = "bucket-key"
 
 
 def table_properties(schema: TableSchema) -> dict[str, str]:
-    """Returns the properties by name. Primary keys and partition keys are left out if the table has none."""
+    """Returns the properties that a metastore shows for a table: the options of the table, and `primary-key`,
+    `partition` and `bucket-key` with the names of the columns, joined by commas. A table without primary key or
+    partition keys lacks these properties.
+    """
     declared = schema.options.get(_BUCKET_KEY, "").split(",") if _BUCKET_KEY in schema.options else []
     partitions = set(schema.partition_keys)
     bucket_keys = declared or [k for k in schema.primary_keys if k not in partitions]

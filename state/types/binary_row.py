@@ -157,9 +157,10 @@ class _RowWords:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tail:
-    """One field's values in the variable area: columns of words, or long byte strings.
+    """The values of one field that do not fit into the 8-byte slots of the rows, and are written behind the slots.
+    Either `columns` holds them as columns of 8-byte words, or `strings` holds them as byte strings.
 
-    `cursors` says for each row where these values begin, in bytes from the start of the row.
+    `cursors` says for each row at which byte of the row its value begins.
     """
 
     cursors: NDArray[np.int64]

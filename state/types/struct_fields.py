@@ -42,8 +42,9 @@ def by_spelling(given: Sequence[str], own: Sequence[str], column: str) -> Sequen
 
 
 def by_position(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
-    """Returns the positions 0, 1, 2 and so on: the first incoming field goes into the first sub-field of the ROW,
-    whatever their names are.
+    """Matches the fields of an incoming struct (`given`) with the sub-fields of a ROW (`own`) by position, whatever
+    their names are. Returns for each sub-field the position of its incoming field: 0, 1, 2 and so on. Raises an error
+    if the numbers of fields differ; `column` names the ROW in the error.
     """
     if len(given) > len(own):
         path = f"{column}.{given[len(own)]}"

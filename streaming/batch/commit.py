@@ -137,8 +137,9 @@ def compactor(target: Target, batch_id: int) -> Author:
 
 
 def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[CommitMessage, ...]) -> CommitReport:
-    """Commits a compaction after its batch was committed. Returns a report; if the compaction conflicted with another
-    commit, the report says that the compaction is still due.
+    """Commits a compaction that became due with the batch `batch_id`; the rows of this batch were committed before.
+    `messages` are the results of the compaction. Returns a report. If the compaction conflicted with another commit,
+    the report says that the compaction is still due.
     """
     committed = commit_change(target.at, Compact(messages), compactor(target, batch_id))
     return owed_compaction_committed(target, target.at.after(committed), messages, committed)

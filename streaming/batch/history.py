@@ -175,8 +175,9 @@ def _known(history: UserHistory) -> tuple[Snapshot, ...]:
 
 
 def _is_undone(at: TableAt, commit: Snapshot) -> bool:
-    """Returns True if the table was rolled back to a snapshot before a commit. A commit that has merely expired is
-    older than the newest snapshot.
+    """Returns True if a rollback has removed the snapshot `commit` from the table. Returns False if the snapshot still
+    exists, and also if its file is missing and the newest snapshot has a higher id, because the snapshot has expired
+    then.
     """
     latest = at.view.snapshot
     if latest is None or latest.id < commit.id:

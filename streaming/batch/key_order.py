@@ -59,8 +59,9 @@ class KeyOrderError(BucketlineError):
 
 
 def origin_columns(columns: Iterable[str], plan: WritePlan) -> tuple[str, ...]:
-    """Returns the columns of a DataFrame that say from which topic partition the rows came. Columns of the table are
-    left out.
+    """Returns those of the names in `columns` that are columns for the Kafka topic and partition of a row, if the order
+    of rows between topic partitions matters. A name that is also a column of the table is not returned, because that
+    column holds data.
     """
     if plan.sink.key_order is None:
         return ()

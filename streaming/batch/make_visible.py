@@ -64,8 +64,9 @@ def settle_visibility(
 
 
 def finish_visibility(target: Target, engine: Engine) -> Target:
-    """Does the compactions that a query has left undone at its end, within one more time budget, and under a commit
-    user of its own. Returns the target afterwards.
+    """Called when a query has ended: does the compactions that its last batch has left undone. The commit user is the
+    query's commit user for compactions. First the rows are made visible, then a full compaction is done if one is still
+    due. Each of these two steps gets the time budget of a batch. Returns the target afterwards.
     """
     author = Author(compactor_user(target.user))
     target, _ = settle_visibility(target, Again(engine, author, CompactTrigger.MINOR, target.budget()))
@@ -83,8 +84,8 @@ def finish_visibility(target: Target, engine: Engine) -> Target:
 
 
 def hidden_rows(target: Target) -> Hidden:
-    """Returns the rows in the current view of the table that readers see only after a compaction. Returns no rows if
-    readers see all rows, and only the changelog waits for a compaction.
+    """Counts the rows of the table that readers see only after a compaction, and returns the counts. The counts are
+    zero if readers see all rows and only the changelog waits for a compaction.
     """
     if what_waits(target.at.plan.schema) is not Waits.ROWS:
         return Hidden()

@@ -30,8 +30,8 @@ _CATALOG = "bucketline.catalog"
 
 
 def table_arguments(command: Command) -> Command:
-    """Adds `PATH` and the options for reading, storage and catalog. The command gets `path` and `option`; see
-    `opened`.
+    """Adds the argument `PATH` and the options for reading, storage and catalog to a command. The function of the
+    command gets their values as its arguments `path` and `option`, and passes them to `opened`.
     """
     return click.argument("path")(_read_arguments(command))
 

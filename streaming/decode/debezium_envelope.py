@@ -98,8 +98,8 @@ class Images:
     source_parts: tuple[DataField, ...] = ()
 
     def shape(self, source: SourceSchema) -> Shape:
-        """Returns the shape of an event whose rows have the schema `source`, or of an event without a schema if
-        `source` is empty.
+        """Returns the shape (the type, and how JSON values of it may be written) in which events are read. `source` is
+        the schema of the rows in the events; it is empty for events without a schema.
         """
         return _bare_shape(self) if not source else _shape_of_images(self, with_signs(source, self.messages.types))
 
@@ -185,8 +185,8 @@ def source_tables(events: pa.Array) -> frozenset[str]:
 
 
 def _read_unwrapped(part: Unwrapped, images: Images, watch: WatchFor) -> Objects:
-    """Returns the events of records with schemas. The schemas declare all fields, so unknown fields are not searched in
-    the values.
+    """Reads the records whose JSON contains a schema next to the event, and returns the events. Unknown fields are
+    found in the schemas, which declare all fields, and not in the values.
     """
     events = part.payloads
     objects = _without_others(read_objects(events, part.shape, _only_wider(watch)), events, images)

@@ -83,7 +83,9 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def joined_all(needs: Iterable[pa.DataType]) -> pa.DataType:
-    """Returns one Arrow type that covers all of these needs."""
+    """Returns one need that covers all of the given needs. A need is an Arrow type with the fields and wider types that
+    the table lacks (see the top of this module); it is the null type if `needs` is empty.
+    """
     all_needs = NO_NEED
     for need in needs:
         all_needs = joined(all_needs, need)

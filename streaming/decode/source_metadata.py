@@ -112,8 +112,10 @@ def flat_parts(columns: Iterable[str]) -> tuple[DataField, ...]:
 
 
 def flat_events(rows: pa.Array, deletes: pa.Array) -> pa.Array:
-    """Returns what flattened Debezium rows say about their source (database, table, position in the log), in the form
-    of events. `deletes` is true for rows that are deletes.
+    """Takes rows that Debezium has written without an envelope, with added fields such as `__db`, `__table` and
+    `__lsn`. Returns events in the form in which Debezium writes them with an envelope: with the operation `op`, and
+    with a struct `source` that holds the database, the table and the position in the log. `deletes` is true for rows
+    that are deletes.
     """
 
     def part(name: str) -> pa.Array:

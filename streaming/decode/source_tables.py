@@ -83,8 +83,9 @@ def name_parts(decode: RecordFormat) -> tuple[str, ...]:
 def _names(
     data: pa.Array, decode: RecordFormat, reader: AvroReader | None
 ) -> Iterator[tuple[npt.NDArray[np.int64], pa.DictionaryArray]]:
-    """Yields the positions of records and the name of each record's table, with its parts joined by MARK. A record may
-    occur twice.
+    """Yields two arrays: the positions of some records, and the name of the source table of each of these records. A
+    name is one string: the parts of the name, for example database and table, joined by MARK. A record may be in
+    several of the yielded pairs of arrays; a part of a name that is not found is empty.
     """
     positions = np.flatnonzero(has_text(data))
     shape, parts = _READ[decode]

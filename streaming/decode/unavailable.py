@@ -246,11 +246,12 @@ def settled(
 
 @lru_cache(maxsize=16)
 def _texts_of(placeholder: str) -> pa.Array:
-    """Returns the texts that a STRING column gets for a value that was left out.
+    """Returns all strings that a STRING column may hold in place of a value that the source left out, given the
+    connector's `placeholder`.
 
-    These are the placeholder, its bytes in each `binary.handling.mode`, and a UUID made of the placeholder. Further
-    texts are JSON: a map with the placeholder, arrays of one of the texts above, arrays of numbers, and the points that
-    stand for geometries.
+    Some of the strings are not JSON: the placeholder itself, its bytes in each `binary.handling.mode` (for example as
+    base64), and a UUID that is computed from the placeholder. The other strings are JSON: an object with the
+    placeholder, arrays of one string that is not JSON, arrays of numbers, and the points that stand for geometries.
     """
     octets = placeholder.encode()
     digest = hashlib.md5(octets, usedforsecurity=False).digest()

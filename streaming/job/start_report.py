@@ -43,7 +43,8 @@ class StartReport:
         self._asks_since: float | None = None
 
     def watch(self, query: Any, batch: FirstBatch) -> None:
-        """Looks at the query at most once a second.
+        """Logs what the query waits for, for example for the first batch or for Kafka. Does nothing if the last call
+        was less than a second ago.
 
         Once the first batch is written, Spark is asked only if the source is Kafka, and only while no batch runs.
         """

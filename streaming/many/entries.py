@@ -96,7 +96,9 @@ def ahead_of(entry: Entry, span: BatchSpan) -> FeedOffsets:
 
 
 def left_out(entry: Entry, span: BatchSpan) -> list[Feed]:
-    """Returns the partitions from which a table lacks records that earlier batches have read."""
+    """Returns the topic partitions in which a table lacks records that earlier batches have read. The table has the
+    records of a partition only up to an offset (`cutoff`), and the batch begins at a later offset.
+    """
     return sorted(f for f, at in (entry.cutoff or {}).items() if span.start.get(f, at) > at)
 
 

@@ -62,7 +62,9 @@ def decode_pin(data: bytes, path: str) -> BatchPin:
 
 
 class Wish(Enum):
-    """What a request asks a job to do with one of its tables."""
+    """What a user asks a running job to do with one of its tables: UNPARK writes a parked table again, FORGET removes
+    the table from the job's ledger.
+    """
 
     UNPARK = "unpark"
     FORGET = "forget"
@@ -186,8 +188,9 @@ class LedgerFiles:
 def ledger_files(
     checkpoint: str, storage: Mapping[str, str], kept: int = 100, world: World = SYSTEM_WORLD
 ) -> LedgerFiles:
-    """Returns the object that reads and writes the files of a checkpoint. `kept` is the number of ledgers to keep.
-    Raises OptionError if bucketline cannot reach the storage of the checkpoint.
+    """Returns the object that reads and writes ledgers (the stored state of a job's tables) in the folder of a
+    checkpoint. The newest `kept` ledgers are kept. Raises OptionError if bucketline cannot reach the storage of the
+    checkpoint, or cannot write there.
     """
     try:
         io, root = file_io_for(checkpoint, storage, world)

@@ -123,9 +123,9 @@ class Known:
     def emptying(
         self, target: Target, truncated: Outcome, moves: Asking | FoundValues | None = None
     ) -> Stages[Records]:
-        """Returns the stages that replace all rows of the table by the rows that come after the last truncate of the
-        source's table. `truncated` has the positions of the truncates. `moves` means the same as in `stages`. Raises
-        the errors of `fit_decoder`.
+        """Returns the stages that write a batch in which the source's table was truncated. The stages replace all rows
+        of the table by the rows that come after the last truncate. `truncated` is the outcome of reading the batch; it
+        has the offsets of the truncates. `moves` means the same as in `stages`. Raises the errors of `fit_decoder`.
         """
         source = Frame(None, fit_decoder(replace(self.step, moves=moves), target.at))
         stages = plan_emptied(target, source, truncated, ONE_WORKER)

@@ -88,8 +88,8 @@ class Turn:
 def decide_turn(
     turn: Turn, job: ManyJob, state: ManyState, batch: BatchIdentity, span: BatchSpan, engine: Engine
 ) -> None:
-    """Decides whether the table lacks the batch, and notes the decision in the turn. The table is not changed, except
-    that buckets with too many sorted runs are compacted first.
+    """Decides whether the table lacks the batch, and notes the decision in `turn` (the work of one batch on one table).
+    The table is not changed, except that buckets with too many sorted runs are compacted first.
 
     Raises CheckpointMismatchError if table, ledger and checkpoint disagree, and CompactionFailedError if the table's
     asynchronous compaction has failed.

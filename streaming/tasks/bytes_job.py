@@ -232,8 +232,8 @@ class JobTask:
     jobs: tuple[bytes, ...]
 
     def __call__(self) -> Iterator[TaskResult]:
-        """Yields one result: the commit message of the job, or, like `WriteTask`, a result which says that the work was
-        given back.
+        """Does the job whose number is the number of this Spark task, and yields one result. The result holds the
+        commit message of the job. If the job was given back to the driver, the result says so, as in `WriteTask`.
         """
         job: TaskJob = pickle.loads(self.jobs[task_number()])
         try:
@@ -244,5 +244,5 @@ class JobTask:
 
 
 def job_task(jobs: Iterable[TaskJob]) -> JobTask:
-    """Returns the function for tasks that do these jobs, one job each."""
+    """Returns the function that Spark's tasks call to do the jobs: task number i does job number i."""
     return JobTask(tuple(cloudpickle.dumps(job) for job in jobs))

@@ -68,7 +68,9 @@ def sent(frame: Any, task: FirstOfRows, count: int) -> Any:
 
 
 def received(batches: Batches) -> Iterator[Sent]:
-    """Yields the messages that a task of a later stage gets."""
+    """Unpacks the messages that the tasks of the stage before have sent to this task. Yields each message as a pair:
+    its kind, and the sealed run (sorted, packed rows) or the note that it holds.
+    """
     for batch in batches:
         yield from read_routed(batch)
 

@@ -44,7 +44,9 @@ class Unsealed:
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """A decoder that renames the columns of a DataFrame's rows, and then applies `shape`, unless `shape` is None."""
+    """A decoder for a DataFrame whose records are rows already: gives the columns the names `names`, and then applies
+    the function `shape` to each record batch. If `shape` is None, only the names change.
+    """
 
     names: Sequence[str]
     shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None

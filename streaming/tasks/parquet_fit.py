@@ -33,7 +33,7 @@ class UnfitFileError(BucketlineError):
     code = "PARQUET_READER"
 
     def to_bytes(self) -> bytes:
-        """Returns the error with its details as bytes, which a task sends."""
+        """Returns the error as bytes: its message and its details as JSON. A task sends these bytes to the driver."""
         return json.dumps([self.message, self.fields], default=str).encode()
 
     @classmethod

@@ -160,8 +160,8 @@ class Sealing:
             yield Routed(run.owner, RUNS, run)
 
     def finish(self) -> Iterator[Routed]:
-        """Yields the remaining sealed runs (sorted, packed rows) and the notes. Called when all records have been
-        added.
+        """Yields the sealed runs (sorted, packed rows) that have not been sent yet, and the task's notes: messages
+        without rows, such as the note of what the task has seen. Called when all records have been added.
         """
         if self._seen:
             yield routed_note(SEEN, origin=self._origin, row_count=0, blob=self._seen.encode())

@@ -159,7 +159,9 @@ def _head_size(data: bytes) -> int:
 
 
 def _sent(head: bytes, blob: pa.Buffer) -> Sent:
-    """Returns the message with this head and this blob. Other bytes may follow the head."""
+    """Decodes a message between tasks, and returns its kind and its sealed run (sorted, packed rows). `head` has the
+    numbers that describe the run, and `blob` the packed rows. Bytes after the end of the head are ignored.
+    """
     kind = _KINDS[head[0]]
     if kind == RUNS:
         _, size, table, owner, origin, flush = _RUNS_HEAD.unpack_from(head)

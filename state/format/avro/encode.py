@@ -233,8 +233,9 @@ def _varints(values: NDArray[np.int64]) -> tuple[Octets, Mask | None]:
 
 
 def _decimals(array: pa.Array, precision: int) -> tuple[Octets, Mask]:
-    """Returns for each decimal its length in bytes and the big-endian two's complement of its unscaled value, and a
-    mask of the bytes to write. Leading bytes that only repeat the sign are not written.
+    """Returns the bytes of decimals as Avro writes them, and a mask. Each row of bytes holds the length, and then the
+    unscaled value as a big-endian two's complement number. All rows are equally long; the mask is false for the bytes
+    to leave out, which are leading bytes that only repeat the sign.
     """
     low, high = decimal_words(array)
     little = low[:, None] if precision <= _SHORT_DECIMAL_DIGITS else np.stack([low, high.view(np.uint64)], axis=1)
@@ -273,7 +274,9 @@ def _counts(mask: Mask) -> NDArray[np.int64]:
 
 
 def _joined(pieces: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
-    """Joins the pieces of each row into one byte string. A null counts as an empty piece."""
+    """Joins several columns of byte strings into one column: each row gets the byte strings of this row in all columns,
+    one after the other. A null counts as an empty byte string.
+    """
     if len(pieces) == 1:
         return pieces[0]
     nothing = pa.scalar(b"", pa.large_binary())

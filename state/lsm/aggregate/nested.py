@@ -241,8 +241,8 @@ def _codes(items: pa.Array, key: tuple[int, ...]) -> Indices:
 
 
 def _opening(live: Mask, events: Events) -> Indices:
-    """Returns for each key the index of the first row, in the order of `arrival`, that sets or adds a value. Keys
-    without such a row are left out. Only rows in `live` count.
+    """Returns for each key the index of the row that sets or adds a value first, in the order in which rows take effect
+    (`arrival`). Keys without such a row are left out. Only rows in `live` count.
     """
     rows = np.flatnonzero(live & (events.ops != Op.RETRACT))
     order = np.lexsort((arrival(events, rows), events.key_of_row[rows]))
@@ -293,9 +293,11 @@ def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indice
 
 
 def _finished(values: pa.Array, items: pa.Array, rows: Indices, events: Events, live: Mask) -> pa.Array:
-    """Returns an array with a list for each key. `items` are the elements of all lists, and `rows` has for each element
-    the index of the row from which the element came. A key with a single array keeps this array unchanged, including
-    null rows and repeated nested keys.
+    """Returns the result of the aggregation: one list for each key. `items` are the elements of the merged lists of all
+    keys, and `rows` has for each element the index of the row from which the element came. `live` is true for the rows
+    that count.
+
+    A key for which only one list was added keeps this list unchanged, including null elements and repeated nested keys.
     """
     present = np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
     lists = list_array(events.key_of_row[rows], events.key_count, items, present, values.type)

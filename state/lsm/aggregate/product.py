@@ -104,7 +104,9 @@ class Product(Computed):
         return multiply, divide
 
     def _divisor(self, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the values with 1 in place of 0, and a mask of the values by which a product can be divided."""
+        """Takes the values by which products are to be divided. Returns the values with 1 in place of 0, and a mask
+        that is false for the zeros. If the function is strict, raises SchemaMismatchError for a zero.
+        """
         divides = (value != 0).astype(bool)
         if self.is_strict and not divides.all():
             raise SchemaMismatchError(self._zero, column=self.column)

@@ -66,7 +66,9 @@ class FeedSpans:
         return FeedSpans(self.starts + by, self.feeds)
 
     def of_ranks(self, ranks: Ranks) -> NDArray[np.int32]:
-        """Returns the feed of each rank. Every rank must be in a span."""
+        """Takes the ranks of rows in order of arrival. Returns for each row the number of the feed (Kafka partition)
+        from which the row came. Every rank must be in one of the spans.
+        """
         found: NDArray[np.int32] = self.feeds[np.searchsorted(self.starts, ranks, side="right") - 1]
         return found
 
@@ -85,8 +87,9 @@ class FeedSpans:
 
 
 def joined_spans(spans: Iterable[FeedSpans]) -> FeedSpans | None:
-    """Combines several FeedSpans into one; returns None if `spans` is empty. Equal spans may occur twice; other spans
-    must not overlap.
+    """Combines several FeedSpans, each of which tells from which feeds (Kafka partitions) some rows came. Returns one
+    FeedSpans for all of these rows; None if `spans` is empty. Equal spans may occur twice; other spans must not
+    overlap.
     """
     every = list(spans)
     if not every:

@@ -36,7 +36,9 @@ class Fold(Protocol):
 
 
 class Unmoved(ABC):
-    """A fold that can merge rows which are not in key order in memory, so that only the rows that stay are moved."""
+    """A fold (the function that merges the rows of each key) that needs no sorted copy of the rows in memory: it also
+    takes unsorted rows together with their order. So only the rows of the result are moved in memory.
+    """
 
     __slots__ = ()
 

@@ -113,10 +113,11 @@ def sort_rows(
     sequence_fields: Sequence[str],
     descending: bool,
 ) -> tuple[pa.Table, Starts]:
-    """Returns the rows sorted by group, key and age, and a mask of the rows at which a group or a key starts.
+    """Sorts rows that may have any order: by group, within a group by key, and for one key from the oldest row to the
+    newest (by the sequence fields, then by sequence number). Returns the sorted rows, and a mask that is true at the
+    first row of each key in each group.
 
-    The rows may have any order. `groups` has the number of each row's group, from 0. All rows of a group have different
-    sequence numbers.
+    `groups` has the number of each row's group, from 0. All rows of a group have different sequence numbers.
     """
     columns = [rows[k].combine_chunks() for k in keys]
     order, key_starts = merge_order([normalized_keys(columns, [_key_type(c.type) for c in columns])], are_sorted=False)
@@ -262,8 +263,9 @@ def _folded(rows: pa.Table, order: RowOrder | None, starts: Starts, ranks: RowOr
 
 
 def _by_age(order: RowOrder | None, starts: Starts, ranks: RowOrder, rows: pa.Table, plan: _Plan) -> RowOrder | None:
-    """Returns `order`, changed so that the oldest row of each key comes first. Only keys whose rows are not in this
-    order are sorted.
+    """Takes an order in which the rows are sorted by key, and returns an order in which the oldest row of each key also
+    comes first. An order is an array of row numbers; None stands for the rows as they are. `ranks` decides between rows
+    that are equally old. Only keys whose rows are not in this order yet are sorted.
     """
     tied = np.flatnonzero(~starts)
     before, after = (tied - 1, tied) if order is None else (order[tied - 1], order[tied])

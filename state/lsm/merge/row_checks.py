@@ -76,8 +76,9 @@ class RowChecks:
         return reasons
 
     def _reaches(self, name: str, rows: pa.Table, codes: np.ndarray) -> Mask:
-        """Returns a mask of the rows that change the column `name` of a sequence group: rows that have a sequence and
-        do not remove the whole row. `codes` has the row kind of each row.
+        """Returns a mask of the rows that change the column `name`, which belongs to one or more sequence groups. A row
+        changes the column if one of these groups has a sequence in the row, that is a sequence field that is not null.
+        A -D row that removes the whole row of its key does not count. `codes` has the row kind of each row.
         """
         assert self.groups is not None
         acts, removes = np.zeros(rows.num_rows, bool), np.zeros(rows.num_rows, bool)

@@ -87,8 +87,12 @@ def quoted_texts(text: str) -> tuple[str, ...]:
 
 
 def check_quoted_names(quoted: Collection[str], names: Collection[str], key: str = "expression") -> None:
-    """Raises OptionError, which shows both spellings, if a column name is written in double quotes. In Spark's SQL,
-    double quotes mean a string.
+    """Raises OptionError if a string in double quotes is also the name of a column. In Spark's SQL, double quotes mean
+    a string, but the user probably means the column. The error shows how to write the column, and how to write the
+    string.
+
+    `quoted` are the strings in double quotes of an expression, `names` are the names of the columns, and `key` names
+    the setting in the error.
     """
     for name in quoted:
         if name in names:

@@ -64,8 +64,9 @@ def exists_file(io: FileIO, schema: TableSchema, path: str) -> bool:
 
 
 def remove_in_steps(io: FileIO, schema: TableSchema, *steps: Sequence[str]) -> None:
-    """Removes files of the table as `remove_file` does, step after step. The files of one step are removed in parallel
-    if the storage is slow.
+    """Removes files of the table as `remove_file` does. Each of `steps` is a list of full paths: the files of a step
+    are removed only after the files of all earlier steps. On slow storage, the files of one step are removed in
+    parallel.
     """
     for paths in steps:
         all_at_once(io, [partial(remove_file, io, schema, path) for path in paths])

@@ -109,9 +109,10 @@ class Notebook:
         return f"{self._folder}/{name}"
 
     def left(self, names: Iterable[str], world: World) -> set[str]:
-        """Returns those of the files that are an hour old. Their processes are assumed to be dead.
+        """Returns the names of the files that are more than an hour old. The processes that have written these files
+        are assumed to be dead.
 
-        The storage's clock decides about the age. The storage is asked for the time only if a file seems old by the
+        The age is measured by the storage's clock. The storage is asked for its time only if a file seems old by the
         clock of `world`.
         """
         written = {name: at for name in names if (at := self._written_ms(name)) is not None}
@@ -196,16 +197,18 @@ def pinned(io: FileIO, root: str, pin: Pin, world: World, *, heeds_pins: bool = 
 
 
 def pin_of(root: str, snapshot: Snapshot, *, first: int | None = None) -> Pin:
-    """Returns a pin for a snapshot of the history at `root` and for later snapshots. If `first` is an earlier id, the
-    snapshots from this id on are kept.
+    """Returns a pin, which stops other processes from removing snapshots. The pin keeps the snapshot `snapshot` and all
+    later snapshots of the history at `root` (the table or a branch). If `first` is an earlier id, all snapshots from
+    this id on are kept.
     """
     history = history_of(root)[1]
     return Pin((Hold(history, snapshot.id if first is None else min(first, snapshot.id)),), (snapshot,))
 
 
 def _wait_for_others(notebook: Notebook, own: str, pin: Pin, world: World, *, heeds_pins: bool) -> None:
-    """Waits until no removal is announced and no pin exists that forbid what the pin of this process is for. `own` is
-    the name of the file of that pin.
+    """Waits as long as another process does something that this process must not meet: a removal of snapshots that
+    `pin` keeps, or, with `heeds_pins`, work whose pin excludes `pin` (see `excludes`). Raises RemovalUnderWayError if
+    the other process has not ended after the last wait. `own` is the name of the file of `pin`.
     """
     for wait_ms in (*_WAITS_MS, None):
         notes = notebook.look(own)

@@ -9,7 +9,9 @@ Watch = Callable[[], None]
 
 
 def unwatched() -> None:
-    """The default watch: does nothing, so it never ends the work."""
+    """The default function for a `Watch` (a function that is called again and again, and ends long work by an
+    exception). This function does nothing, so the work is never ended.
+    """
 
 
 def watched(batches: Iterable[pa.RecordBatch], watch: Watch) -> Iterator[pa.RecordBatch]:

@@ -21,9 +21,9 @@ class CheckedSource(PositionedReader):
 
     The error is also kept in the attribute `error`, because a library that calls `read` may turn it into another error.
 
-    ORC's reader reads many streams in turns, a little of each. So bytes are fetched in aligned pieces of several
-    blocks. A piece is dropped when all of its bytes were read. In memory are the pieces that were read in part, at most
-    `most_bytes`, and the bytes of one read.
+    ORC's reader reads many streams in turns, a little of each stream. So bytes are fetched several blocks at a time,
+    and the fetched bytes stay in memory until all of them were read. At most `most_bytes` such bytes are in memory, and
+    the bytes of one read.
     """
 
     def __init__(

@@ -365,12 +365,14 @@ def _is_decimal(leaf: pq.ColumnSchema) -> bool:
 def _in_nanoseconds(
     micros: pa.RecordBatch, nanos: pa.RecordBatch, columns: frozenset[str], *, counts_back: bool
 ) -> pa.RecordBatch:
-    """Returns the batch `nanos`. INT96 columns (`columns`) with a value that does not fit into 64 bits of nanoseconds
-    are taken from `micros`, which holds the same rows in microseconds.
+    """Returns the batch `nanos`, in which some INT96 columns may be replaced. `columns` are the names of the INT96
+    columns. `micros` holds the same rows with times in microseconds. If a column has a time whose nanoseconds do not
+    fit into 64 bits, the whole column is taken from `micros`.
 
-    Some writers store times before 1970 with a negative time of day (`counts_back`), and Arrow ignores its sign. In
-    nanoseconds, the 64 bits wrap around, so the result is still right. In microseconds, the result is 584 years too
-    late. Times in the years 2262 to 2554 look the same in a file, and are read as times before 1970.
+    Some writers store a time before 1970 with a negative time of day (`counts_back`), but Arrow reads the time of day
+    as a number without a sign. In nanoseconds, the 64 bits wrap around, so the result is right nevertheless. In
+    microseconds, the result is 584 years too late. Times in the years 2262 to 2554 look the same in a file, and are
+    read as times before 1970.
     """
     for name in columns:
         position = nanos.schema.get_field_index(name)

@@ -264,8 +264,9 @@ class HistoryWalk:
         return entries
 
     def _added_up(self, names: Counter[str]) -> int | None:
-        """Returns the sum of the entries of all these manifests; None if a manifest could not be read. `names` says how
-        often a manifest is listed, and so how often its entries count.
+        """Compares what manifests contain by one number: returns the sum of the hashes of all manifest entries, in
+        which a DELETE cancels the ADD of the same file. `names` says how often each manifest is listed; its entries
+        count as often. Returns None if a manifest could not be read.
         """
         total = 0
         for name, count in names.items():

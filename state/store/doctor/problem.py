@@ -1,5 +1,5 @@
-"""The problems (broken rules) that an examination finds. A problem ends by itself when the snapshots, tags and branches
-with the problem are removed, so these are recorded with it.
+"""The problems (broken rules) that an examination of a table finds. A problem records the snapshots, tags and branches
+in which it was found: once all of them are removed, the problem does not exist any more.
 """
 
 from collections.abc import Container, Iterator

@@ -47,8 +47,8 @@ class StoredBucket:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """A source of the changed rows of one bucket. `origin` is the position of the bucket among all buckets of the
-    change.
+    """Reads the rows of one bucket, and makes the rows to write for those rows that a change affects. `origin` is the
+    number of the bucket, counted from 0 among the buckets of the change.
     """
 
     stored: StoredBucket

@@ -24,7 +24,9 @@ class GivenBack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """A message from a part of a source to the code that has planned the work. A part may send rows and reports."""
+    """A report (bytes in `payload`) that a part of a source sends next to its rows. The engine hands the report to the
+    code that has planned the work.
+    """
 
     payload: bytes
 
@@ -33,8 +35,8 @@ class SourcePart(Protocol):
     """Rows that one task reads: a file, a bucket, or a table in memory."""
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
-        """Returns the rows as sealed runs (sorted rows, packed for the writers of the buckets). A part may also return
-        reports.
+        """Returns the rows of this part as sealed runs (sorted rows, packed for the writers of the buckets). A
+        PartReport between the sealed runs is no row: the engine hands it to the code that has planned the work.
         """
         ...
 

@@ -42,7 +42,9 @@ class ShareOf(Protocol):
 
 
 class ShareJoin(Protocol):
-    """Makes the rows to write from the rows of a share. The value can be sent to tasks."""
+    """Joins the rows of one share (the keys that one task handles). `rows` takes the caller's rows and the table's rows
+    of the share, and yields the rows to write, or reports. A ShareJoin can be sent to tasks.
+    """
 
     def rows(self, source: pa.Table, stored: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | PartReport]: ...
 
@@ -68,9 +70,12 @@ class Joined:
 def share_runs(
     side: bytes, tables: Iterable[pa.Table], share_of: ShareOf, *, origin: int, budget_bytes: int
 ) -> Iterator[SealedRun]:
-    """Yields the rows as sealed runs; each run has rows of one share. The rows are collected, and divided into shares
-    whenever `budget_bytes` of rows are in memory. A run records `side` as its partition and the share as its bucket;
-    `origin` is its origin (see `SealedRun`).
+    """Yields the rows of `tables` as sealed runs (sorted, packed rows). Each run has only rows of one share, that is of
+    the keys that one task handles; `share_of` returns the share of each row. Rows without a share are left out. The
+    rows are collected, and divided into shares whenever `budget_bytes` of rows are in memory.
+
+    The runs have no table buckets: instead of a partition a run has the bytes `side`, and instead of a bucket the
+    share. `origin` is the origin of the runs (see `SealedRun`).
     """
     pending: list[tuple[pa.Table, np.ndarray]] = []
     size, flush = 0, 0

@@ -37,8 +37,9 @@ def _nobody(done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """The engine of this process. `watch` is called with the number of jobs and idle buckets that are done, and with
-    the total number of both: once before the first job or bucket, and again after each of them.
+    """The engine that works in this process. `watch` is called to report progress. It gets two numbers: how many jobs
+    and idle buckets (buckets that are compacted without new rows) are done, and how many there are in total. It is
+    called once before the first of them, and again after each of them.
     """
 
     watch: Callable[[int, int], None] = _nobody

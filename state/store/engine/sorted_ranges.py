@@ -40,10 +40,10 @@ the number of the range.
 
 @dataclass(frozen=True, slots=True)
 class AppendedFile:
-    """A source of the rows of one file of an append table, in order, without deleted rows.
+    """Reads the rows of one file of an append table, in the order of the file, without deleted rows.
 
-    `origin` is the position of the file among all files. `vectors` are the index files that have a deletion vector of
-    the file.
+    `origin` is the number of the file, counted from 0 among all files to read. `vectors` are the index files that have
+    a deletion vector of the file.
     """
 
     access: BucketAccess

@@ -39,8 +39,8 @@ _WARM_STEP_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyBlock:
-    """Keys of one bucket: normalized full primary keys in any order. The keys were last written at `seconds` (local
-    time).
+    """A block of keys of one bucket. `keys` are full primary keys in normalized form, in any order. `seconds` is the
+    local time at which these keys were last written, in seconds since 1970.
     """
 
     keys: pa.Array
@@ -152,7 +152,9 @@ class KeyIndexBuild:
         self._held, self._held_bytes = [], 0
 
     def _ranges(self) -> Iterator[SourcedKeys]:
-        """Yields all keys, one range at a time. The ranges ascend."""
+        """Yields all keys, one range of keys at a time. All keys of a range are larger than the keys of the ranges
+        before it; within a range, the keys have any order.
+        """
         if self._spill is None:
             if self._held:
                 held, self._held = concat_keys(self._held), []
@@ -169,7 +171,10 @@ class KeyIndexBuild:
         return KeyEntries(pa.nulls(len(columns)), partitions, buckets, seconds.astype(np.uint32))
 
     def _distinct(self, sourced: SourcedKeys, places: KeyEntries) -> SourcedKeys:
-        """Returns the keys in ascending order, each key once, with the newest of its sources."""
+        """Returns the keys in ascending order, each key once. If a key occurs several times, the occurrence that was
+        written last stays, with its source (see `SourcedKeys`). `places` has the partition, the bucket and the time of
+        each source. Without `keep_latest`, raises an error if a key is in several buckets.
+        """
         ascending = sourced.take(key_order(sourced.keys))
         borders = key_borders(ascending.keys)
         if borders.all():

@@ -10,8 +10,12 @@ from bucketline.state.format.entries import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class IndexScope:
-    """What an index is for: a table (by its path), its key and partition columns (as one string), and one share of its
-    keys: number `shard` of `shards`, as in the name of the index's folder.
+    """What a key index belongs to.
+
+    `table` is the path of the table.
+    `columns` are the key columns and the partition columns of the table, as one string.
+    `shard` and `shards` say which keys the index has: the keys are divided by their hash into `shards` parts, and the
+    index has part number `shard`, counted from 0.
     """
 
     table: str

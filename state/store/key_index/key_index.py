@@ -250,8 +250,8 @@ class KeyIndex:
             raise
 
     def _settle(self) -> None:
-        """Waits a little for merges. Closing the database stops merges, so an index that is only opened for short times
-        would never merge.
+        """Waits a little while RocksDB merges its files, if there are many. Closing the database would end such a
+        merge. So the files of an index that is only opened for short times would never be merged.
         """
         for _ in range(_SETTLE_WAITS):
             if len(self._database.live_files()) <= _SETTLE_RUNS or not self._is_merging():

@@ -67,8 +67,8 @@ def forget_done(table: TableHandle, schema: TableSchema, dropped: Iterable[bytes
 
 
 def _catalog(table: TableHandle, schema: TableSchema) -> TableOwner | None:
-    """Returns the catalog that gets the marks; None if the options ask for no marks in a catalog. Raises OptionError if
-    the options ask for marks in a catalog, but the table has no catalog that can hold marks.
+    """Returns the catalog in which partitions are marked as done; None if the options ask for no marks in a catalog.
+    Raises OptionError if the options ask for marks in a catalog, but the table has no catalog that can hold marks.
     """
     check_done_actions(schema.options)
     if IN_CATALOG.isdisjoint(schema.settings.expiry.done_actions):

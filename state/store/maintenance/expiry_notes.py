@@ -27,11 +27,13 @@ def seen_up_to(io: FileIO, path: str, user: str, marker: Snapshot) -> int:
 
 
 def note_expired(io: FileIO, path: str, tags: Iterable[Tag], users: Mapping[int, str]) -> None:
-    """Writes a note for each marker tag that is older than the removed snapshots. The note holds a snapshot id: up to
-    this id, the marker's writer has made no snapshot after the marker's snapshot.
+    """Called before expiry removes snapshots. `users` has the commit user of each snapshot that will be removed, by the
+    id of the snapshot.
 
-    `users` maps the ids of the removed snapshots to their commit users. The id in the note is the last one before a gap
-    in these ids, or before a snapshot of the writer.
+    Writes a note for each marker tag whose snapshot is older than the removed snapshots. The note holds a snapshot id.
+    It records that the writer of the tag made none of the snapshots from the tag's snapshot up to this id, except for
+    the tag's snapshot itself. The id is as high as possible: the next snapshot is missing in `users`, or the writer of
+    the tag made it.
     """
     for tag in tags:
         user = tag.name.removeprefix(MARKER_TAG)

@@ -74,8 +74,9 @@ class NamedFiles:
         return [(None, self._path), *((n, branches.path(n)) for n in branches.names())]
 
     def _added(self, branch: str | None, root: str, states: Iterable[tuple[str, Snapshot]]) -> Iterator[str]:
-        """Adds the names in the snapshots and tags `states`, one after the other, and yields the description
-        of each.
+        """Adds the names of the files that snapshots and tags need. `states` has each snapshot with its description,
+        for example "snapshot 7". Adds the names for one snapshot after the other, and yields the description of each
+        snapshot after its names were added.
         """
         branches = Branches(self._io, self._path)
         if Schemas(self._io, root).latest_id() is None and (branch is None or not branches.is_going(branch)):

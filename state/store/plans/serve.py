@@ -55,9 +55,12 @@ class Stop:
 
 
 def few(open_items: int) -> int:
-    """Returns how many items a process takes at a time if it works on them one after the other. All items of a round
-    are one commit, and commits of compactors wait for each other, so more items are better; but other compactors must
-    find work too.
+    """Returns how many items of compaction plans a compactor takes at a time. `open_items` is the number of items that
+    wait. This number is for compactors that work on their items one after the other.
+
+    All items that are taken together are one commit, and the commits of compactors wait for each other. So it is better
+    to take more items. But a compactor never takes more than a fourth of the open items (though at least one), so that
+    other compactors find work too.
     """
     return max(1, min(_MOST_AT_A_TIME, open_items // 4))
 

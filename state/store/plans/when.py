@@ -44,8 +44,8 @@ class WhenToPlan:
 
 
 class OwedFull:
-    """The buckets that a full compaction has left out, because they had an open item when the full compaction was
-    planned.
+    """Remembers which buckets must still be compacted fully. A full compaction of the whole table leaves out buckets
+    that have an open item (a compaction that is planned but not done); these buckets are compacted fully later.
     """
 
     def __init__(self) -> None:

@@ -257,9 +257,11 @@ def _in_place(
     columns: Sequence[str],
     read: Callable[[FileAccess, BucketFiles, Sequence[str]], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows that `read` reads, with the columns for their partition and bucket, if these are among `columns`.
-    The values of a row may come from several files. So UnsupportedTableError is raised if `columns` asks for the file
-    of a row, or for the position in the file.
+    """Yields the rows that `read` returns. If `columns` contains the columns for a row's partition or bucket, the rows
+    get these columns.
+
+    Raises UnsupportedTableError if `columns` contains the column for the file of a row, or for the position in the
+    file, because the values of a row may come from several files.
     """
     refuse_places(access.schema, columns, (FILE_PATH, ROW_INDEX))
     rows = read(access, bucket, stored_columns(access.schema, columns))

@@ -214,8 +214,9 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
 
     def _range_guarantee(self, bucket: BucketFiles, rows: RowRange) -> pc.Expression:
-        """Returns a guarantee for the rows of a range of row ids. Each column of these rows comes from the newest file
-        that holds the column, so the guarantee uses the statistics of that file.
+        """Returns a guarantee for the rows of a range of row ids: an expression that is true for all of these rows,
+        such as `age >= 18`. Each column of these rows comes from the newest file that holds the column, so the
+        guarantee uses the statistics of that file.
         """
         parts: list[pc.Expression | None] = [self._partition_guarantee(bucket.partition)]
         claimed: set[int] = {f.id for f in TRACKED}
@@ -260,9 +261,10 @@ class _Pruning:
     def _ranges(
         self, file: DataFileMeta, stats: SimpleStats, stored: Sequence[DataField], *, of: Collection[int] | None = None
     ) -> pc.Expression:
-        """Returns a guarantee for the rows of a file, in terms of the current columns. The guarantee is made from
-        `stats`, the statistics of the columns `stored` with which the file was written. Columns whose type has changed
-        are left out. With `of`, only columns with these ids are used.
+        """Returns a guarantee for the rows of a file: an expression over the table's current columns that is true for
+        all rows of the file, such as `age >= 18`. It is made from `stats`, the statistics of the columns `stored` with
+        which the file was written. Columns whose type has changed since then are left out. With `of`, only columns with
+        these ids are used.
         """
         if stats.null_counts is None or len(stats.null_counts) != len(stored):
             return ALWAYS

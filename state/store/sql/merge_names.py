@@ -51,8 +51,9 @@ class MergeNames:
         return {self.find(column)[0] for column in node.find_all(exp.Column)}
 
     def both(self, node: exp.Expression) -> exp.Expression:
-        """Returns the column that a name means in a clause on pairs of rows, each pair a row of the table and a row of
-        the source. Nodes that are no columns are returned unchanged.
+        """Takes a node of a clause that is computed on pairs of rows: a row of the table and a row of the source. If
+        the node is the name of a column, returns the column that it means, with the side of the pair. Any other node is
+        returned unchanged.
         """
         return node if not isinstance(node, exp.Column) else _placed(*self.find(node))
 

@@ -187,7 +187,9 @@ def _refuse_others(node: exp.Expression, *allowed: str) -> None:
 
 
 def _bound(tree: exp.Select, source: Source) -> exp.Expression:
-    """Returns the query with its columns spelled as in the table. ORDER BY may also name columns of the result."""
+    """Returns the query with each column name spelled as in the table, where the query may use other upper and lower
+    case. Names of result columns (`AS total`) stay unchanged in ORDER BY.
+    """
     copied = tree.copy()
     copied.set("from_", None)
     order = copied.args.get("order")

@@ -16,7 +16,9 @@ _SCHEMES = OBJECT_SCHEMES | HDFS_SCHEMES
 
 
 def plain_io(uri: str, options: Mapping[str, str], world: World) -> tuple[Inner, str]:
-    """Returns the storage and the path as `file_io_for` does. `options` are storage options that have been checked."""
+    """Returns the storage that a URI names, and the path of the URI as this storage writes it. `options` are storage
+    options that have been checked.
+    """
     scheme, path = check_uri(uri)
     if scheme in OBJECT_SCHEMES:
         return object_io_for(f"{scheme}:{path}", options, world)

@@ -60,7 +60,9 @@ class RangedReader(PositionedReader):
         return body if stop == end else b"".join((body, self._tail[: end - from_tail]))
 
     def _body(self, start: int, end: int) -> "bytes | memoryview":
-        """Returns the bytes from `start` up to `end`, which lie before the tail of the file."""
+        """Returns the bytes from `start` up to `end`. These bytes lie before the end of the file that is in memory
+        (`tail`), so they are fetched, unless they were fetched ahead.
+        """
         reads_on = start == self._read_to
         self._read_to = end
         parts: list[bytes | memoryview] = []

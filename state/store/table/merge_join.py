@@ -117,10 +117,11 @@ def _those(rows: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
 
 
 class Side:
-    """The source rows of one share, indexed by key, ready to be joined. The arguments mean the same as in `join`.
+    """The source rows of one share (the keys that one task handles), indexed by key. Rows of the table are matched with
+    them. The arguments mean the same as in `join`.
 
-    Most attributes form one index of the source rows by key. `_is_in_table` records which keys the table has, and
-    `_was_matched` records which source rows a row of the table has matched.
+    Most attributes form one index of the source rows by key. `_is_in_table` records which keys the table has.
+    `_was_matched` records which source rows have matched a row of the table.
     """
 
     def __init__(

@@ -50,8 +50,8 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedTable:
-    """The table as the stages of an overwrite see it. A ReplacedTable is not sent to tasks, because `view` holds all
-    files of the table.
+    """What the stages of an overwrite see of the table: each bucket counts as empty if its partition is replaced. A
+    ReplacedTable is not sent to tasks, because `view` holds all files of the table.
     """
 
     view: LiveFiles

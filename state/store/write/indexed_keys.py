@@ -31,8 +31,9 @@ class IndexedKeys(Placing):
     new: NewKeys
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Yields the rows of a share as runs of buckets, then the new hashes of each bucket (see `NewKeys.assigned`).
-        Raises CorruptFileError if the index cannot be read, OptionError if no bucket is left to open.
+        """Yields the rows of a share (the keys that one task handles) as sorted runs of the buckets to which the rows
+        go. Then yields the hashes of each bucket's new keys (see `NewKeys.assigned`). Raises CorruptFileError if the
+        index cannot be read, OptionError if no bucket is left to open.
         """
         partition = runs[0][0].partition
         own = self.new.assigners.ownership(partition, share)

@@ -22,12 +22,12 @@ from bucketline.state.store.write.stages import BucketResult, WriteStage
 def write_buckets(
     stage: WriteStage, buffer: RunBuffer, news: Mapping[BucketId, bytes] | None = None, *, threads: int = 1
 ) -> Iterator[CommitMessage | SnapshotNote | MixedKey]:
-    """Yields the commit message of each bucket that has runs, in the order of the buckets. The buffer is empty
-    afterwards. Also yields the tokens of notes, and keys whose rows came from several feeds, as `Placing.place` returns
-    them.
+    """Writes the buckets whose sealed runs (sorted, packed rows) are in `buffer`. Yields the commit message of each
+    bucket that has runs, in the order of the buckets. If the task still has to choose the buckets of rows, first yields
+    the SnapshotNotes and MixedKeys that `Placing.place` yields. The buffer is empty afterwards.
 
-    `news` are the payloads of the messages (`BucketNews`) that other tasks have sent for the buckets. Up to `threads`
-    buckets are written at the same time.
+    `news` has for each bucket the payload of the message (`BucketNews`) that another task has sent for the bucket. Up
+    to `threads` buckets are written at the same time.
     """
     known = dict(news or {})
     for partition, group in buffer.buckets():

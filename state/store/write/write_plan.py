@@ -125,7 +125,9 @@ class Mode:
         return stages
 
     def in_batch(self, plan: "WritePlan") -> "Mode":
-        """Returns the mode of a write that is one commit and belongs to no stream."""
+        """Returns the mode to use for a write that is one commit and belongs to no stream. Most modes return
+        themselves.
+        """
         del plan
         return self
 

@@ -54,9 +54,9 @@ _LOCAL_CLASS = "org.apache.hadoop.fs.LocalFileSystem"
 
 @dataclass(slots=True)
 class GivenUp:
-    """Whether the tasks of a run of the query have stopped reading files themselves. `reason` says why Spark reads the
-    files for the rest of the run; it is None while tasks read them. If Spark has to read only one DataFrame, the reason
-    is logged; `said` is the reason that was logged last.
+    """Remembers why the tasks of a query do not read Parquet files themselves. `reason` says why Spark reads all files
+    for the rest of this run of the query; it is None while tasks read files. Spark may also have to read a single
+    DataFrame; then only the reason is logged. `said` is the reason that was logged last.
     """
 
     reason: str | None = None

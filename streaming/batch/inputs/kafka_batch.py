@@ -57,11 +57,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class KafkaReader:
-    """How the tasks of a job read Kafka themselves, in one run of its query.
+    """How the tasks of a job read Kafka without Spark, in one run of its query.
 
-    `settings` are the settings of librdkafka, without a group id. `is_required` is true if Spark must not read.
-    `keeps_split` is true if an option says how Spark splits partitions, so that each planned range becomes a task.
-    `asked` is the only field that changes.
+    `settings` are the settings of librdkafka, without a group id.
+    `is_required` is true if Spark must not read Kafka.
+    `keeps_split` is true if an option says how Spark splits partitions; then each offset range in Spark's plan becomes
+    a task.
+    `asked` holds the newest plan that Spark has made; only this field changes.
     """
 
     settings: Mapping[str, str]
@@ -198,8 +200,8 @@ def _planned(tasks: list[Any]) -> Planned | None:
 
 
 def _input_partitions(tasks: list[Any]) -> list[Any]:
-    """Returns the input partitions of the tasks. Up to Spark 4.1 a task may have several; from 4.2 on it has at most
-    one.
+    """Takes the tasks of Spark's plan for a batch, and returns their input partitions (the offset ranges that Spark
+    would read). Up to Spark 4.1 a task may have several input partitions; from 4.2 on it has at most one.
     """
     try:
         return [partition for task in tasks for partition in _elements(task.inputPartitions())]

@@ -192,8 +192,8 @@ def _map(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _last_of_each_name(rows: Longs, names: pa.Array) -> Longs:
-    """Takes the row and the key (`names`) of each entry of the maps. Returns the positions of the entries that stay if
-    a map has a key twice: the last entry of each key, in order.
+    """Finds the entries of maps that stay if a map has a key twice: the last entry of each key. `rows` and `names` have
+    for each entry the row of its map, and its key. Returns the positions of the entries that stay, in ascending order.
     """
     codes = names.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     pairs = rows * (int(codes.max(initial=0)) + 1) + codes

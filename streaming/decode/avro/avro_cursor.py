@@ -39,10 +39,9 @@ class LongRecords(Exception):
 
 @dataclass(slots=True)
 class Cursor:
-    """The next byte to read of each record (`at`), and the first byte after the record (`end`).
-
-    `data` is the buffer of all records. `record` is the index of each record in the input. The rows of a cursor are in
-    the order of their bytes in the buffer.
+    """Reads many Avro records at the same time, value by value. `data` holds the bytes of all records. For each record,
+    `at` is the position of the next byte to read, `end` is the position after the last byte, and `record` is the index
+    of the record in the input. The records are in the order of their bytes in `data`.
     """
 
     data: npt.NDArray[np.uint8]

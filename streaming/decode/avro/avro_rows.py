@@ -33,7 +33,9 @@ _BIG_DECIMAL = parse_avro_schema(
 
 @dataclass(slots=True)
 class Misfits:
-    """The first reason why each bad record is bad, by the position of the record's value."""
+    """The bad records of a call. `reasons` has the first reason why each bad record is bad. The keys of `reasons` are
+    the positions of the bad records in the input.
+    """
 
     reasons: dict[int, str] = field(default_factory=dict)
 

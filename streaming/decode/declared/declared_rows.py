@@ -59,7 +59,8 @@ def declared_rows(
     """Yields each different set of columns that records declare for their rows, once. Records without a row are
     ignored. `values` and `keys` are the values and the keys of the records, as binary arrays.
 
-    `schemas` returns the schemas of Avro records. Raises RegistryError if the registry does not answer.
+    `schemas` returns the schemas of Avro records; None for JSON records. Raises RegistryError if the registry does not
+    answer.
     """
     rows = (
         _of_json(values, keys, decode, messages)

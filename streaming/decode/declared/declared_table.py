@@ -22,8 +22,9 @@ _TYPED_BY_JOB = (
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """The columns of a table, in the order of the first record, and the names of its primary key columns. `primary_key`
-    is empty for a table without a primary key.
+    """The table that the records of a source declare: its columns, and the names of its primary key columns. The
+    columns have the order of the first record, and then come columns that only later records have. `primary_key` is
+    empty for a table without a primary key.
     """
 
     columns: pa.Schema

@@ -109,11 +109,12 @@ def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
 
 
 def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Iterator[Objects]:
-    """Yields the block's objects in order. A block that fails is split, so that one bad value slows down only a few
-    others.
+    """Yields the objects of a block of JSON values, in order. The fast reader reads the whole block first. If it fails,
+    the block is split into parts, so that one bad value slows down only a few others. A part on which the fast reader
+    fails is split again.
 
-    If the second part of a split block fails, later parts would probably fail too, so the second and all later parts
-    are read exactly at once.
+    The second part is an exception: if the fast reader fails on it, it would probably fail on later parts, too. Then
+    the exact reader reads the second part and all later parts together.
     """
     objects = _read_fast_objects(values, shape, start, watch)
     if objects is not None:
@@ -151,11 +152,13 @@ def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: WatchF
 
 
 def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[pa.Array, pa.DataType] | None:
-    """Returns the values as structs, and `need` joined with the columns and types that the values need.
+    """Parses the values with the fast reader, and also finds the columns and types that the values need and the table
+    lacks. Returns the values as structs, and one need (see `schema_needs`) that covers `need` and what the values need.
 
-    Returns None if the values need more than `need` and the needs of a few sample values. One pass is enough, because
-    the reader gets the unknown fields of the samples in its schema. The reader never infers fields: objects with a
-    thousand different keys would take gigabytes, and deeply nested objects would crash the process.
+    Only a few sample values are searched for unknown fields, before all values are parsed. Returns None if any value
+    has an unknown field or a type that is covered neither by `need` nor by the samples. The reader itself never infers
+    fields: objects with a thousand different keys would take gigabytes, and deeply nested objects would crash the
+    process.
     """
     try:
         texts = _texts(_without_source(values, shape))
@@ -168,8 +171,8 @@ def _read_watching(values: pa.Array, shape: Shape, need: pa.DataType) -> tuple[p
 
 
 def _hunt(values: pa.Array, shape: Shape, need: pa.DataType) -> pa.DataType:
-    """Returns `need` joined with the needs of the values. The few values that need more are found by splitting the
-    block.
+    """Returns one need (the columns and types that the table lacks, see `schema_needs`) that covers `need` and what all
+    of the values need. The block is split until the few values with an unknown field are found.
     """
     if len(values) <= _EXACT_ROWS:
         return joined(need, needs_of_texts(values, shape))

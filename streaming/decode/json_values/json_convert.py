@@ -306,7 +306,9 @@ def scale_count(counts: pa.Array, unit: str, target_unit: str) -> pa.Array:
 
 
 def cut_digits(counts: pa.Array, data_type: DataType, unit: str) -> pa.Array:
-    """Returns counts of `unit` without the digits of a second that are finer than the precision of the type."""
+    """Rounds times down to the precision of the type. `counts` are the times as numbers of the unit `unit`. For
+    example, 1234567 microseconds become 1234000 for the type TIMESTAMP(3).
+    """
     assert data_type.precision is not None
     missing = _UNIT_DIGITS[unit] - data_type.precision
     return _floor(counts, 10**missing) if missing > 0 else counts

@@ -21,7 +21,9 @@ from bucketline.state.types.logical import INTEGER_ROOTS, DataField, DataType, T
 
 
 class JsonKind(Enum):
-    """The kinds of JSON values that a leaf may have, apart from null."""
+    """The kinds of JSON values, apart from null. The JSON value of a leaf (a column or field that is no row, array or
+    map) has one of these kinds, for example TEXT for "2024-01-31".
+    """
 
     TEXT = "text"
     NUMBER = "number"
@@ -185,8 +187,8 @@ def row_shape(fields: Sequence[DataField], source: SourceSchema = _NO_SOURCE, wr
 
 
 def shape_of(data_type: DataType, source: SourceSchema = _NO_SOURCE, writing: Writing = PLAIN_JSON) -> Shape:
-    """Returns the shape of a value of this type. `source` is the schema of the value, if there is one; see `row_shape`
-    for `writing`.
+    """Returns the shape of JSON values of this type: the type together with the forms in which the values may be
+    written (see `Shape`). `source` is the schema of the value, if there is one; see `row_shape` for `writing`.
     """
     root = data_type.root
     if root is TypeRoot.ROW:
@@ -232,7 +234,9 @@ def envelope_shape(row: Shape, before: Shape | None = None, source_parts: Sequen
 
 
 def _forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple[Form, ...]:
-    """Returns the forms of a leaf, with the expected form first."""
+    """Returns the forms in which the value of a leaf (a column or field that is no row, array or map) may be written in
+    JSON. The expected form comes first. For example, a time may be a string, a number, or an object with its parts.
+    """
     root, name = data_type.root, name_of(source)
     if root in _DECIMAL_TARGETS and name == _DECIMAL:
         return _decimal_forms(source)

@@ -101,7 +101,9 @@ def _text(raw: pa.Array, read: Read) -> pa.Array:
 
 
 def _unpacked(raw: pa.Array, is_text: pa.Array, read: Read) -> pa.Array:
-    """Returns the values, with objects in place of the JSON strings that contain them. `is_text` marks them."""
+    """Returns the JSON texts in `raw`, changed where `is_text` is true: such a text is a JSON string that contains an
+    object, for example `"{\\"a\\": 1}"`, and is replaced by the text of the object, `{"a": 1}`.
+    """
     texts = _read_all(read, _wrapped(raw.filter(is_text)), _ONE_TEXT).field(0).cast(raw.type)
     _read_all(read, texts, _ONE_TEXT)  # A text that is not an object is found here, because texts were not read as JSON
     # yet.

@@ -13,11 +13,14 @@ from bucketline.streaming.decode.source_metadata import source_positions
 def key_moves(
     lacking: Longs, inserts: Longs, events: pa.Array, records: Longs, moved: npt.NDArray[np.bool_], *, asks: bool
 ) -> KeyMoves:
-    """Returns the records that may change the key of a row and leave out values.
+    """Returns the records that may move a row to another key and leave out some of the row's values. For these records
+    the driver has to look for the values in the row of the old key.
 
-    `lacking` are the numbers of the records that leave out values, and `inserts` are the numbers of the records that
-    leave out values and insert a row. `records` has for each event the number of its record. `moved` is true for events
-    that are updates and change the key. If `asks` is true, the result contains deletes too.
+    `lacking` are the numbers of the records that leave out values.
+    `inserts` are the numbers of the records that leave out values and insert a row.
+    `records` has for each event the number of its record.
+    `moved` is true for events that are updates and change the key.
+    If `asks` is true, the driver asks for deletes: then the result also has the records that delete a row.
     """
     if not asks and not len(lacking):
         return NO_MOVES

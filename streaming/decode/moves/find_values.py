@@ -240,8 +240,9 @@ class _Search:
         alive[deletes[self.linked.ties[at] & (deletes >= 0)]] = False
 
     def _before(self, alive: Mask) -> Longs:
-        """Returns for each row the number of the row before it, among the rows of its key that still count (`alive`).
-        For the first row of a key, returns the number of the group's stored row (see the class).
+        """Returns for each row where the search for an older value of its key begins. This is the number of the nearest
+        earlier row of the same key that still counts (`alive`). If there is no such row, it is the number that stands
+        for the stored row of the key (see the class).
         """
         before = self._count + 1 + self.group
         latest = np.maximum.accumulate(np.where(alive, np.arange(self._count), _NONE))

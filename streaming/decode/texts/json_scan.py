@@ -106,7 +106,9 @@ class ScannedJson:
         return found
 
     def entries(self) -> tuple[Ranges, Ranges]:
-        """Returns the keys of the objects, with their quotes, and the values."""
+        """Returns the entries of the objects as two lists of byte ranges: the keys, with their quotes, and the values.
+        Only the entries of the outermost objects are returned.
+        """
         starts, ends = self.opening, self.closing + 1
         colons = self._behind_blanks(ends)
         is_key = (self.data[colons] == _COLON) & (self._depth_at(starts) == 1)

@@ -30,8 +30,8 @@ _PER_UNIT = {"ms": 1000, "us": 1}
 
 
 def parts_of(values: pa.Array) -> pa.Array:
-    """Takes structs with some of the parts, which are integers of any width, and returns them as structs of `PARTS`.
-    Nulls stay nulls.
+    """Takes times as structs of their parts, for example `year`, `month` and `day`. Returns the same times as structs
+    that have all fields of `PARTS`; the parts that the given structs lack are null. A null struct stays null.
     """
     columns = [
         pa.nulls(len(values), f.type)
@@ -43,8 +43,9 @@ def parts_of(values: pa.Array) -> pa.Array:
 
 
 def words_of_counts(counts: pa.Array, unit: str) -> pa.Array:
-    """Returns `infinity` or `-infinity` for counts that stand for infinity; null for all other counts. `unit` is the
-    unit of time that is counted.
+    """Finds the numbers with which Debezium writes infinite times. `counts` are times as numbers of the unit `unit`.
+    Returns the string `infinity` or `-infinity` for each number that stands for an infinite time, and null for all
+    other numbers.
     """
     known: Mapping[int, str] = _MICROS
     if unit == "d":

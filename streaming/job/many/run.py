@@ -91,8 +91,9 @@ def run_any(job: JobConfig | RoutedJob, *, ending: Ending, log: SparkLog, **flag
 
 
 def keeps_ledger(job: JobConfig) -> bool:
-    """Returns True if the checkpoint of a job of one table has a ledger. Returns False if bucketline cannot reach the
-    storage of the checkpoint, because then no job could have stored a ledger there.
+    """Returns True if the checkpoint of a job of one table has a ledger, that is the stored state of a job of several
+    tables. Returns False if bucketline cannot reach the storage of the checkpoint, because then no job could have
+    stored a ledger there.
     """
     try:
         files = ledger_files(job.checkpoint, job.storage)

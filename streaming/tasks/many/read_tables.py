@@ -109,15 +109,18 @@ class SharedTables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadTables:
-    """How tasks read the records of all tables. It holds only plain values, so that it can be sent to tasks.
+    """How tasks read the records of all tables. The object holds only plain values, so that it can be sent to tasks.
 
-    `notes_to` is the number of the task in the next stage that gets the notes; tasks with lower numbers write.
-    `nameless` decodes records that belong to no table. `feeds` are the topic partitions that the batch reads, and
-    `now_us` is the time of the batch. `since` has offsets for some tables; records of these tables before the offsets
-    are left out. A task keeps at most `most_refused` of the records that no route takes, because more of them stop the
-    job.
+    `notes_to` is the number of the task in the next stage that gets the notes about the records; tasks with lower
+    numbers write the rows.
+    `nameless` decodes records that belong to no table.
+    `feeds` are the topic partitions that the batch reads.
+    `now_us` is the time of the batch, in microseconds since 1970.
+    `since` has the offsets of topic partitions for some tables; records of these tables before the offsets are left
+    out.
+    `most_refused` limits how many records a task keeps that no route takes, because more of them stop the job.
 
-    The attributes are together because a task gets everything about reading as one value.
+    The attributes are in one class because a task gets everything about reading as one value.
     """
 
     routes: Resolver
@@ -192,8 +195,9 @@ class _Reading:
             yield from self._wait(part, number, target)
 
     def _leave(self, part: Part, why: Left) -> Iterator[Routed]:
-        """Counts records that go to no table, and yields them as bad records if the job treats them as bad. Records
-        without the name of a table are decoded first.
+        """Counts the records of `part`, which go to no table; `why` is the reason. If no route takes the records, and
+        the job treats records without a route as bad, also yields them as bad records. Records that name no source
+        table are decoded instead (see `_nameless`), if records of this format name their tables.
         """
         if why is Left.UNMATCHED and part.origin.name is None and self._plan.decode.names_tables:
             yield from self._nameless(part)

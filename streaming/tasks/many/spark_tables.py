@@ -65,8 +65,9 @@ class TablesEngine(Protocol):
         ...
 
     def read(self, reading: ReadTables, source: Any) -> AbstractContextManager[Ahead]:
-        """Reads the records of a source, and yields what was read to the block. The records are kept until the block
-        ends. `reading.notes_to` is the number of tasks that write.
+        """Reads the records of a source in tasks. The `with` block gets an object with the notes of these tasks, which
+        also writes the records that were read. Spark keeps the records until the block ends. `reading.notes_to` is the
+        number of tasks that write.
         """
         ...
 

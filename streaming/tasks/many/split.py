@@ -27,7 +27,8 @@ Feed = tuple[str, int]
 
 
 class Resolver(Protocol):
-    """The routes of a job. They say to which table the records of a source table or topic go. `asks_names` is False if
+    """The routes of a job: `resolve` returns the table to which the records of a source table or topic go, or the
+    reason why no table gets them. `asks_names` is True if this depends on the name of the source table, and False if
     the topic alone decides.
     """
 

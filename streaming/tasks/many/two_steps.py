@@ -68,7 +68,9 @@ class TwoSteps:
 
 
 def steps_without_input(spark: Any, tasks: int, first: FirstOfNothing, count: int) -> TwoSteps:
-    """Returns the two steps of a job whose first tasks get no records from Spark."""
+    """Returns the two steps of a job whose first stage gets no records from Spark. The first stage runs `first` in
+    `tasks` tasks, which find their input themselves. `count` is the number of tasks in the second stage.
+    """
     return TwoSteps(spark, nothing(spark, tasks), WithoutInput(first), count)
 
 

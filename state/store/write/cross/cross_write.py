@@ -93,11 +93,14 @@ class CrossWrite(Placing):
     def place(
         self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
-        """Yields the rows of a share's runs, in order of arrival, as runs of the buckets to which the rows go. May also
-        write a note about the changes of the keys for the next batch, and yield a SnapshotNote with the token of the
-        note; the snapshot of this batch must carry the token. If rows of a key came from several feeds (topic
-        partitions) and the order of feeds matters, also yields one such key. This key is the full primary key, because
-        the rows of the key may be in two partitions.
+        """Yields the rows of a share (the keys that one task handles), in order of arrival, as sealed runs of the
+        buckets to which the rows go.
+
+        May also write a note about how this batch changes the key index; the next batch reads the note. Then also
+        yields a SnapshotNote with the token of the note; the snapshot of this batch must carry the token.
+
+        Rows of one key may come from several feeds (topic partitions). If the order of feeds matters, also yields one
+        such key as a MixedKey. This key is the full primary key, because the rows of the key may be in two partitions.
 
         Raises IndexStateError if another process holds the index, or if the batch is older than the index. Raises
         SharedBucket if the task of this share is to write its buckets alone (`writes_alone`), but one of the buckets
@@ -323,8 +326,9 @@ class _Placer:
         )
 
     def _dense(self, placement: Placement) -> tuple[Placement, list[bytes]]:
-        """Returns the placement with its partitions numbered 0, 1, ... instead of by the index's codes, and the list of
-        the partitions in this order.
+        """Numbers the partitions of a placement anew. In `placement`, partitions are codes of the key index; in the
+        returned placement, they are 0, 1, and so on. Also returns the list of these partitions as bytes, so that a
+        number is the position of its partition in the list.
         """
         used, dense = np.unique(placement.partitions, return_inverse=True)
         named = self._index.partitions(used.tolist())

@@ -118,10 +118,10 @@ def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator
 
 def batches_of(row_counts: Sequence[int], shared_rows: int, batch_rows: int) -> tuple[list[int], list[RunPlace]]:
     """Decides how the pieces of a sealed run are divided into record batches. Returns the number of rows of each record
-    batch, and the position of each piece.
+    batch, and the position of each piece (`RunPlace`).
 
     `row_counts` are the row counts of the pieces. Pieces of fewer than `shared_rows` rows share record batches; a
-    larger piece gets batches of `batch_rows` rows.
+    larger piece gets its own record batches, with `batch_rows` rows each.
     """
     batches: list[int] = []
     places: list[RunPlace] = []
@@ -175,7 +175,9 @@ def opened(blob: pa.Buffer | pa.NativeFile) -> pa.RecordBatchFileReader:
 
 
 def cut(reader: pa.RecordBatchFileReader, place: RunPlace) -> Iterator[pa.RecordBatch]:
-    """Yields the rows at the position `place` of a sealed run."""
+    """Yields the rows of one piece of a sealed run. A piece holds the run's rows of one bucket or share, and `place`
+    says which record batches and rows belong to the piece.
+    """
     number, at, left = place.batch, place.first_row, place.row_count
     while left:
         piece = reader.get_batch(number).slice(at, left)

@@ -25,9 +25,12 @@ Runs = Sequence[tuple[SealedRun, Blob]]
 
 @dataclass(frozen=True, slots=True)
 class SortedRows:
-    """The rows of a bucket, sorted by key; rows of one key are ordered from old to new. The rows have sequence numbers.
-    `starts` is true at the first row of each key. The rows came from the sealed runs `runs`; `first_numbers` holds the
-    sequence number of each run's arrival rank 0.
+    """The rows of a bucket, sorted by key; rows of one key are ordered from old to new.
+
+    `starts` is true at the first row of each key.
+    `runs` are the sealed runs (sorted, packed rows) from which the rows came.
+    `first_numbers` has a sequence number for each run: a row with the arrival rank n in this run has the sequence
+    number `first_numbers` + n.
     """
 
     rows: pa.Table

@@ -34,7 +34,8 @@ class CountedBuckets(Placing):
     waiting: Mapping[bytes, int]
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Yields the rows as sorted runs of buckets, then for each bucket the bucket count of its partition, for the
+        """Yields the rows as sealed runs (sorted, packed rows) of the buckets to which the rows go. Then yields a
+        message for each of these buckets, with the number of buckets that the partition has. The message goes to the
         task that writes the bucket.
         """
         del share
