@@ -55,7 +55,7 @@ def is_reference(text: str) -> bool:
 
 
 def references_in(text: str) -> list[str]:
-    """Returns the references in a text, as they are written."""
+    """Returns the references in a text, as they are written, for example `${env:HOME}`."""
     return [match[0] for match in _REFERENCE.finditer(text) if match["kind"] is not None]
 
 

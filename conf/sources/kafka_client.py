@@ -176,8 +176,8 @@ def _take_transport(kafka_options: Mapping[str, str], settings: dict[str, str], 
 
 
 def _moved(options: Mapping[str, str], settings: dict[str, str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Copies options into `settings`: each option in `names` that is set, under its names in librdkafka. Returns the
-    copied options.
+    """Copies options of Kafka's Java client into `settings`, under their names in librdkafka. `names` maps each option
+    to these names. Returns the options in `names` that are set.
     """
     present = {name for name in names if name in options}
     for name in present:

@@ -59,7 +59,9 @@ class AllocationRule:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The number of rows in each bucket of one partition, including buckets that this assigner does not own."""
+    """The number of rows in each bucket of one partition, from which the buckets of new rows are chosen. `rows` also
+    has the buckets in which other tasks put new keys; `own` says which buckets belong to this task.
+    """
 
     rows: Mapping[int, int]
     own: Ownership

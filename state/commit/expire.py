@@ -206,7 +206,9 @@ class Footprint:
 
 
 def unite(footprints: Iterable[Footprint]) -> Footprint:
-    """Returns one footprint with the files of all given footprints."""
+    """Returns one `Footprint` (the files that a snapshot needs in addition to data files) with the files of all given
+    footprints.
+    """
     united = Footprint()
     for footprint in footprints:
         united = united.union(footprint)

@@ -42,8 +42,9 @@ _ZONED = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A hint or a version in the text, from `start` to `end`, with the options that it means. The hint or version
-    follows the token that ends at `after`.
+    """A hint (`/*+ OPTIONS(...) */`) or a version (`VERSION AS OF 3`) in the text of a statement. The hint or version
+    stands from `start` to `end`, and follows the token that ends at `after`. `options` are the table options for which
+    the hint or version stands.
     """
 
     after: int
@@ -54,7 +55,12 @@ class _Mark:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The text of a statement without versions and hints, sqlglot's tree, and the tables in the order of the text."""
+    """A parsed statement.
+
+    - `text` is the statement without versions (`VERSION AS OF 3`) and hints.
+    - `tree` is sqlglot's tree.
+    - `relations` are the tables in the statement, in the order of the text.
+    """
 
     text: str
     tree: exp.Expression

@@ -28,9 +28,12 @@ _ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascend
 class BatchName:
     """The batch and the table that bad records belong to.
 
-    `user` is the commit user of the writer (made of the query's id and the sink's id), `batch_id` the number of the
-    batch, `digest` a digest of the batch's input. `run_id` changes with each start of the query; None if it is not
-    known. `folder` is the folder for the file of the batch; None means the writer's folder, which is named `user`.
+    - `user` is the commit user of the writer (made of the query's id and the sink's id).
+    - `batch_id` is the number of the batch.
+    - `digest` is a digest of the batch's input.
+    - `run_id` changes with each start of the query; None if it is not known.
+    - `table` is the name of the table.
+    - `folder` is the folder for the file of the batch; None means the writer's folder, which is named `user`.
     """
 
     user: str
@@ -106,10 +109,12 @@ def put_aside(place: BadRecordsPlace, rejects: Rejects) -> SetAside | None:
 
 
 def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch_id: int) -> pa.Table:
-    """Returns the bad records in `blobs` (as `pack_rejects` makes them), ordered by topic, partition and offset.
+    """Returns the bad records of a batch as one table, ordered by topic, partition and offset. `blobs` has the bad
+    records of each task, as `pack_rejects` makes them.
 
-    Raises RejectedRecordsError if there are more than `max_count`, or if there is no place (folder, table or topic) for
-    them. The error contains the first record and its reason. Records that an expectation rejects do not count.
+    Raises RejectedRecordsError if there are more than `max_count` bad records. Records that an expectation rejects do
+    not count for this limit. Also raises the error if there is any bad record, and the job has no place (folder, table
+    or topic) for bad records. The error contains the first bad record and its reason.
     """
     parts = [REJECTS_SCHEMA.empty_table(), *(pa.ipc.open_stream(blob).read_all() for blob in blobs)]
     rejects = pa.concat_tables(parts).sort_by(_ORDER)

@@ -66,8 +66,9 @@ class TopicNotes:
         io.overwrite(f"{root}/{_TAKEN}/{number}.json", json.dumps(list(records)).encode())
 
     def taken(self) -> dict[str, int]:
-        """Returns the records that replays have taken. The keys are the strings by which records are recognised; the
-        values are the numbers of the batches that took them.
+        """Returns the bad records that replays have taken from the topic to write their rows. The keys are the strings
+        by which bad records are recognised. The value of a key is the number of the replay's batch that took the bad
+        record.
         """
         io, root = file_io_for(self.path, self.storage)
         return {record: int(name) for name, said in _files(io, f"{root}/{_TAKEN}") for record in said}

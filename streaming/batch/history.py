@@ -132,7 +132,9 @@ def check_rolled_back(at: TableAt, mismatch: CheckpointMismatchError) -> None:
 
 
 def mark(target: Target, snapshot: Snapshot) -> None:
-    """Moves the stream's tag to one of its snapshots, unless another run of the stream has moved it further already."""
+    """Moves the tag that marks the stream's newest snapshot to `snapshot`. If another run of the stream has moved the
+    tag to a later snapshot already, the tag stays there.
+    """
     table = target.at.table
     name, schema = MARKER_TAG + target.user, target.at.plan.schema
     move_tag(table.io, table.path, schema, name, snapshot, table.world, root=table.metadata_path)

@@ -35,18 +35,20 @@ JOB_GROUP = "spark.jobGroup.id"
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """The identity of a micro-batch of a query.
+    """The identity of a micro-batch of a query. The attributes are together because they are found out once, before the
+    first step of the batch, and never change.
 
-    `start_offsets` and `end_offsets` are canonical JSON with one array element for each source, in the order of the
-    sources' ids; None if unknown. `digest` is a hash of the input: of start and end offsets, and of the file names of
-    file sources. `run_id` changes with every start of the query. `source` is the job's name for its Kafka cluster, and
-    `cluster` is the id that the cluster itself returns. `checkpoint` is the location of the query's checkpoint.
-    `behind` counts the records that waited at the source at the end of the last batch. `topic_ids` are the ids of the
-    batch's topics in Kafka, as far as known. `turn` counts the batches with rows for this table, if not all batches
-    have rows for it. `pin` is the hash of the settings of a job of many tables. `time_ms` is the time at which Spark
-    began the batch; each attempt at the batch has the same time.
-
-    The attributes are together because they are found out once, before the first step of the batch, and never change.
+    - `start_offsets` and `end_offsets` are canonical JSON with one array element for each source, in the order of the
+      sources' ids; None if unknown.
+    - `digest` is a hash of the input: of start and end offsets, and of the file names of file sources.
+    - `run_id` changes with every start of the query.
+    - `source` is the job's name for its Kafka cluster, and `cluster` is the id that the cluster itself returns.
+    - `checkpoint` is the location of the query's checkpoint.
+    - `behind` counts the records that waited at the source at the end of the last batch.
+    - `topic_ids` are the ids of the batch's topics in Kafka, as far as known.
+    - `turn` counts the batches with rows for this table; None if all batches have rows for it.
+    - `pin` is the hash of the settings of a job of many tables.
+    - `time_ms` is the time at which Spark began the batch; each attempt at the batch has the same time.
     """
 
     query_id: str

@@ -96,8 +96,8 @@ def _limited(target: Target, source: Records) -> Records:
 
 
 def _writes_by_share(stages: Stages[Records]) -> bool:
-    """Returns True if several tasks write, and each writes the buckets of its share of the keys. Then a bucket must not
-    hold keys of two shares.
+    """Returns True if several tasks write, and each task writes the rows of its share of the keys (the keys whose hash
+    belongs to the task). Then a bucket must not hold keys of two shares, because two tasks would write the bucket.
     """
     is_one_task = stages.key_shares == 1 or (stages.source.is_alone and stages.tasks.write == 1)
     return stages.assigners.across_partitions and not is_one_task

@@ -332,12 +332,14 @@ def _run_with_moves(
 def _run_by_share(
     target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
 ) -> tuple[Target, Stages[Records], Outcome]:
-    """Runs the stages. If keys of several shares lie in one bucket, this batch and later batches take one more stage,
-    unless one task writes everything. (The keys of a cross-partition table are divided into shares, one for each task.)
+    """Runs the stages of a batch. Returns the target, the stages that have run, and their outcome.
 
-    Buckets with keys of several shares are expected after the stream has changed its number of shares, unless the old
-    number is a multiple of the new one. No metadata says which keys the buckets of other writers hold: if a task finds
-    keys of several shares in a bucket, the batch runs again.
+    In a cross-partition table, each task gets a share of the keys (the keys whose hash belongs to the task), and writes
+    their rows. So no bucket may hold keys of two shares. If a bucket does, this batch and all later batches of the
+    stream get one more stage, which sends the rows to the task that writes their bucket.
+
+    Such a bucket is expected if the stream has changed its number of shares, unless the old number is a multiple of the
+    new one. In all other cases a task finds the bucket when it looks up keys, and the batch runs again.
     """
     known = target.state.key_shares
     if not target.state.shares_buckets and shares_are_new(stages, known):

@@ -349,11 +349,11 @@ def _converted(
     followed: Sequence[str],
     mapping: TypeMappings,
 ) -> tuple[_Rows, dict[int, str]]:
-    """Returns the rows, with Canal's strings converted to the types of the columns, and the reasons why rows of a
-    message failed, by the number of the message.
+    """Converts Canal's strings to the types of the columns, and returns the rows. Also returns the reasons why messages
+    are bad, by the index of the message.
 
-    A wrong value in `old` counts only if the same row changes a column in `followed`; otherwise the row before the
-    update is not needed.
+    `old` has the values before an update. A wrong value in `old` makes a message bad only if the update changes a
+    column in `followed`. For other updates the row before the update is not needed.
     """
     of_rows = None if types is None else ColumnTypes(types.types, types.codes[rows.messages])
     before_counts = np.zeros(len(rows.messages), dtype=bool)

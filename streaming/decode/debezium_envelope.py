@@ -262,8 +262,8 @@ def kind_of_text(record: bytes) -> Skipped | None:
 
 
 def _unwrap(values: pa.Array, images: Images) -> tuple[list[Unwrapped], npt.NDArray[np.int64]]:
-    """Returns the records with an envelope, grouped by the shape of their rows; and the positions of all other
-    records.
+    """Takes the records that have an envelope (`{"schema": ..., "payload": ...}`), and groups them by the columns and
+    types that their schemas give to the rows. Returns these groups, and the positions of all other records.
     """
     heads = _heads_of(images)
     is_unwrapped = np.zeros(len(values), dtype=bool)

@@ -20,12 +20,12 @@ class Decoded:
     """Decoded rows, in the order of their records.
 
     - `rows`: the rows, with the table's types.
-    - `kinds`: the row kind of each row (int8).
+    - `kinds`: the row kind of each row (int8: 0 is +I, 1 is -U, 2 is +U, 3 is -D).
     - `origin`: the index of each row's record (int64, in ascending order).
     - `bad`: the indices of bad records (int64, in ascending order). `reasons`: why each of them is bad.
     - `seen`: how many other records were skipped, by kind, and the names of the source's tables that records had.
-    - `need`: the columns that the records have and the table lacks (`schema_needs`), without columns of unknown type.
-      Empty if the caller did not ask.
+    - `need`: the columns and types that the records need and the table lacks (`schema_needs`), without columns of
+      unknown type. Empty if the caller did not ask.
     - `truncates`: the indices of records that truncate the source's table and are not bad.
     - `moves`: the records that change the key of a row and leave out values of that row.
     """

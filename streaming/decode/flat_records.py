@@ -161,8 +161,8 @@ def decode_flat(
 
 
 def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray[np.int64]]:
-    """Returns by column the positions of the records in which the column has Debezium's placeholder for a value that
-    is left out, instead of an object.
+    """Returns for each column of type ROW the positions of the records that leave out the value of the column. In such
+    a record, Debezium's placeholder is in the place of the object.
     """
     of_key = tuple(f for f in images.fields if f.name in images.key)
 
@@ -192,7 +192,8 @@ def _is_delete(structs: pa.Array) -> _Mask:
 
 
 def _unclear(structs: pa.Array, needs_before: _Mask, has_to_say: _Mask) -> dict[int, str]:
-    """Returns the rows that do not say what happened to them, each with the reason why it is bad.
+    """Returns the reasons why rows are bad, by the index of the row. A row is bad if it has an unknown `__op`, or if it
+    lacks a field that says what happened to the row.
 
     `needs_before` marks the rows for which the row before an update is needed; `has_to_say` marks the rows that must
     have both `__op` and `__deleted`.
@@ -220,7 +221,8 @@ def _empty(count: int, records: npt.NDArray[np.int64], others: Sequence[int]) ->
 
 
 def _deletes(keys: pa.Array, primary_key: Sequence[str]) -> _Mask:
-    """Returns a mask of the tombstones with these keys that delete a row. A tombstone whose key lacks a column of the
-    table's key deletes nothing, because it only follows a row with `__deleted`.
+    """Takes the keys of tombstones (Kafka records without a value), and returns a mask of the tombstones that delete a
+    row. A tombstone whose key lacks a column of the table's key deletes nothing: the record before it has `__deleted`,
+    and has deleted the row already.
     """
     return has_text(keys) & ~lacks_key(keys, primary_key)

@@ -71,8 +71,10 @@ _PATTERNS = {
 class RejectedRows:
     """Bad records sent to the driver.
 
-    The members are: the number of records that count for the limit; an Arrow IPC stream of REJECTS_SCHEMA; and the
-    number of further records in the stream, which an expectation has rejected and which do not count for the limit.
+    - `row_count` is the number of records that count for the limit of bad records.
+    - `blob` has all bad records, as an Arrow IPC stream of REJECTS_SCHEMA.
+    - `unexpected_count` is the number of records in `blob` that an expectation has rejected; they do not count for the
+      limit.
     """
 
     row_count: int

@@ -1,4 +1,6 @@
-"""Merges rows of different row kinds, which were made from messages, into one sequence in the order of the messages."""
+"""Puts the rows of inserts, updates and deletes, which were decoded separately, into the order of their messages
+again.
+"""
 
 import json
 import re

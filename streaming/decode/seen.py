@@ -60,7 +60,9 @@ NOTHING_SEEN = Seen()
 
 
 def decode_seen(payload: bytes) -> Seen:
-    """Returns the value from which `encode` has made these bytes."""
+    """Returns the `Seen` (what a task has seen beside rows: skipped records, source tables, truncates) that a task has
+    sent as bytes.
+    """
     said = json.loads(payload)
     return Seen(
         {Skipped(kind): count for kind, count in said["skipped"].items()},

@@ -39,10 +39,14 @@ class LeftOut(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """How a table keeps values that the source left out.
+    """Says what a table does with a value that the source left out of a record: the record is bad, or the table keeps
+    the old value of the column.
 
-    `never` are columns whose values may not be left out; `names` are all columns of the table. If `asks` is true, the
-    driver looks for rows whose key changed. Then all rows have the column UNAVAILABLE, whatever `left_out` is.
+    - `left_out` says which of the two happens.
+    - `never` are columns whose values may not be left out.
+    - `names` are all columns of the table.
+    - If `asks` is true, the driver looks for rows whose key has changed. Then all rows have the column UNAVAILABLE,
+      which says what was left out, whatever `left_out` is.
     """
 
     left_out: LeftOut = LeftOut.REFUSED
@@ -172,8 +176,8 @@ class Placeholder:
         return true_of(same) if pc.any(same).as_py() else None
 
     def _number_lists(self, lists: pa.Array) -> _Mask | None:
-        """Returns True for lists whose elements are the bytes of the placeholder, as whole numbers or as texts of whole
-        numbers.
+        """Returns a mask of the lists that stand for a value that was left out: their elements are the bytes of the
+        placeholder, as whole numbers or as strings of whole numbers. Returns None if there is no such list.
         """
         elements, is_text = lists.values, pa.types.is_string(lists.type.value_type)
         if not (is_text or pa.types.is_integer(lists.type.value_type)):
@@ -199,12 +203,12 @@ def settled(
     keeping: Keeping = KEEPS_NOTHING,
     in_rows: Mapping[str, npt.NDArray[np.int64]] = _NONE,
 ) -> Unjudged:
-    """Finds the values that are left out, and returns the rows with nulls or zeros instead of these values. A record is
-    bad if it leaves out a value that the table cannot keep.
+    """Finds the values that the source left out, and returns the rows with nulls or zeros instead of these values. A
+    record is bad if it leaves out a value that the table cannot keep.
 
     A delete may leave out all values except the values of its key. `in_rows` is the result of `left_out_of_rows`. If
-    `keeping.marks` is true, the column `MARKS`, which says what was left out, is added at the end. Whether an insert
-    may leave out a value is known only later (`moves/`).
+    `keeping.marks` is true, the column UNAVAILABLE is added at the end; it says which values were left out. Inserts are
+    not checked here: whether an insert may leave out a value is known only later (`moves/`).
     """
     never = {*primary_key, *keeping.never}
     is_update = unjudged.kinds == int(RowKind.UPDATE_AFTER)

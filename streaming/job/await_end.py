@@ -66,9 +66,10 @@ def _lacks_partitions(spark: Any, checkpoint: str, partitions: Partitions) -> bo
 
 
 def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *watches: QueryWatch) -> None:
-    """Waits until the query is done, or has ended after a batch. Raises the error that stopped the query.
+    """Waits until the query is done. If the job is asked to end, the running batch is finished, and then the query is
+    stopped. Raises the error that stopped the query.
 
-    Until the job is asked to end, the watches look at the query several times a second.
+    Several times a second, each of `watches` is called with the query; this ends when the job is asked to end.
     """
     silence.doing(None)
     free_since: float | None = None

@@ -66,7 +66,9 @@ def background_work(context: Any, is_asked: Callable[[], bool], patience: Patien
 
 
 def _waited(begun: Sequence["Future[Any]"], is_asked: Callable[[], bool], patience: Patience) -> bool:
-    """Waits for the work. Returns True if all of the work is done."""
+    """Waits until all of the work in `begun` is done, and returns True. Returns False if the work takes longer than
+    `patience` allows. The time is shorter after the job was asked to end, which `is_asked` tells.
+    """
     started, asked_at, is_silent = time.monotonic(), None, True
     while wait(begun, _LOOK_SECONDS).not_done:
         now = time.monotonic()

@@ -66,7 +66,7 @@ class StartReport:
             self._say(f"waiting for the first batch: {message}", moment, self._since, "since the query started")
 
     def end(self, batch: FirstBatch) -> None:
-        """Logs that the source had nothing new, if a query that has read everything wrote no batch."""
+        """Logs that the source has no new records. Nothing is logged if the query has written a batch."""
         if not batch.has_begun:
             self._tell("the source has no new records: the job ends without a batch")
 

@@ -156,8 +156,9 @@ class Attempt:
         return max(1, min(most, max(reading, -(-self._state.touched // _TABLES_A_TASK))))
 
     def _is_ready(self, notes: TaskNotes) -> bool:
-        """Opens and plans the tables that have records. Returns True if the tasks have read with the newest state of
-        all tables; otherwise the caller reads again.
+        """Opens the tables that have records in this batch, and plans what is written to each table. Returns True if
+        the rows that the tasks have read can be written: all tables were open, and the tasks have read the records of
+        each table as the table's plan needs them. Otherwise the caller lets the tasks read the records again.
         """
         self._refuse_unmatched(notes)
         has_opened = self._open(notes)

@@ -1,5 +1,5 @@
-"""Functions without side effects that decide about one table in a batch of many tables, and about the entry of the
-table in the ledger.
+"""Functions without side effects that decide what a batch of many tables does with one table, and what the ledger (the
+job's file with the state of all tables) says about the table afterwards.
 """
 
 from collections.abc import Callable, Iterable, Mapping

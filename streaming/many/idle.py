@@ -50,7 +50,10 @@ def do_owed(known: Known, batch: int, engine: Any) -> None:
 
 
 def _compacted(target: Target, batch: int, engine: Any) -> Target:
-    """Repeats a full compaction that was dropped because of a conflict, and returns the target after it."""
+    """Does a full compaction again that an earlier commit of the table has dropped because of a conflict. Returns the
+    target (the table at its newest snapshot, and the state of its stream). If the new commit also drops the compaction,
+    the state says that the compaction is still due.
+    """
     at, trigger = target.at, CompactTrigger.FULL
     due = at.due(trigger)
     states = at.bucket_states(trigger) if due else {}

@@ -40,17 +40,18 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the job knows about a table.
+    """What the job knows about one table.
 
-    `birth` is the hash of the table's first schema: a table that was dropped and created again has another hash.
-    `last_batch` is the newest batch that brought the table rows, and `commits` is the number of batches that brought it
-    rows. `fed` are the partitions that have brought the table records; `origins` are the source tables and topics from
-    which these records came.
-
-    All records before `cutoff` are in the table. A `cutoff` of None means the end of the ledger's batch; every table
-    that takes part in batches has None. A table that is `catching_up` was parked, and reads the records that it has
-    missed. `lacks_since_ms` is the time at which the first missed record was written; None if not known. `marked_ms` is
-    the time at which the table's newest batch was tagged.
+    - `birth` is the hash of the table's first schema: a table that was dropped and created again has another hash.
+    - `last_batch` is the newest batch with rows for the table, and `commits` is the number of batches with rows for it.
+    - `fed` are the Kafka partitions from which the table has got records.
+    - `origins` are the source tables and topics of these records.
+    - All records before the offsets `cutoff` are in the table. None means the end of the ledger's batch; every table
+      that takes part in batches has None.
+    - `parked` says why batches leave out the records of the table; None if they do not.
+    - `catching_up` is true for a table that was parked, and now reads the records that it has missed.
+    - `lacks_since_ms` is the time at which the first missed record was written; None if not known.
+    - `marked_ms` is the time at which the table's newest batch was tagged.
     """
 
     birth: str

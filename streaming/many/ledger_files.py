@@ -87,8 +87,12 @@ class TableRequest:
 
 @dataclass(frozen=True, slots=True)
 class LedgerFiles:
-    """The folder of ledgers, pins and requests in a job's checkpoint. `kept` is the number of ledgers to keep: as many
-    as the batches whose offsets Spark keeps.
+    """The files of a job of many tables in its checkpoint:
+
+    - ledgers: the state of all tables after each batch. `kept` is the number of ledgers to keep: as many as the batches
+      whose offsets Spark keeps.
+    - pins: the settings with which a batch is written.
+    - requests about a table, which the job has not carried out yet.
     """
 
     io: FileIO
@@ -206,8 +210,8 @@ def ledger_files(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The ledger that a batch continues; None if the job has no ledger yet. `is_done` is true if the ledger belongs to
-    the batch itself, which is then done.
+    """The ledger (the state of all tables) with which a batch begins; None if the job has no ledger yet. `is_done` is
+    true if this is already the ledger of the batch itself. Then an earlier attempt has completed the batch.
     """
 
     ledger: Ledger | None

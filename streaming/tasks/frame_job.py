@@ -39,10 +39,11 @@ FirstOfRows = Callable[[Batches], Iterator[Any]]
 
 
 def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[int, Next]] = ()) -> list[TaskResult]:
-    """Runs `first` in a task for each partition of the DataFrame, then the tasks of each further stage.
+    """Runs `first` in a Spark task for each partition of the DataFrame, then the further stages in `after`, one after
+    the other. Each item of `after` has the number of tasks of a stage, and the function that these tasks run. A stage
+    gets the messages that the stage before it has sent; each message names the number of its task.
 
-    `after` has the number of tasks and the task of each further stage, which get the messages that are addressed to
-    them. Returns the results of the last stage, in the order of the tasks.
+    Returns the results of the last stage, in the order of the tasks.
     """
     _bound_arrow(spark)
     # Adaptive execution is off for the actions inside of this block.
@@ -63,7 +64,9 @@ def routed_frame(frame: Any, task: FirstOfRows, count: int) -> Any:
 
 
 def sent(frame: Any, task: FirstOfRows, count: int) -> Any:
-    """Returns the DataFrame of `routed_frame`, followed by the shuffle that sends each message to its task."""
+    """Returns a DataFrame with the messages of `task` (see `routed_frame`), sent by a shuffle to the tasks of the next
+    stage. There are `count` of these tasks, and each message names the number of one.
+    """
     return routed_frame(frame, task, count).repartition(count, "task_key")
 
 

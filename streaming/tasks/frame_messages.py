@@ -26,7 +26,7 @@ _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 @dataclass(frozen=True, slots=True)
 class FrameMessages:
-    """Messages in a Java RDD, and the schema of their rows."""
+    """The rows of a DataFrame as Arrow IPC messages in a Java RDD of bytes, and the schema of the rows."""
 
     rdd: Any
     schema: pa.Schema

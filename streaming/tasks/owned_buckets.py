@@ -64,10 +64,12 @@ class OwnedBuckets:
 
 
 def owned_buckets(stage: WriteStage, idle: Collection[BucketId], among: Destination) -> OwnedBuckets:
-    """Packs what tasks have to know about the buckets whose rows `among` sends to them.
+    """Packs what each task has to know about existing buckets: the buckets whose rows `among` (the rule that chooses
+    the task) sends to the task. `idle` are the buckets that are compacted even if they get no rows.
 
-    Rows without a bucket may go to any task, so then each task has to know all buckets. The exception is a table whose
-    keys are unique across partitions: the task that gets a row knows all partitions of the row's key.
+    If the buckets of rows are not known before the tasks start, any task may get a row of any bucket. So each task has
+    to know all buckets. The exception is a table whose keys are unique across partitions: the task that gets a row
+    knows all partitions of the row's key.
     """
     waiting, is_shared_out = frozenset(idle), stage.groups is None or among.assigners.across_partitions
     shares: list[list[BucketId]] = [[] for _ in range(among.task_count if is_shared_out else 1)]

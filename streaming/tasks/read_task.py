@@ -3,8 +3,8 @@ task that decides the buckets of its rows, or that writes its rows.
 
 Rows of a DataFrame come as record batches in `mapInArrow`. For Kafka and Parquet files, the task itself fetches the
 records of its offset ranges or reads its files. If the record key is the primary key, the rows of one key come from one
-input partition in offset order; across input partitions, the lower partition id counts as earlier. Rows of parts
-(files, buckets) are read where the task runs.
+input partition in offset order; across input partitions, the lower partition id counts as earlier. For a job that reads
+files or buckets of the table itself, such as a delete, each task reads some of them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -114,7 +114,9 @@ class Sealing:
 
     @property
     def pending_bytes(self) -> int:
-        """Returns the bytes of rows that are not sealed yet."""
+        """Returns the size of the rows that wait in memory until they are sorted and packed into sealed runs, in
+        bytes.
+        """
         return self._sealer.pending_bytes
 
     def add(self, rows: pa.Table) -> Iterator[Routed]:
@@ -256,7 +258,7 @@ def leaves_out_values(decode: Decoder) -> bool:
 
 
 def to_each(note: Routed, to: Destination) -> Iterator[Routed]:
-    """Yields a note for each task of the next stage."""
+    """Yields copies of a message, one for each task of the next stage."""
     return (replace(note, task=number) for number in range(to.task_count))
 
 

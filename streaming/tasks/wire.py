@@ -1,4 +1,5 @@
-"""The messages between driver and executors: sealed runs, notes, and results of tasks; as bytes, and as rows.
+"""What tasks send to one another and to the driver, as bytes or as rows: sealed runs (sorted, packed rows), requests
+and facts for tasks, and the results of tasks.
 
 bucketline's own bytes (Arrow IPC, commit messages) are sent in a few large values for each task: Spark never sees the
 data. In a job whose tasks get nothing from Spark, each value is bytes; if Spark passes rows to tasks, values are rows
@@ -197,7 +198,9 @@ def routed_row(routed: Routed, task_count: int) -> pa.RecordBatch:
 
 
 def read_routed(batch: pa.RecordBatch) -> Iterator[Sent]:
-    """Yields the message in each row. Blobs are copied out of the batch, so that the batch can be freed."""
+    """Yields the message in each row of a shuffle's output; the columns are `head` and `blob`. The bytes of `blob` are
+    copied out of the batch, so that the batch can be freed.
+    """
     heads, blobs = batch.column("head"), batch.column("blob")
     for i in range(batch.num_rows):
         yield _sent(heads[i].as_py(), pa.py_buffer(blobs[i].as_py()))

@@ -165,9 +165,10 @@ class MergeMapWithTime(AggregateFunction):
 
 
 def newest_by_code(entries: Entries, codes: Indices, events: Events) -> Mask:
-    """Returns a mask of the entries whose value is in the result: for each code, at most one of the entries that belong
-    to the same key of the table. This entry is the last that was added after the last -U or -D row with the code. An
-    entry of a late row (a row that counts as older than all other rows) is used only if there is no other entry.
+    """Returns a mask of the list elements that are in the result. Elements of a key with the same code are duplicates
+    of one another; at most one of them is chosen. This is the last element that was added after the last -U or -D row
+    with the code. An element of a late row (a row that counts as older than all other rows) is chosen only if there is
+    no other element with the code.
     """
     chosen = np.zeros(len(codes), bool)
     if not len(codes):

@@ -67,13 +67,16 @@ class Events:
 
     @cached_property
     def seeds(self) -> Indices:
-        """Returns for each key the index of the last row that sets the accumulator; -1 if no row does."""
+        """Returns for each key the index of the last row whose value replaces the accumulator (the intermediate result
+        of the key); -1 if there is no such row.
+        """
         return self.last(self.ops == Op.SEED)
 
     @cached_property
     def live(self) -> Mask:
-        """Returns a mask of the rows that count for the result. Rows that come before the last row of the key that sets
-        the accumulator do not count, and neither do rows that do nothing.
+        """Returns a mask of the rows that count for the result. If the value of a row replaces the accumulator (the
+        intermediate result of its key), the earlier rows of the key do not count. Rows with `Op.SKIP` do not count
+        either.
         """
         is_live: Mask = (self.ops != Op.SKIP) & (self.rows >= self.seeds[self.key_of_row])
         return is_live

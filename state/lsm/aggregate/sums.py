@@ -47,8 +47,9 @@ class Sum(Computed):
         return pa.array(sums, values.type, mask=~(seen & fits))
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Yields the rows that take back the smallest integer of the type, because the type cannot hold its
-        negative.
+        """Yields a mask of the -U and -D rows with the smallest integer of the type (for example -128), and the reason
+        why they are refused. To take this value back, the sum would have to add its negative (128), which the type
+        cannot hold.
         """
         if pa.types.is_integer(values.type):
             limits = np.iinfo(values.type.to_pandas_dtype())

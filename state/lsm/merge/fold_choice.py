@@ -32,9 +32,9 @@ def sealing_fold(schema: TableSchema) -> Fold | None:
 
 
 def strict_fold(fold: Fold) -> Fold:
-    """Returns a variant of a fold for rows that are not in the table yet. The variant raises SchemaMismatchError if a
-    column cannot hold the result, for example if a sum overflows. The normal fold returns null or an older value
-    instead, because it must be able to merge all rows that are in a table.
+    """Returns a variant of a fold (which merges the rows of a key into one row) for rows that are not in the table yet.
+    The variant raises SchemaMismatchError if a column cannot hold the result, for example if a sum overflows. The given
+    fold returns null or an older value instead, because it must be able to merge all rows that are in a table.
     """
     if isinstance(fold, ComputedFold | NewestValue):
         return fold.strict()

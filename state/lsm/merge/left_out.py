@@ -23,9 +23,13 @@ Mask = NDArray[np.bool_]
 
 
 def pack_left_out(left_out: Mapping[str, Mask], names: Sequence[str], count: int, gone: Mask | None = None) -> pa.Array:
-    """Returns the column `UNAVAILABLE`. `left_out` has, for some columns, a mask of the rows without a value. `gone` is
-    true for a row that follows a delete of its key. `names` are the columns of the table, and `count` is the number of
-    rows.
+    """Returns the column `UNAVAILABLE`, which says for each row which columns have no value because the source left it
+    out. A row that has all values gets null.
+
+    - `left_out` has, for some columns, a mask of the rows without a value.
+    - `names` are the columns of the table.
+    - `count` is the number of rows.
+    - `gone` is true for a row that follows a delete of its key.
     """
     if not left_out:
         return pa.nulls(count, pa.binary())

@@ -57,7 +57,9 @@ class NewestValue:
     inner: ComputedFold
 
     def strict(self) -> "NewestValue":
-        """Returns the strict variant of this fold, which `ComputedFold.strict` describes."""
+        """Returns a variant for rows that are not in the table yet. The variant raises an error if a column cannot hold
+        the result (see `ComputedFold.strict`).
+        """
         return NewestValue(self.inner.strict())
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:

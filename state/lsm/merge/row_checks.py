@@ -45,9 +45,11 @@ class RowChecks:
     groups: tuple[SequenceGroup, ...] | None = None
 
     def find(self, rows: pa.Table, kinds: pa.Array) -> Iterator[Unmergeable]:
-        """Yields the rows that cannot be merged, one item for each reason. A row may be in several items.
+        """Finds the rows that cannot be merged. Yields for each reason an `Unmergeable`: a mask of the rows, the
+        reason, and the column. A row may be in several masks.
 
-        `rows` have the table's columns, and `kinds` (int8) has the kind of each row.
+        `rows` have the table's columns, and `kinds` has the row kind of each row as int8 (0 is +I, 1 is -U, 2 is +U, 3
+        is -D).
         """
         codes = kinds.to_numpy()
         retracts = (codes & 1).astype(bool)

@@ -62,7 +62,8 @@ class Piece:
 
 @lru_cache(maxsize=256)
 def pieces_of(pattern: str) -> tuple[Piece, ...]:
-    """Returns the pieces of a pattern. Raises OptionError, which names the letter, for a letter that is not
+    """Splits a pattern of times into pieces: runs of one letter, and literal texts. For example, the pieces of
+    `yyyy-MM` are `yyyy`, the text `-`, and `MM`. Raises OptionError, which names the letter, for a letter that is not
     supported.
     """
     found = list[Piece]()

@@ -240,8 +240,9 @@ class Branches:
         return Schemas(self._io, self.path(name)).latest_id() is not None
 
     def states(self) -> list[tuple[str, Snapshot]]:
-        """Returns the states of all branches, as `states_of` returns them for one branch. Raises MissingSnapshotError
-        for a branch that has lost snapshots.
+        """Returns snapshots of all branches, each with a description for messages. Together, these snapshots have all
+        files that the branches share with the table (see `states_of`). Raises MissingSnapshotError for a branch that
+        has lost snapshots.
         """
         for name in self.names():
             self.check_complete(name)

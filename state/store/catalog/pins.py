@@ -54,7 +54,10 @@ class Notes:
 
 
 class Notebook:
-    """The pins and announcements of a table. `root` is the metadata folder of the table, or of one of its branches."""
+    """Reads and writes the files with which processes that use a table tell each other what they are about to do. A pin
+    says that a process is about to refer to a snapshot; an announcement says that a process is about to remove
+    snapshots or a branch. `root` is the metadata folder of the table, or of one of its branches.
+    """
 
     def __init__(self, io: FileIO, root: str) -> None:
         self._io = io

@@ -118,8 +118,9 @@ def append_changes(change: Append | Replace, changes: Changes) -> SnapshotChange
 
 
 def compact_changes(changes: Changes, planned: PlannedOn | None) -> SnapshotChanges:
-    """Returns the changes of the COMPACT snapshot of a commit. If the COMPACT snapshot is the only snapshot of the
-    commit, `planned` may hold the state of the table when the compaction was planned.
+    """Returns the changes of the COMPACT snapshot of a commit. `planned` is the state of the table when the compaction
+    was planned. It is None if this state is not known, or if the commit also makes another snapshot, which changes the
+    state.
     """
     return SnapshotChanges(
         CommitKind.COMPACT,

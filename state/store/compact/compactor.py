@@ -227,8 +227,8 @@ class _Compaction:
         )
 
     def _older_values(self, columns: tuple[str, ...]) -> OlderValues | None:
-        """Returns the reader of older values on the levels above the output. Steps come in key order, so one reader is
-        enough for all steps.
+        """Returns the reader of the older values of keys, on the levels above the level of the result; None if these
+        levels are empty. Keys are compacted in ascending order, so one reader serves the whole compaction.
         """
         runs = self._runs_above
         if self._older is None and runs:

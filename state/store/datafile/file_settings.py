@@ -33,8 +33,8 @@ _GROUPS_PER_FILE = 4
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """The parts of a postponed file's name: the commit user, and the number of the writer among the parallel writers.
-    All rows of a key go to the same writer.
+    """The parts of the names of files in a postpone bucket: the commit user, and the number of the writer among the
+    parallel writers. All rows of a key go to the same writer.
     """
 
     user: str

@@ -139,7 +139,9 @@ class HistoryWalk:
         self._is_loaded = True
 
     def _look_at_files(self, state: State, added: Iterable[ManifestEntry]) -> None:
-        """Checks live files: the added files, or all files if all were loaded."""
+        """Checks the data files that a snapshot has added (`added`) and that are still live. If the live files were
+        just read from the base manifests, checks all live files instead.
+        """
         for entry in self._live if self._is_loaded else added:
             if entry.identity in self._live:
                 self._files.data_file(state, entry)

@@ -34,7 +34,9 @@ class Share:
 
 
 class _Files:
-    """The live files of a bucket, and which checks are due because files have changed."""
+    """The live files of a bucket. `changed` has the levels above 0 whose files have changed since the last check; only
+    these levels are checked again.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[EntryIdentity, ManifestEntry] = {}
@@ -86,8 +88,8 @@ class _Files:
 
 
 class LiveOfShare:
-    """The live files of one part of the buckets (see `Share`). The entries that one snapshot has in these buckets are
-    in memory.
+    """The live files of a part of the buckets. Doctor checks a large table in several parts (`share`), so that only the
+    manifest entries of one part are in memory.
     """
 
     def __init__(self, schema: TableSchema, share: Share) -> None:

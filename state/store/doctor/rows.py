@@ -27,7 +27,9 @@ from bucketline.state.types.order import key_changes, sort_indices
 
 
 def row_problems(access: FileAccess, bucket: BucketFiles, state: State) -> Iterator[Problem]:
-    """Yields problems in the rows of a bucket's files. A record batch is in memory."""
+    """Yields the problems in the rows of a bucket's files, each problem of a file once. The files are read one record
+    batch at a time.
+    """
     for file in bucket.files:
         if is_blob_file(file):
             continue

@@ -48,7 +48,9 @@ class StatsCheck:
         self._of_rows = of_batch if self._of_rows is None else self._of_rows.merge(of_batch)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yields the rule and the message of each problem. All rows must have been added before."""
+        """Compares the recorded statistics with the rows that were added, which must be all rows of the file. Yields
+        for each difference the name of the broken rule, and a message.
+        """
         if self._of_rows is None:
             return
         rows = {f.id: b for f, b in zip(self._of_rows.fields, self._of_rows.columns, strict=True)}

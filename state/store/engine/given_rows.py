@@ -11,13 +11,17 @@ from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealP
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
-    """The rows of tables, in order. `check` is called with the partition of each sealed run, and may raise an error."""
+    """A source of rows that the caller has given: the rows of Arrow tables, in order. `check` is called with the
+    partition of each sealed run (sorted, packed rows), and may raise an error.
+    """
 
     tables: Iterable[pa.Table]
     check: Callable[[bytes], None] | None = None
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
-        """Yields the rows as sealed runs. Raises SchemaMismatchError for the first row that the table cannot hold."""
+        """Yields the rows as sealed runs (sorted rows, packed for the writers of the buckets). Raises
+        SchemaMismatchError for the first row that the table cannot hold.
+        """
         sealer, acceptance = RunSealer(seal, origin=0), RowAcceptance(seal.schema)
         for rows in self.tables:
             yield from self._checked(sealer.add(acceptance.accept(rows)))

@@ -32,7 +32,9 @@ class RowsPart(Protocol):
 
 
 class ShareOf(Protocol):
-    """Decides to which share a row of one side belongs. The value can be sent to tasks."""
+    """A function that decides to which share of the keys a row belongs. The rows are rows of the table, or the caller's
+    rows; the two are joined share by share. The function can be sent to tasks.
+    """
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
         """Returns the rows in the form in which they are joined, and the share of each row (`NO_SHARE` for a row to
@@ -51,9 +53,14 @@ class ShareJoin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A source of the rows that `join` makes: it gets the rows of both sides, one share at a time. `stored` are rows of
-    the table. `given` is a source of the caller's rows, and `given_schema` is their schema in the form in which they
-    are joined. A task holds up to `memory_bytes` of sealed runs in memory, and further runs on disk in `directory`.
+    """A source of the rows that `join` makes from rows of the table and the caller's rows. Both are divided into shares
+    by the hash of their key, and `join` is called with one share at a time.
+
+    - `stored` are the rows of the table.
+    - `given` is a source of the caller's rows.
+    - `given_schema` is the schema of the caller's rows in the form in which they are joined.
+    - `memory_bytes` is how many bytes of packed rows a task holds in memory; it stores further rows on disk in
+      `directory`.
     """
 
     stored: Sequence[RowsPart]

@@ -48,9 +48,12 @@ def _nobody(at: TableAt, messages: Sequence[CommitMessage], committed: Committed
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """How a lost compaction is repeated. `author` commits the new compactions, `trigger` is the trigger of the lost
-    compaction, and `budget` limits the time. `told` is called after each commit, and gets the table after the commit,
-    the commit messages, and the result.
+    """How a compaction is repeated that a commit has lost because of a conflict.
+
+    - `author` commits the new compactions.
+    - `trigger` is the trigger of the lost compaction.
+    - `budget` limits the time.
+    - `told` is called after each commit, with the table after the commit, the commit messages, and the result.
     """
 
     engine: Engine

@@ -114,8 +114,9 @@ class _Delta:
 
 
 def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Snapshot] | MustRebuild:
-    """Returns the snapshots after the label up to `latest`, oldest first. Returns a MustRebuild if the snapshot of the
-    label is not an ancestor of `latest`.
+    """Returns the snapshots after the snapshot that the index reflects (`label`), up to `latest`, oldest first. Returns
+    a MustRebuild if the snapshot of the index has expired or was rolled back, or if a snapshot between the two has
+    expired. Then the index must be built again.
     """
     if label.snapshot_id > latest.id:
         return MustRebuild(

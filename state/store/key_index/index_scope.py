@@ -46,7 +46,9 @@ class IndexLabel:
 
 
 def label_of(snapshot: Snapshot | None) -> IndexLabel:
-    """Returns the label of an index that reflects a snapshot; None stands for the empty table."""
+    """Returns the label for a key index that has the keys of this snapshot. The label is stored in the index, and says
+    later which snapshot the index reflects. None stands for the empty table.
+    """
     if snapshot is None:
         return IndexLabel()
     return IndexLabel(snapshot.id, f"{snapshot.delta_manifest_list} {snapshot.uuid or ''}")

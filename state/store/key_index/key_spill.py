@@ -19,8 +19,8 @@ _SAMPLE_STEP = 997
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourcedKeys:
-    """Normalized keys, and for each key the number of its source (uint32). Keys with the same bucket and the same time
-    of writing have the same source.
+    """Normalized keys, and for each key the number of its source (uint32). A source is the partition, the bucket and
+    the time of writing of a key; keys for which these three are equal have the same number.
     """
 
     keys: pa.Array

@@ -1,4 +1,5 @@
-"""Reads the keys of a table's files, for the key index: only the key columns, and only the keys of one share.
+"""Reads the keys of a table's files, for the key index. Only the key columns are read, and only the keys of one share
+(the keys that one task owns, by their hash).
 
 The keys of a bucket need merging only if rows may have been deleted; otherwise every key of every file is a key of the
 bucket. With merge engines that merge rows, a deleted key counts as present: an aggregate may still contain it, and its

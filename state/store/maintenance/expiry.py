@@ -86,8 +86,8 @@ class ExpireResult:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The files that are removed with one snapshot, before the snapshot's own file: full paths, in the order of
-    removal. The groups of `metadata` are removed one after another.
+    """What is removed together with one snapshot: data files, changelog files, metadata files, and then the snapshot's
+    own file. The members are full paths. `metadata` has groups of files, which are removed one group after another.
     """
 
     snapshot: Snapshot
@@ -426,8 +426,8 @@ class _Expiry:
         return [self._step(s, [e for last, e in dead.values() if last == i], gone[i]) for i, s in ordered]
 
     def _leaves_markers(self, steps: Sequence[_Step], tags: Sequence[Tag]) -> bool:
-        """Creates a marker tag for each stream that has none among `tags` and may lose its last snapshots in these
-        steps. Returns True if it has created any.
+        """Creates a marker tag (which refers to a stream's newest snapshot) for each stream that has no marker tag in
+        `tags`, and whose last snapshots are removed in `steps`. Returns True if a tag was created.
         """
         going = [s.snapshot for s in steps]
         ends = self._schema.settings.tags.end_by_time

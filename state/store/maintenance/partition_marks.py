@@ -44,8 +44,9 @@ class PendingMarks:
                 del self._changed[partition]
 
     def mark(self, at: TableAt, *, at_end: bool, hidden: Collection[bytes] = ()) -> list[str]:
-        """Marks the partitions that are done, and returns the names of their folders. At the end of the input all
-        partitions are marked, if the options say so.
+        """Marks partitions as done (`partition.mark-done-action`), and returns the names of their folders. A partition
+        is done if it has got no rows for the time that the options set. At the end of the input all partitions are
+        marked, if the options say so.
 
         `hidden` are partitions with rows that readers do not see yet; they are not marked.
         """

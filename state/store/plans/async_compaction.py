@@ -103,8 +103,8 @@ class CompactionThread:
         self._thread.start()
 
     def notice(self, *, plans: bool = True, full: bool = False) -> None:
-        """Wakes the thread for a new batch. `plans` says that a new plan is due, `full` that a full compaction was due
-        with the batch.
+        """Wakes the thread after a batch. If `plans` is true, a new compaction plan is due. If `full` is true, a full
+        compaction was due with the batch, so the next plan compacts all buckets fully.
         """
         with self._changed:
             self._asked = True

@@ -282,8 +282,9 @@ class Compactor:
 
 
 class _Ends:
-    """Ends the items of a round, and records how each of them has ended. `held` are the items that have not ended yet.
-    If the compactor was told to release its items (`is_dropped`), errors are not counted.
+    """Ends the items on which the compactor works in one round, and records how each item has ended. `held` are the
+    items that have not ended yet. `is_dropped` tells whether the compactor was told to release its items; if so, an
+    error does not count as a failed attempt at the item.
     """
 
     def __init__(self, folder: PlanFolder, held: list[Claimed], is_dropped: Callable[[], bool]) -> None:

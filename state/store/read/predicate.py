@@ -29,8 +29,8 @@ _UNPROVABLE = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of one column in a candidate of `row_count` rows. The values are in internal form; None stands for an
-    unknown bound.
+    """The bounds of one column in the rows of a candidate (a partition or a file that a read may skip), which has
+    `row_count` rows. The values are in internal form; None stands for an unknown bound.
     """
 
     low: object

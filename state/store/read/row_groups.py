@@ -81,7 +81,9 @@ class FileShare:
 
 
 def group_choice(schema: TableSchema, expression: pc.Expression | None) -> GroupChoice | None:
-    """Returns the choice of row groups for a filter; None if the filter does not restrict row groups."""
+    """Returns an object that chooses the row groups to read for a filter, judging by the bounds of columns. Returns
+    None if every row group must be read.
+    """
     if expression is None:
         return None
     columns = arrow_schema(representable(schema.fields))

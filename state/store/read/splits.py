@@ -120,7 +120,9 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A read of one snapshot: what all of its splits have in common, and its units."""
+    """A read of one snapshot by several tasks. `units` are the pieces of work (files of buckets) that are joined into
+    splits, one for each task. All other attributes are the same for all splits.
+    """
 
     places: tuple[TablePlace, ...]
     projection: Projection

@@ -52,7 +52,9 @@ def default_of(field: DataField) -> exp.Expression:
 
 
 def _named(node: exp.Expression, data_type: DataType) -> exp.Expression:
-    """Returns a STRUCT of values with the field names of the type. Any other value is returned unchanged."""
+    """Returns a value for a column of type `data_type`. In `STRUCT(1, 2)` the values get the field names of the type:
+    `named_struct('a', 1, 'b', 2)`. This is also done inside of ARRAY and MAP. Any other value is returned unchanged.
+    """
     if not isinstance(node, exp.Anonymous):
         return node
     name, inner = str(node.this).lower(), node.expressions

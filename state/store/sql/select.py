@@ -406,8 +406,8 @@ def _sorted(rows: pa.Table, keys: Sequence[tuple[str, bool, bool]]) -> pa.Table:
 
 
 def _position(node: exp.Expression) -> int:
-    """Returns the position (from 1) of the column of the result that an integer stands for; 0 if the node is no
-    integer.
+    """Returns the number in `GROUP BY 2` or `ORDER BY 2`, which stands for the second column of the result. Returns 0
+    if the node is no whole number.
     """
     is_whole = isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit()
     return whole_number(node.this) if is_whole else 0

@@ -29,7 +29,9 @@ later.
 
 @dataclass(frozen=True, slots=True)
 class _Lent:
-    """A storage with lent keys, and the time until which it may be used."""
+    """A storage that is used with access keys that a catalog has lent, and the time in milliseconds at which new keys
+    are asked for.
+    """
 
     options: Mapping[str, str]
     storage: Inner

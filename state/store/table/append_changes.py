@@ -158,8 +158,8 @@ class Removed:
             yield PartReport(_NUMBER.pack(number) + positions.serialize())
 
     def hear(self, packed: bytes) -> None:
-        """Adds the positions from a report that `reports` has yielded in a task. `packed` are the bytes of the
-        report.
+        """Adds the positions of removed rows that a task has found. `packed` is what `reports` has yielded in the task:
+        the number of a file, and a bitmap of positions.
         """
         (number,) = _NUMBER.unpack_from(packed)
         self.positions.setdefault(number, BitMap()).update(BitMap.deserialize(packed[_NUMBER.size :]))

@@ -29,8 +29,9 @@ from bucketline.state.store.write.visibility import Budget
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What to commit, and by whom. `brought` holds the messages with new rows. The partitions of these messages have
-    changed now; only partitions that have not changed for some time are marked as done.
+    """What to commit (`change`), and by whom (`author`). `brought` holds the commit messages with new rows. The time
+    since a partition last got new rows decides when the partition is marked as done, so the partitions of these
+    messages begin to wait anew.
     """
 
     change: Change

@@ -213,7 +213,8 @@ def prepared(table: pa.Table, key: JoinKey) -> pa.Table:
 
 
 def run_of_share(share: int, number: int, rows: pa.Table) -> SealedRun:
-    """Returns source rows of one share as a sealed run, for a `RunBuffer`. The buffer returns the runs of a share in
-    the order of their `number`.
+    """Packs source rows into a sealed run, which a `RunBuffer` can store. `share` is the number of the share (a part of
+    the keys, by their hash) to which all of the rows belong. The buffer returns the sealed runs of a share in the order
+    of `number`.
     """
     return SealedRun(b"", share, 0, number, rows.num_rows, 0, rows.num_rows, seal(rows))

@@ -52,8 +52,9 @@ class SourceKeys:
 
 @dataclass(frozen=True, slots=True)
 class LookAtSource:
-    """A function for tasks: collects what is known about the keys of the source rows of one task, and yields it as an
-    Arrow IPC stream of one row.
+    """A function for tasks. Takes the source rows of one task, and yields one Arrow IPC stream of one row: the size of
+    the rows, the hashes of their keys, the partitions of the matching rows of the table, and the range of the values of
+    each key column.
     """
 
     key: JoinKey

@@ -69,11 +69,12 @@ def asked_assigners(plan: WritePlan) -> int | None:
 
 
 def index_shares(plan: WritePlan, entries: HashEntries, touched: frozenset[bytes] | None) -> int:
-    """Returns into how many shares the HASH index must be divided so that each share fits into `key-index-memory`.
+    """Returns into how many parts the HASH index must be divided so that each part fits into `key-index-memory`. The
+    keys are divided by their hash, and each task works with one part.
 
     The number follows from the index of the largest partition, or from the indexes of all partitions that the write is
-    expected to touch (`touched`), whichever is larger. A write that touches more partitions is slower, because tasks
-    then read indexes again for each flush.
+    expected to touch (`touched`), whichever is larger. A write that touches more partitions is slower, because a task
+    then reads the indexes again for each group of rows that comes.
     """
     keys = {p: sum(e.row_count for e in files) for p, files in entries.items()}
     together = sum(count for p, count in keys.items() if touched is None or p in touched)

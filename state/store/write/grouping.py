@@ -103,8 +103,9 @@ class KeyShares:
 
 @dataclass(frozen=True, slots=True)
 class HashShares:
-    """Groups rows by share, which is computed from the hash of the trimmed primary key, for keys in the HASH index and
-    new keys alike. A partition has as many shares as assigners.
+    """Groups rows by share. A share is the keys of a partition that one task owns. The hash of the trimmed primary key
+    decides, so keys in the HASH index and new keys are treated alike. A partition has as many shares as tasks that
+    choose buckets (`assigners`).
     """
 
     assigners: Assigners

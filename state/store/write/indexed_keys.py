@@ -26,7 +26,9 @@ BYTES_PER_KEY = 6
 
 @dataclass(frozen=True, slots=True)
 class IndexedKeys(Placing):
-    """Finds the buckets of known and new keys; `new` decides about the buckets of new keys."""
+    """Finds the buckets of keys that are in the HASH index, and of new keys. `new` decides about the buckets of new
+    keys.
+    """
 
     new: NewKeys
 

@@ -1,8 +1,9 @@
 """Gives buckets to the new keys of dynamic tables, which are the keys that the HASH index does not have, and adds these
 keys to the index.
 
-Each share of a partition's new keys goes to one task. Only this task opens and fills the buckets b with b % assigners
-== share. Rows with known keys of these buckets come to the same task, so each bucket has one writer.
+The new keys of a partition are divided among tasks (`assigners`) by hash; the part of one task is called a share. Task
+s of n tasks opens and fills only the buckets s, s + n, s + 2n and so on. Rows of known keys in these buckets come to
+the same task, so each bucket has one writer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,8 +44,9 @@ class NewKeys(Placing):
     cache_bytes: int
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[SealedRun | BucketNews]:
-        """Yields the rows of a share as runs of buckets, then the new hashes of each bucket. Call this method only for
-        keys that have no bucket yet; see `assigned`.
+        """Yields the rows of one share of the keys (the keys that one task owns, by their hash) as sealed runs, each
+        with the rows of one bucket. Then yields the new hashes of each bucket. Call this method only for keys that have
+        no bucket yet; see `assigned`.
         """
         return self.assigned(NOTHING_KNOWN, share, runs)
 

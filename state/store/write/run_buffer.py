@@ -84,7 +84,9 @@ class OwnerBlob:
         return pa.Table.from_batches([self._shared[1].slice(place.first_row, place.row_count)])
 
     def cut(self, place: RunPlace) -> Iterator[pa.RecordBatch]:
-        """Yields the rows at the position `place` of the run. Only one thread at a time may call this method."""
+        """Yields the rows of one bucket from the sealed run (sorted, packed rows); `place` says where in the run they
+        are. Only one thread at a time may call this method.
+        """
         if self._reader is None:
             self._reader = self.open()
         return cut(self._reader, place)

@@ -131,7 +131,9 @@ class Sealer(ABC, Generic[Run]):
 
     @property
     def pending_bytes(self) -> int:
-        """Returns the size of the rows in the buffer, in bytes."""
+        """Returns the size of the rows that wait in memory until they are sorted and packed into sealed runs, in
+        bytes.
+        """
         return self._pending_bytes
 
     def add(self, accepted_rows: AcceptedRows) -> Iterator[Run]:
@@ -195,11 +197,13 @@ class Sealer(ABC, Generic[Run]):
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The groups into which the rows of a flush are divided.
+    """The rows of a task that are sealed together, divided into groups. A group is the rows of one bucket, or of the
+    keys that one task owns.
 
-    `by_group` holds the positions of the rows, group after group, in order of arrival inside a group; the rows of group
-    i are `by_group[borders[i]:borders[i + 1]]`. `ids` are the partition and bucket (or share) of each group. `starts`
-    is the arrival rank of the first row of each group.
+    - `by_group` holds the positions of the rows, group after group, in order of arrival inside a group.
+    - `borders` says where a group begins and ends: the rows of group i are `by_group[borders[i]:borders[i + 1]]`.
+    - `ids` are the partition and the bucket of each group; a negative bucket stands for the keys that a task owns.
+    - `starts` is the arrival rank of the first row of each group.
     """
 
     by_group: np.ndarray

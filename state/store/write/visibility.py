@@ -31,7 +31,9 @@ _MOST_DOUBLINGS = 10
 
 
 class Waits(Enum):
-    """What must wait until a compaction has moved a commit's files from level 0 to a higher level."""
+    """What has to wait after a commit whose files are on level 0. The wait ends when a compaction has moved these files
+    to a higher level.
+    """
 
     NOTHING = "nothing"
     CHANGELOG = "the changes are not logged yet"

@@ -57,7 +57,9 @@ def write_buckets(
 
 
 def as_result(message: CommitMessage, stage: WriteStage) -> CommitMessage:
-    """Returns the message in the form that the stage asks for."""
+    """Returns the commit message of a written bucket in the form that `stage.result` names: unchanged, with writing and
+    compacting joined to one change, or with all remaining files as new files.
+    """
     if stage.result is BucketResult.AS_WRITTEN:
         return message
     change = _as_one_change(message, stage.write.access.delete_own)

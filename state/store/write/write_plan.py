@@ -49,14 +49,18 @@ ONE_WORKER = Workers()
 
 @dataclass(frozen=True, slots=True)
 class WriteScope:
-    """What is known about a write before its rows are read.
+    """What is known about a write before its rows are read. A share of the keys is the keys that one task owns, by
+    their hash.
 
-    `user` is the commit user. `expected_rows` is a guess at the number of rows for each partition that the write
-    touches. `touched` are the partitions of the last write; None if they are not known. `key_shares` is the number of
-    shares of the keys that the last write asked to keep. `checkpoint` is a folder on storage that outlives the machine,
-    and `batch_id` counts the writes of a stream. With `by_share`, the task that places a share of the keys also writes
-    the share's rows. If this task fails with SharedBucket, the caller must plan other stages, without `by_share`, and
-    run them.
+    - `trigger` says what is compacted.
+    - `user` is the commit user.
+    - `expected_rows` is a guess at the number of rows for each partition that the write touches.
+    - `touched` are the partitions of the last write; None if they are not known.
+    - `key_shares` is the number of shares that the last write asked to keep.
+    - `checkpoint` is a folder on storage that outlives the machine.
+    - `batch_id` counts the writes of a stream.
+    - With `by_share`, the task that finds the buckets of a share also writes the share's rows. If the task fails with
+      SharedBucket, the caller must plan other stages, without `by_share`, and run them.
     """
 
     trigger: CompactTrigger

@@ -22,10 +22,12 @@ _FEW = 16
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """The values of bodies, and the damaged bodies.
+    """The values that were read from Avro bodies (Avro values without the bytes that name the schema), and the damaged
+    bodies.
 
-    `values` have the Arrow type of the schema's root. `positions` has for each value the position of its body in the
-    input; the positions ascend. `bad` has for each damaged body its position and the reason, by ascending position.
+    - `values` have the Arrow type of the schema's root.
+    - `positions` has for each value the position of its body in the input, in ascending order.
+    - `bad` has for each damaged body its position in the input and the reason, in ascending order of positions.
     """
 
     values: pa.Array

@@ -153,8 +153,8 @@ def _union(node: Node, cursor: Cursor, path: str) -> pa.Array:
 
 
 def _as(kind: pa.DataType, values: pa.Array) -> pa.Array:
-    """Returns the values cast to the Arrow type `kind`. Values of this type are returned unchanged, because Arrow's
-    cast breaks an empty map.
+    """Returns the values cast to the Arrow type `kind`. If the values have the type `kind` already, they are returned
+    without a cast, because Arrow fails to cast an empty map.
     """
     return values if values.type == kind else values.cast(kind)
 

@@ -52,7 +52,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Records grouped by schema. For each record without a schema, `bad` has the reason why it is bad, by position."""
+    """Records grouped by the schema that they name. `bad` has the records that name no schema: the position of the
+    record, and the reason why the record is bad.
+    """
 
     groups: tuple[Group, ...]
     bad: dict[int, str]

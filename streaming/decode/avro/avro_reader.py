@@ -56,7 +56,9 @@ class _Group:
 
     @property
     def row(self) -> Node | None:
-        """The schema's node for the values, if the values are Avro records; otherwise None."""
+        """Returns the node of the schema that describes the fields of the values, if the values are Avro records or
+        nulls; otherwise None.
+        """
         node = value_node(self.schema.root)
         return node if node.kind is AvroKind.RECORD else None
 

@@ -44,8 +44,9 @@ class Misfits:
 
 
 def columns_of(values: pa.Array, shape: Shape, misfits: Misfits) -> pa.Array:
-    """Returns the values converted to the shape, as many as there are in `values`. A value that does not fit is null,
-    and is noted in `misfits`.
+    """Returns the values in the Arrow type of `shape` (the column's type, with the accepted forms of a value). The
+    result is as long as `values`. A value that does not fit is null in the result, and its reason is added to
+    `misfits`.
     """
     return _converted(values, shape, np.arange(len(values), dtype=np.int64), "", misfits)
 
@@ -247,8 +248,8 @@ def _variable_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _none(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
-    """Returns nulls in place of values whose type does not fit the shape; each value that is not null is noted as a
-    misfit.
+    """Returns nulls for values whose Avro type does not fit the column (`shape`). For each value that was not null,
+    adds the record, the path and the reason to `misfits`.
     """
     for at in np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False)):
         misfits.add(int(places[at]), path, f"{_shown(values[int(at)].as_py())} cannot become {shape.type}")

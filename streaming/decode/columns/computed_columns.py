@@ -24,7 +24,9 @@ class Output:
 
 
 class JudgedImages(Enum):
-    """Says to which rows of a change a condition is applied."""
+    """Says which rows are checked by a condition that decides which rows the table gets: the new row of a change, or
+    also the old row.
+    """
 
     NEW = "new"
     """The condition is applied to new rows only. A row that does not meet it becomes a delete of its key, or is left

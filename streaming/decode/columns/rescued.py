@@ -68,8 +68,9 @@ class Mending:
     reasons: dict[int, str]
 
     def mend(self, decode: RecordFormat, rescued: Rescued, bad: Mapping[int, str]) -> bool:
-        """Puts nulls in place of the values to which the reasons in `bad` refer. Returns False if no value was
-        replaced.
+        """Puts nulls in place of the values that did not fit, so that their records are no longer bad. `bad` has the
+        reason why a record is bad, by the index of the record; a reason names the field with the value. Returns False
+        if no value was replaced.
         """
         wanted: dict[str, list[int]] = {}
         for record, reason in bad.items():

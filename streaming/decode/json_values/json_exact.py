@@ -86,8 +86,9 @@ def kind_of(value: object) -> JsonKind:
 
 
 def _build(values: Sequence[object], records: Sequence[int], shape: Shape, path: str, failures: Failures) -> pa.Array:
-    """Returns parsed values as an array of the shape. The values may be inside of other values: `records` has for each
-    value the number of its record, and `path` says where the values are in their records.
+    """Converts parsed values to an Arrow array for a column, or for a field or an element inside of a column. `shape`
+    has the type. `records` has for each value the index of its record, and `path` says where in the records the values
+    are; both are for error messages.
     """
     if shape.is_row:
         return _build_row(values, records, shape, path, failures)

@@ -41,8 +41,8 @@ def late_paths(shape: Shape, path: Path = ()) -> dict[Path, Shape]:
 
 
 def late_columns(scan: ScannedJson, count: int, shapes: Mapping[Path, Shape], read: Read) -> dict[Path, pa.Array]:
-    """Reads the columns in `shapes`, which are read separately, from the `count` JSON objects that were scanned.
-    Returns the columns by path. Raises ValueError if a column cannot be read.
+    """Reads the columns that Arrow's JSON reader cannot read (`shapes`) from `count` JSON objects that were scanned.
+    Returns the array of each column by the column's path. Raises ValueError if a column cannot be read.
     """
     return {path: _column(scan, scan.values_at(path), count, shape, read) for path, shape in shapes.items()}
 

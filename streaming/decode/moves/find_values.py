@@ -150,11 +150,16 @@ def _linked(rows: pa.Table, group: Longs) -> _Linked:
 
 
 def _only(names: pa.Array, group: Longs, rows: Longs, deletes: Longs) -> Longs:
-    """Returns for each of the `rows` the position of the delete with the same name. `group` has the number of each
-    row's key. `names` has a name for every row: the name of its record, or of its position in the source's log. The
-    result for a row is -1 if no delete has the name, or if rows or deletes of several keys have the name. Several
-    deletes of one key may have the same name, because Debezium sends records again after a crash: then the result is
-    the first of these deletes.
+    """Finds, for each row in `rows`, the delete of its old key: the delete with the same name. A name is a string that
+    identifies a record, or its position in the source's log.
+
+    - `names` has the name of every row and every delete, by position.
+    - `group` has the number of the key, by position.
+    - `rows` and `deletes` are positions.
+
+    Returns the position of the delete for each row. The result is -1 if no delete has the name, or if rows or deletes
+    of different keys have the name. Deletes of one key may have the same name, because Debezium sends records again
+    after a crash; then the first of them is taken.
     """
     of_rows, of_deletes = names.take(pa.array(rows)), names.take(pa.array(deletes))
     if not len(rows) or not len(deletes):
@@ -192,13 +197,16 @@ class _Search:
         return len(self.group)
 
     def run(self, lacks: dict[str, Mask], asked: dict[str, Mask]) -> tuple[Mask, dict[str, Longs]]:
-        """Returns a mask of the rows that are refused, and for each column the number (see the class) of the row from
-        which each row gets its value. A row that keeps its value has its own number.
+        """Finds, for each row and column, the row from which the row gets its value. A row that keeps its value gets
+        its own number (the class says how rows are numbered). Returns a mask of the rows that are refused because a
+        value was not found, and the numbers by column.
 
-        `lacks` has for each column a mask of the rows without a value, and `asked` has for each column a mask of the
-        rows for which a value is wanted. Each round of the loop decides the rows whose searches do not end at an
-        undecided row. If a round decides no row, the undecided rows wait for each other in a circle, and all of them
-        are refused.
+        - `lacks` has for each column a mask of the rows without a value.
+        - `asked` has for each column a mask of the rows for which a value is wanted.
+
+        The search for a value may end at another row whose values are not found yet. So the search is done in rounds,
+        and a round decides only the rows that do not wait for such a row. If a round decides no row, the rows that are
+        left wait for one another in a circle, and all of them are refused.
         """
         count, wanting, deletes = self._count, self.linked.wanting, self.linked.deletes
         alive, refused = np.ones(count, dtype=bool), np.zeros(count, dtype=bool)

@@ -129,8 +129,9 @@ class _Found:
 
     @property
     def moved(self) -> Longs:
-        """Returns the indices of the moved records that give both a new row and a delete of the old row. Other moved
-        records give no delete, because the table computes its key, and computes the same key for both rows.
+        """Returns the indices of the records that change the key of a row, and that give both a new row and a delete of
+        the old row. Records without a delete are left out: the table computes its key from other columns, and the key
+        of both rows is the same.
         """
         new = np.intersect1d(self.moves.moved, self.of_rows[np.isin(self.kinds, _NEW)])
         return np.intersect1d(new, self.of_rows[self.kinds == _DELETE])
@@ -166,8 +167,11 @@ class _Found:
         return joined([one_array(self.records[name]).take(pa.array(records)) for name in _SOURCE_PLACE])
 
     def asks(self, key: Sequence[DataField]) -> pa.Table:
-        """Returns the question of this task to the driver. Each row of the result has either the old key of a moved
-        record, or the topic and the position of an insert that has a position in the source's log.
+        """Returns the question that the driver passes from this task to all tasks. A moved record is a record that
+        changes the key of a row. Each row of the result has one of these:
+
+        - the old key of a moved record, or
+        - the topic and the position of an insert that has a position in the source's log.
         """
         rows = pa.array(np.flatnonzero((self.kinds == _DELETE) & np.isin(self.of_rows, self.moved)))
         topics = one_array(self.records["topic"]).take(pa.array(self.inserted[self.has_position]))
@@ -181,8 +185,12 @@ class _Found:
         return pa.table(columns)
 
     def answer(self, asked: pa.Table, key: Sequence[DataField]) -> pa.Table:
-        """Returns the rows that have one of the asked keys, the rows whose record is at one of the asked positions, and
-        the rows that lack values. The result also has the columns `PLACE`, `AT` and `MOVED`, which the driver needs.
+        """Returns the rows of this task that the driver needs to find the values that were left out: rows that have one
+        of the asked keys, rows whose record is at one of the asked positions in the source's log, and rows that lack
+        values.
+
+        Columns are added to the rows: the topic, partition and offset of the record (`PLACE`), the record's position in
+        the source's log (`AT`), and whether the row is the new row of an update that lacks values (`MOVED`).
         """
         of_rows = self.of_rows
         is_key = asked[AT].is_null()

@@ -64,10 +64,10 @@ def words_of_parts(parts: pa.Array) -> pa.Array:
 
 
 def texts_of_parts(parts: pa.Array, *, has_date: bool, has_clock: bool) -> pa.Array:
-    """Returns the parts as ISO 8601 strings of the local date, time, or both.
+    """Returns local dates, times, or both as ISO 8601 strings. `parts` are structs of `PARTS` (year, month, hour and so
+    on, as numbers).
 
-    `parts` are structs of `PARTS`. The string of a null struct is null. If a part is missing, the string is not a valid
-    date or time.
+    The string of a null struct is null. If a part is missing, the string is not a valid date or time.
     """
     written = []
     if has_date:

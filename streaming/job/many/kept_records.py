@@ -39,8 +39,9 @@ class KeptRecords:
 
 
 def removed_from_ms(entry: Entry, retention_ms: Mapping[str, int]) -> int | None:
-    """Returns the time from which Kafka may remove the first record that a parked table has missed; below 0 if Kafka
-    never removes it, None if the time is not known.
+    """Returns a time in milliseconds since 1970. From this time on Kafka may remove records that a table still needs.
+    The table is parked: after an error, batches leave its records out. Returns -1 if Kafka never removes the records,
+    and None if the time is not known.
     """
     topics = {topic for topic, _ in entry.fed}
     if not topics or not topics <= retention_ms.keys():

@@ -22,7 +22,9 @@ class Silence:
         self._since = self._said_at = now()
 
     def doing(self, what: str | None) -> None:
-        """Notes that the job begins another phase (`what`). None means that the phase logs its own lines."""
+        """Says what the job does from now on (`what`), for the lines that are logged while nothing else is. None means
+        that the job logs lines of its own, so this object logs nothing.
+        """
         if what != self._doing:
             if self._doing is None:
                 self._said_at = self._now()
@@ -45,10 +47,11 @@ class Silence:
 
 @contextmanager
 def broken_silence(doing: str, tell: Callable[[str], None] | None = None) -> Iterator[Silence]:
-    """Yields a `Silence` of a job that begins with the phase `doing`. While the block runs, a thread calls the `look`
-    of this `Silence` four times a second. `look` passes its log lines to `tell`.
+    """Logs what a job is doing if it has logged nothing for a while. Yields the `Silence` that is told what the job
+    does; at first the job does `doing`. The lines are passed to `tell`. If any logger of bucketline logs a line, the
+    time without lines begins anew.
 
-    A line of any logger of bucketline ends the silence.
+    Until the block ends, a thread looks four times a second whether a line is due.
     """
     silence, ended = Silence(tell), threading.Event()
     silence.doing(doing)

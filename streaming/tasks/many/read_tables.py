@@ -101,7 +101,9 @@ class KnownTables:
 
 
 class SharedTables(Protocol):
-    """A value that workers can read: either a broadcast of Spark, or an object that holds the value itself."""
+    """What tasks must know of the tables of a job, in a form that workers can read: a broadcast of Spark, or an object
+    that holds the `KnownTables` itself.
+    """
 
     @property
     def value(self) -> KnownTables: ...

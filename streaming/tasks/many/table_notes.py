@@ -69,7 +69,9 @@ def note_of(records: pa.Table, origin: Origin) -> TableNote:
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that the tasks did not know: its route, the note on its records, and a sample of its first records."""
+    """A table that the tasks did not know. `route` is the number of the route that names the table, `note` says what
+    was read for the table, and `sample` has the first of the table's records.
+    """
 
     route: int
     note: TableNote
@@ -112,8 +114,8 @@ def table_of(payload: bytes) -> tuple[int, bytes]:
 
 
 def read_notes(results: Iterable[TaskResult]) -> TaskNotes:
-    """Combines the notes of all tasks into one value. The value does not depend on the order in which the tasks have
-    ended.
+    """Joins what all tasks say about the tables of a batch: counts, origins and errors of records, new tables, and bad
+    records. The result does not depend on the order in which the tasks have ended.
     """
     by_kind: dict[str, dict[int, list[bytes]]] = {NEEDS: {}, REJECTS: {}, SEEN: {}, MIXED: {}}
     told: list[TaskNotes] = []

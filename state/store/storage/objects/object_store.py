@@ -209,8 +209,8 @@ def _has_keys_of_others(address: StoreAddress) -> bool:
 
 @cache
 def _counter_of(kind: StoreKind, bucket: str, host: str) -> RequestCounter:
-    """Returns the counter of requests for a bucket. Requests with other keys are counted together, because keys that a
-    catalog lends change within a batch.
+    """Returns the counter of requests for a bucket. Requests with different access keys are counted together, because a
+    catalog lends new access keys while a batch runs.
     """
     return RequestCounter()
 

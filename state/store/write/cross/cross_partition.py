@@ -82,8 +82,8 @@ class CrossPartition(Mode):
         )
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """Returns stages in which all rows of the table go to one task, which has the key index and writes the rows.
-        `stages` must have one share of the keys.
+        """Returns stages in which a single task gets all rows of the table. This task has the key index, finds the
+        buckets, and writes the rows. `stages` must have been planned for a single task.
         """
         assert stages.key_shares == 1, "one worker has one share of the keys"
         if stages.place is None:

@@ -58,14 +58,16 @@ def place_batch(
     expires: bool = False,
     feeds: Feeds | None = None,
 ) -> PlacedBatch:
-    """Returns partition and bucket for all rows of a batch that belong to one share of the keys. The index is not
-    changed.
+    """Returns partition and bucket for those rows of a batch that belong to one share of the keys (the keys that one
+    task owns, by their hash). The index is not changed. One call must get all rows of the share in the batch, because a
+    second call would not know the rows of the first call.
 
-    The rows have the table's columns and are in order of arrival; `kinds` (int8) has the row kind of each row. One call
-    must get all rows of the share in the batch, because a second call would not know the rows of the first call. `own`
-    says which buckets may get new keys, and `rule` says how these buckets are filled. Keys that were last written
-    before `alive_since` (in seconds) count as new keys. `expires` says that entries of the index have a lifetime.
-    `feeds` holds the feed (topic partition) of each row.
+    - `rows` have the table's columns, and are in order of arrival.
+    - `kinds` has the row kind of each row, as int8.
+    - `rule` says how the buckets are filled, and `own` says which buckets may get new keys.
+    - Keys that were last written before `alive_since` (in seconds) count as new keys.
+    - `expires` says that entries of the index have a lifetime.
+    - `feeds` holds the feed (topic partition) of each row.
     """
     schema = share.schema
     flat = rows.combine_chunks()

@@ -98,8 +98,9 @@ class RunPart:
 
 
 def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator[list[RunPart]]:
-    """Divides the rows of groups into sealed runs of at most `rows_each` rows, and yields the parts of each run.
-    `groups` holds the groups with their row counts, in order. A group without rows has no part.
+    """Divides the rows of groups (the rows of one bucket, or of the keys that one task owns) into sealed runs of at
+    most `rows_each` rows. Yields the content of each sealed run, as a list of parts: which group, and how many of its
+    rows. `groups` has the number and the row count of each group, in order. Groups without rows are left out.
     """
     parts: list[RunPart] = []
     room = rows_each

@@ -135,8 +135,8 @@ def _places_and_ranks(groups: Groups, ordered: Sequence[int]) -> tuple[np.ndarra
 
 
 def _spans(groups: Groups, feeds: Feeds) -> list[bytes]:
-    """Returns for each group the feeds (topic partitions) that its arrival ranks came from, as the bytes of a
-    `FeedSpans`.
+    """Returns for each group of rows (the rows of one bucket, or of the keys that one task owns) from which feed (topic
+    partition) each row came. The result is a `FeedSpans` as bytes, in which rows are numbered in order of arrival.
     """
     feeds = feeds[groups.by_group]
     found = list[bytes]()

@@ -1,8 +1,9 @@
 """Sorts the rows of neighbouring buckets together if each bucket has few rows. For a single small bucket, the calls
 that slice, sort and copy columns would cost more than the work on its rows.
 
-A window is a sequence of neighbouring buckets that fit together into a part of the memory for merging. In each sealed
-run of an owner the rows of these buckets are next to each other, so one slice of each run has all of them.
+A window is a sequence of neighbouring buckets whose rows fit into a part of the memory for merging. The rows come in
+sealed runs (sorted, packed rows), each with rows of many buckets. In each sealed run the rows of a window are next to
+each other, so one slice has all of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence

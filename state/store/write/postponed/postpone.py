@@ -14,8 +14,8 @@ from bucketline.state.store.write.write_plan import Mode, Source, TableState, Wr
 
 
 class Postpone(Mode):
-    """The mode for postpone tables: each task owns a share of the keys, and writes the rows of these keys unsorted to
-    the postpone bucket.
+    """The mode for postpone tables. Each task gets a share of the keys (the keys whose hash belongs to the task), and
+    writes the rows of these keys unsorted to the postpone bucket.
     """
 
     # Two writers that both create a partition might choose different bucket counts for it.
@@ -25,11 +25,11 @@ class Postpone(Mode):
     counts_buckets = True
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows are sealed by share of the keys, and written to the postpone bucket in the order
-        in which they come.
+        """Returns stages in which each write task gets the rows of its share of the keys (the keys whose hash belongs
+        to the task). The task writes these rows to the postpone bucket in the order in which they come.
 
-        The number of shares stays the same while rows wait in the postpone bucket, because the rows of a key are in
-        order only as long as the same writer writes them.
+        The number of shares stays the same while rows wait in the postpone bucket. With another number, a key could get
+        another writer, and the rows of a key are in order only as long as the same writer writes them.
         """
         waits = scope.key_shares is not None and any(b[1] == POSTPONE_BUCKET for b in table.view.buckets())
         shares = scope.workers.tasks((scope.key_shares if waits else None) or plan.sink.write_parallelism)
