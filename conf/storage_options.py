@@ -333,8 +333,9 @@ def gcs_settings(options: Mapping[str, str]) -> GcsSettings:
 
 
 def azure_secret(options: Mapping[str, str], family: str, account: str) -> str | None:
-    """Returns the key or token of an Azure account; None if it is not set. The key of the option is `family`, which
-    says what kind of secret it is, followed by the account's address in any service.
+    """Returns the secret of an Azure account, such as an account key; None if it is not set. `family` is the beginning
+    of the option's key, for example `fs.azure.account.key.`. The key goes on with the account's address in any of
+    Azure's services, such as `shop.dfs.core.windows.net`.
     """
     for key, text in options.items():
         name = key.removeprefix(family) if key.startswith(family) else ""

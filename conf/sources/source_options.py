@@ -188,7 +188,8 @@ def starts_at(options: Mapping[str, str]) -> object:
 
 
 def first_records(source_format: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options with which Spark, in one batch read, reads the first records that a stream would read.
+    """Returns the options for a batch read of Spark that returns the first records of the source: the records that a
+    stream with `options` would read first.
 
     If a stream would begin after the newest record in Kafka, the batch read begins at the oldest record instead.
     """

@@ -208,8 +208,8 @@ class _Allocator:
         return buckets
 
     def release(self, partitions: Int32s, buckets: Int32s) -> None:
-        """Reduces the key counts of buckets from which keys are removed. The arguments have an item for each removed
-        key.
+        """Reduces the number of keys that is known for some buckets, because keys leave these buckets. For each key
+        that leaves, `partitions` has the code of its partition, and `buckets` has its bucket.
         """
         places, counts = np.unique((partitions.astype(np.int64) << 32) | buckets, return_counts=True)
         for place, count in zip(places.tolist(), counts.tolist(), strict=True):

@@ -55,7 +55,9 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """A commit that has only compactions. An earlier commit may have used the same commit identifier."""
+    """A commit that has only compactions. Its commit identifier may be the identifier of an earlier commit of the same
+    writer: the commit is published all the same.
+    """
 
     messages: tuple[CommitMessage, ...]
 

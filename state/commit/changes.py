@@ -50,7 +50,9 @@ class Changes:
 
 
 def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
-    """Returns the changes that all commit messages of a batch make."""
+    """Takes all commit messages of a batch, and returns their changes together: the files that are added, and the files
+    that are removed.
+    """
     all_messages = list(messages)
     return Changes(
         append_entries=tuple(

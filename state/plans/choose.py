@@ -142,11 +142,12 @@ def choose_append(
     chosen: PartitionTest = lambda partition: True,
     fully: BucketTest = lambda place: False,
 ) -> tuple[Item, ...]:
-    """Returns the items of a plan for an append table. Each item joins a group of small files that follow each other.
+    """Returns the items (parts of the work) of a compaction plan for an append table. Each item joins a group of small
+    files that follow each other. A bucket may have several items, because these items do not depend on each other.
 
-    A bucket may have several items, because these items do not depend on each other. `busy_files` are the input files
-    of open items. `chosen` returns True for the partitions to look at, and `fully` returns True for the buckets that
-    are compacted fully.
+    `busy_files` are the input files of items of earlier plans that are not done yet; these files are left alone.
+    `chosen` returns True for the partitions to look at, and `fully` returns True for the buckets that are compacted
+    fully.
     """
     choices = []
     for b in _looked_at(buckets, plan, local_ms, chosen):

@@ -189,8 +189,8 @@ def _is_undone(at: TableAt, commit: Snapshot) -> bool:
 
 
 def _seen(target: Target, marker: Snapshot) -> int:
-    """Returns the snapshot id up to which the stream certainly has no snapshot after `marker`, the snapshot that its
-    tag keeps.
+    """Returns a snapshot id up to which all snapshots are accounted for: after `marker` (the stream's newest known
+    snapshot, which its tag keeps) and up to this id, no snapshot is the stream's, even if some have expired.
     """
     table = target.at.table
     return seen_up_to(table.io, table.metadata_path, target.user, marker)

@@ -78,7 +78,9 @@ def plan_ahead(at: TableAt, user: str, batch_id: int) -> int | None:
 
 
 def planned_backlog(at: TableAt, user: str) -> OpenItems:
-    """Returns the plan items that were open when this writer last made a plan; no items if no plan was made."""
+    """Returns how many items (parts of the work) of compaction plans were not done when this writer last made a plan,
+    and how old they were. If the writer has made no plan, the number is 0.
+    """
     with _lock:
         planner = _planners.get((at.table.metadata_path, user))
     return OpenItems() if planner is None else planner.open

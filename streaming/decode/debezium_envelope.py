@@ -312,7 +312,10 @@ class _Head:
 
 
 class _Heads:
-    """The known heads (bytes before payloads) for one set of columns. Equal shapes are stored as one object."""
+    """The known heads of Debezium records, for records that are read into the same columns. The head of a record is the
+    part of the text before the payload; it holds the schema, and is the same in most records. Schemas that give rows
+    the same shape share one shape object.
+    """
 
     def __init__(self) -> None:
         self.known: dict[bytes, _Head] = {}

@@ -87,21 +87,21 @@ _PLACE = ("topic", "partition", "offset")
 class DecodeStep:
     """How records become rows of one table. It holds only plain values, so that it can be sent to executors.
 
-    What is decoded: `fields` are the decoded columns, and `fixed` are columns that keep their types. `loose` are NOT
-    NULL columns that a delete may leave out. `messages` and `columns` are the job's options for messages, and for
-    columns and rows; `computed` is the plan made from them for this table; `zone` is the time zone of the session.
-    `registry` has the schemas of Avro records. `now_us` is the time of the batch, in microseconds since 1970; without
-    it no column can use the current time.
+    What is decoded: `fields` are the decoded columns. `fixed` are columns whose types must not become wider. `loose`
+    are NOT NULL columns that a delete may leave out. `messages` and `columns` are the job's options for messages, and
+    for columns and rows. `computed` is the plan for computing columns of this table; `zone` is the time zone of the
+    session. `registry` has the schemas of Avro records. `now_us` is the time of the batch, in microseconds since 1970;
+    if it is None, no column can use the current time.
 
     Bad records: one call returns at most `reject_limit` of them; more would change nothing, because the job fails then
     anyway. `kept` are the columns of a record that are stored for bad records, if the source has them. `rescued` is the
-    table's column for rescued values; it is not in `fields`. `watch` says whether to look for fields and values that
-    the table's columns cannot hold (`DecodedRows.need`).
+    table's column for parts of a record that no other column takes; it is not in `fields`. `watch` says whether to look
+    for fields and values that the table's columns cannot hold (`DecodedRows.need`).
 
     Special cases: `keeping` says what happens to values that the source left out; if something is computed from such a
     value, the record is bad. `emptied_at` is the position at which the source's table was truncated: rows of records up
-    to this position are left out. `moves` is set if rows have a changed key: it has what tasks must send, or the values
-    that they must put in.
+    to this position are left out. `moves` is set if a record changes the key of a row and leaves out values: it has the
+    driver's question for these values (Asking), or the values that tasks must put in (FoundValues).
 
     The attributes are together because a task gets everything about decoding as one value.
     """
@@ -218,7 +218,7 @@ class DecodeStep:
 
     @property
     def follower(self) -> Follower:
-        """The object that finds the values which rows with a changed key leave out."""
+        """The object that completes rows with a changed key: it finds the values that these rows lack."""
         key = tuple(f for f in self.fields if f.name in self.primary_key)
         judges_old = self.computed is not None and self.computed.images is JudgedImages.OWN
         return Follower(self.keeping, key, Placeholder(self.messages.unavailable_value), self.moves, judges_old)

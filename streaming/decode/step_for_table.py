@@ -174,8 +174,8 @@ def _without_rescued(step: DecodeStep, schema: TableSchema) -> TableSchema:
 
 
 def _rescued(step: DecodeStep, schema: TableSchema, needed: Collection[str]) -> Rescued | None:
-    """Returns how rescued values are stored; None if they are not stored. `needed` are the columns that
-    identify a row.
+    """Returns how the rescued-data column is filled: it takes the parts of a record that no other column takes. Returns
+    None if the table has no such column. `needed` are the columns that identify a row.
     """
     at = next((i for i, f in enumerate(schema.fields) if f.name == step.columns.rescued), None)
     if at is None:

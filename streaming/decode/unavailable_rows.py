@@ -47,8 +47,11 @@ def left_out_of_rows(
 
 
 def without_placeholder(need: pa.DataType, columns: Mapping[str, object], placeholder: str) -> pa.DataType:
-    """Returns a need without the field whose name is the placeholder. Only the parts of the need that belong to
-    `columns` are searched; these are the columns that contain rows.
+    """Returns a need (fields and wider types that records have and the table lacks) without the field whose name is the
+    placeholder: the text that Debezium sends in place of a value that the source left out.
+
+    `columns` are the fields of a record that contain rows. Only the parts of the need that belong to these fields are
+    changed.
     """
     if not columns or not pa.types.is_struct(need):
         return need

@@ -166,7 +166,9 @@ def _records(rows: Sequence[Any], names: Sequence[str]) -> pa.Table:
 
 
 def _plain(value: object) -> object:
-    """Returns a value of Spark in the form that Arrow takes."""
+    """Takes a value from a row that Spark returned, and returns the same value in a form that Arrow takes: bytes
+    instead of a bytearray, and dicts instead of Spark's rows in a list.
+    """
     if isinstance(value, list):
         return [{name: _plain(part) for name, part in entry.items()} for entry in value]
     return bytes(value) if isinstance(value, bytearray) else value

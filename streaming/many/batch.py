@@ -154,8 +154,9 @@ def _as_asked(
 
 
 def _found_in_table(name: str, entry: Entry, state: ManyState, batch: int) -> Entry:
-    """Returns the ledger entry (stored state) of a parked table. A table may hold the batch in which it seemed to fail;
-    then the entry is corrected. Raises the errors of `found_further`.
+    """Returns the ledger entry (stored state) of a parked table, after a look at the table itself. The batch that
+    seemed to fail may have been committed all the same: then the returned entry says that the table has this batch.
+    Raises the errors of `found_further`.
     """
     known = state.tables.get(name)
     if known is None:

@@ -73,8 +73,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The ledger of one batch of a query. `end` are the offsets at the end of the batch, `pin` is the hash of the
-    settings with which the batch was written, and `tables` has an entry for each table that the job has ever written.
+    """What a job of many tables knows about its tables after one batch.
+
+    - `query`, `batch` and `digest` identify the query, the batch and its input.
+    - `pin` is the hash of the settings with which the batch was written.
+    - `end` are the offsets in Kafka at the end of the batch.
+    - `tables` has an entry for each table that the job has ever written.
     """
 
     query: str

@@ -62,7 +62,7 @@ class TableOpener(Protocol):
         ...
 
     def config(self, to: Resolved) -> JobConfig:
-        """Returns the settings that a job of only this table would have."""
+        """Returns the settings for the table `to`, as a job that writes only this table would have them."""
         ...
 
     def open(self, config: JobConfig, sample: pa.Table | None, *, may_create: bool) -> TableHandle | None:

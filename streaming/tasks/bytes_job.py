@@ -167,11 +167,11 @@ def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
 
 
 def python_rdd_of(job: ExitStack, context: Any, parent: Any, step: _Step, simple_tracebacks: bool) -> Any:
-    """Returns, as an RDD in the JVM, the results of `step` for the items of `parent`. Bytes are passed on unchanged. If
-    `simple_tracebacks` is true, errors have short tracebacks.
+    """Returns an RDD in the JVM with the results of `step`, a Python function that is applied to the items of the RDD
+    `parent`. Items and results are bytes. If `simple_tracebacks` is true, errors have short tracebacks.
 
-    Data that is broadcast for the job is destroyed when the block `job` ends; otherwise its file would stay on the
-    driver as long as the application runs.
+    A large function is sent as a broadcast. The broadcast is destroyed when the block `job` ends; otherwise its file
+    would stay on the driver as long as the application runs.
     """
     pickler = CloudPickleSerializer()
     command: bytes = pickler.dumps((step, None, NoOpSerializer(), NoOpSerializer()))

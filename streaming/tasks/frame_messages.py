@@ -33,10 +33,10 @@ class FrameMessages:
 
 
 def frame_messages(spark: Any, frame: Any, *, is_alone: bool = True) -> FrameMessages | None:
-    """Returns the rows as messages: for one task that reads all partitions in their order if `is_alone`, otherwise for
-    one task for each partition.
+    """Returns the rows of a DataFrame as an RDD of Arrow IPC messages, each with some rows. If `is_alone` is true, one
+    task gets all messages, in the order of the partitions; otherwise there is one task for each partition.
 
-    Returns None if this version of Spark provides the rows in another way.
+    Returns None if this version of Spark lacks the methods for this.
     """
     large = parse_bool(spark.conf.get(_LARGE_TYPES, "false"))
     try:

@@ -32,10 +32,11 @@ _KINDS = (MESSAGES, REJECTS, NOTE, STATS, NEEDS, REPORT, GIVEN_BACK, UNFIT, SEEN
 def read_outcome(
     results: Iterable[TaskResult], access: BucketAccess, retired: tuple[CommitMessage, ...] = ()
 ) -> Outcome:
-    """Returns the outcome that the results of tasks describe. The commit messages in `retired` are added to the
-    messages of the tasks.
+    """Takes everything that the tasks of a job returned, and returns one Outcome: for example all commit messages, bad
+    records and counts. `retired` are commit messages that the driver adds to the messages of the tasks.
 
-    Raises GivenBack or UnfitFileError if a task reports this error; the files of the other tasks are removed first.
+    Raises GivenBack if a task says that the work was cancelled, and UnfitFileError if a task found a file that only
+    Spark can read. The files that tasks have written are removed first.
     """
     by_kind: dict[str, list[bytes]] = {kind: [] for kind in _KINDS}
     for result in results:

@@ -296,7 +296,9 @@ def joined_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa
 
 
 def decoded(batches: Iterable[pa.RecordBatch], decode: Decoder | None) -> Iterator[pa.Table]:
-    """Yields the rows of a DataFrame. Raises SchemaMismatchError if a record is bad."""
+    """Yields the rows in batches from a DataFrame. If the batches hold undecoded records, `decode` turns them into
+    rows; otherwise `decode` is None. Raises SchemaMismatchError if a record is bad.
+    """
     for batch in batches:
         rows = pa.Table.from_batches([batch])
         yield rows if decode is None else decode(rows).rows

@@ -179,8 +179,9 @@ def _read_container(data: bytes, at: int) -> tuple[_Container, int]:
 
 
 def _container_at(data: bytes, at: int, kind: _Kind, cardinality: int) -> tuple[_Container, int]:
-    """Returns the container with `cardinality` values whose payload begins at offset `at`, and the offset at which the
-    payload ends. If the data end too early, the payload is cut short.
+    """Reads a container (a part of a Roaring bitmap, with up to 65,536 values) whose bytes begin at offset `at`. `kind`
+    is the form in which it stores its `cardinality` values. Returns the container and the offset at which its bytes
+    end. If the data end too early, the bytes of the container are cut short.
     """
     if kind is _Kind.RUN:
         (run_count,) = struct.unpack_from("<H", data, at)

@@ -58,10 +58,12 @@ def chronology(events: Events, entries: Entries) -> Indices:
 
 
 def grouped(keys: Indices, codes: Indices, ops: np.ndarray, order: Indices) -> tuple[Indices, Events]:
-    """Groups the elements that have the same key and the same code. `ops` has an `Op` for each element.
+    """Groups elements of arrays or maps: elements of the same key with equal values are a group. Each element has its
+    key in `keys`, a code in `codes` that is the same for equal values, an `Op` in `ops`, and in `order` a number that
+    orders the elements of a group.
 
-    Returns the indices of the elements, sorted by key, code and `order`, and an Events object in which each group takes
-    the place of a key. There must be at least one element.
+    Returns the indices of the elements, sorted by key, code and `order`. Also returns an Events object that treats each
+    group like the rows of one key. There must be at least one element.
     """
     sorted_by = np.lexsort((order, codes, keys))
     changes = np.ones(len(keys), bool)

@@ -178,9 +178,13 @@ class LookupFold(Unmoved):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstRowLookup:
-    """Keeps the first row of each key, unless a higher level already has the key. If `logs` is true, new keys are
-    written to the changelog. The rows must have the column LEVEL, and the result has the column PART. Raises
-    SchemaMismatchError for a -U or -D row, unless `ignore_delete` is true.
+    """Keeps the first row of each key, and drops the row if a higher level already has the key.
+
+    The input rows have one more column, LEVEL, which has the level of each row. The result has one more column, PART,
+    which tells the rows to store from the changelog rows. If `logs` is true, the row of a new key is also a changelog
+    row. `older` looks up keys on higher levels.
+
+    Raises SchemaMismatchError for a -U or -D row, unless `ignore_delete` is true.
     """
 
     keys: tuple[str, ...]

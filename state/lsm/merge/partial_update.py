@@ -184,13 +184,15 @@ class _Rows:
 
 
 def _chosen(rows: _Rows, newer: Mask) -> dict[str, Indices]:
-    """Returns for each key the index of the row from which the values of a sequence group are taken; -1 stands for
-    null.
+    """Chooses, for one sequence group, the row of each key from which the group's values are taken. Returns three
+    arrays with the index of the chosen row of each key, or -1 for null:
 
-    The result has an array of indices for each of three kinds of columns: `sequence` for the sequence columns,
-    `columns` for nullable columns, and `values` for NOT NULL columns. If the last row of the group is a -U or -D row,
-    its index is in `sequence`, `columns` has -1, and `values` has the index of the last row before it that sets or adds
-    values.
+    - `sequence` is for the sequence columns of the group.
+    - `columns` is for nullable columns.
+    - `values` is for NOT NULL columns.
+
+    The three arrays differ only if the last row of the group is a -U or -D row. Then `sequence` has the index of this
+    row, `columns` has -1, and `values` has the index of the last row before it that sets or adds values.
     """
     seeds = rows.events.ops == Op.SEED
     acts = newer & ~seeds

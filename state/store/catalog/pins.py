@@ -65,8 +65,8 @@ class Notebook:
         self._folder = f"{self.table}/{OWN_DIR}"
 
     def look(self, own: str | None = None) -> Notes:
-        """Lists the folder once, and returns all pins, announcements and notes except the file `own`. Raises
-        StorageError.
+        """Lists the folder once, and returns what it holds: pins (which keep snapshots), announcements of removals, and
+        notes of deleted branches. The file `own` is left out. Raises StorageError.
         """
         names = [name for name in self._io.list_names(self._folder) if name != own]
         return Notes(
@@ -178,13 +178,15 @@ class HeldPin:
 
 @contextmanager
 def pinned(io: FileIO, root: str, pin: Pin, world: World, *, heeds_pins: bool = True) -> Iterator[HeldPin]:
-    """Holds a pin while a `with` block runs, so that the snapshots that the pin names are kept. `root` is the metadata
-    folder of the table or of a branch.
+    """Holds a pin while a `with` block runs: a file that keeps the snapshots that it names from being removed. `root`
+    is the metadata folder of the table or of a branch.
 
-    Code in the block that publishes a reference to a snapshot checks before and afterwards that the snapshot still
-    exists. Raises RemovalUnderWayError if a removal has been announced, or a process is running that the pin excludes,
-    and does not end within some seconds. With `heeds_pins=False` other pins do not matter: the caller already has a pin
-    that excludes these processes.
+    The block may publish something that refers to a pinned snapshot, such as a tag. It must check before and afterwards
+    that the snapshot still exists.
+
+    Raises RemovalUnderWayError if another process has announced a removal that the pin excludes, or has a pin that
+    excludes this pin, and is not done within some seconds. With `heeds_pins=False`, pins of other processes do not
+    matter, because the caller already has a pin that excludes these processes.
     """
     notebook = Notebook(io, root)
     name = notebook.pin(pin, world)

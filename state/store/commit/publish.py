@@ -114,8 +114,11 @@ def _planned(base: Base, change: Change) -> PlannedOn | None:
 
 
 def _leaves_snapshot(change: Append | Replace, changes: Changes, author: Author, settings: CommitSettings) -> bool:
-    """Returns True if the written files get a snapshot. Raises SchemaMismatchError for the same reasons as
-    `publish`.
+    """Returns True if the commit publishes a snapshot for the written files. A commit without written files publishes
+    such a snapshot too, unless the options or the caller say that empty commits are ignored. Compactions get another
+    snapshot.
+
+    Raises SchemaMismatchError for new files outside the partitions to replace.
     """
     if isinstance(change, Replace):
         _check_inside(change.target, changes)

@@ -62,8 +62,9 @@ class Mappings:
     def of(
         self, schema: TableSchema, stored: TableSchema, meta: DataFileMeta, columns: Sequence[str], partition: bytes
     ) -> FileMapping:
-        """Returns the mapping for a file in a partition. The file was written under the schema `stored`, and is read as
-        rows of `schema`.
+        """Returns the mapping for a file in a partition: it says from where each of `columns` comes, for example from a
+        column of the file that has been renamed since. The file was written under the schema `stored`, and its rows are
+        read as rows of `schema`. Equal calls share one mapping.
         """
         key = (id(schema), id(stored), meta.write_cols, tuple(columns), partition if schema.partition_keys else b"")
         entry = self._kept.get(key)

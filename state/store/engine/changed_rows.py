@@ -19,7 +19,7 @@ from bucketline.state.store.write.sealed_runs import RunSealer, SealedRun, SealP
 
 
 class RowChange(Protocol):
-    """A change of rows. The value can be sent to tasks."""
+    """What a delete or an update does with the rows of a table. The object can be sent to tasks."""
 
     def rows(self, batch: pa.RecordBatch) -> pa.Table | None:
         """Returns the rows to write for the rows of the batch that the change affects; None if the change affects no

@@ -32,10 +32,11 @@ def values_by_key(database: Rdict, keys: Sequence[bytes]) -> list[bytes | None]:
 
 
 def values_by_scan(database: Rdict, keys: Sequence[bytes], step: int = STEP_ENTRIES) -> list[bytes | None]:
-    """Returns the value of each stored key; None for a key without a value. The keys must ascend. All entries between
-    the first and the last key are read, `step` entries at a time.
+    """Returns the value of each key, or None for a key that the database does not have. The keys must ascend. All
+    entries from the first to the last key are read, `step` entries at a time.
 
-    Keys after the end of the scan are looked up one by one, which raises an error for a damaged block.
+    If the scan ends before the last key, the remaining keys are looked up one by one. This finds damaged blocks: a scan
+    just ends at a damaged block, but a lookup raises an error.
     """
     values: list[bytes | None] = []
     if not keys:

@@ -115,7 +115,9 @@ def write_note(index: KeyIndex, keys: pa.Array, effect: KeyEffect, *, seconds: i
 
 
 def read_note(index: KeyIndex) -> Note | None:
-    """Returns the note beside an open index; None if there is no note, or if it cannot be read."""
+    """Returns the note beside an open key index; None if there is no note, or if it cannot be read. The note has the
+    changes that a batch makes to the index, so that the next batch can apply them.
+    """
     path = Path(f"{index.directory}/{_FILE}")
     if not path.is_file():
         return None

@@ -64,7 +64,9 @@ class IndexPlan:
 
     @property
     def alive_since(self) -> int:
-        """Returns the time (in seconds, local) before which an expired key was last written; 0 if keys never expire."""
+        """Returns a limit, in seconds of local time: a key that was last written before this time has expired. The
+        limit is 0 if keys never expire.
+        """
         ttl_ms = self.keys.schema.settings.bucket.index_ttl_ms
         return 0 if ttl_ms is None else (self.world.clock.local_ms() - ttl_ms) // 1000
 

@@ -57,7 +57,9 @@ class TableFolder:
     is_outside: bool = False
 
     def may_hold(self, file: FileInfo) -> bool:
-        """Returns True if the removal may look at the file, judging by its path in the folder."""
+        """Returns True if the file may be an orphan file, judging by its path in the folder. The removal of orphan
+        files must not touch any other file.
+        """
         belongs = _is_outside_candidate if self.is_outside else _is_candidate
         return belongs(file.path.removeprefix(f"{self.root}/").split("/"), self.bucket_depth)
 

@@ -118,8 +118,11 @@ class ItemWork(Protocol):
         ...
 
     def look(self, plan: Plan, item: Item, given_back: str | None = None) -> ItemJob | ItemResult:
-        """Returns the job of an item, or the item's result if there is nothing to do. The job ends early if there is a
-        file at the path `given_back`. Raises BucketlineError.
+        """Looks up the current files of an item of a compaction plan. Returns an ItemJob, which a task carries out. If
+        there is nothing to do, for example because the files were compacted already, returns the item's result.
+
+        `given_back` is a path: as soon as a file exists there, the item was released, and the job ends early. Raises
+        BucketlineError.
         """
         ...
 

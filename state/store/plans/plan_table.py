@@ -19,7 +19,9 @@ _SCHEMA = pa.schema(
 
 
 def plan_table(schema: TableSchema, plan: Plan) -> pa.Table:
-    """Returns one row for each item, in the order of the plan."""
+    """Returns a table that shows a compaction plan to people: one row for each item, with the bucket, the number and
+    the levels of its files, the output level and the bytes to read.
+    """
     rows = [
         {
             "item": i.number,

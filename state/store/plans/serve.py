@@ -66,8 +66,11 @@ def few(open_items: int) -> int:
 
 
 def compactor_in(at: TableAt, engine: Engine, *, lease_ms: int, take: Callable[[int], int] = few) -> Compactor:
-    """Returns a compactor for the table. `take` is explained at `Compactor`. Raises OptionError, and
-    UnsupportedTableError if the table cannot have plans.
+    """Returns a compactor for the table: an object that carries out items of compaction plans. `take` gets the number
+    of open items, and returns how many of them the compactor reserves at a time. `lease_ms` is the time for which an
+    item stays reserved.
+
+    Raises OptionError, and UnsupportedTableError if the table cannot have plans.
     """
     check_plannable(at)
     folder = PlanFolder(at.table.io, at.table.metadata_path)

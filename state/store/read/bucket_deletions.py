@@ -66,7 +66,7 @@ class BucketDeletions:
         self.is_modified |= len(vector) > before
 
     def forget(self, file_name: str) -> None:
-        """Drops the vector of a file that was rewritten without its deleted rows."""
+        """Drops the deletion vector of a data file, because the file was rewritten without the deleted rows."""
         self.is_modified |= self._vectors.pop(file_name, None) is not None
 
     def keep(self, names: Collection[str]) -> None:

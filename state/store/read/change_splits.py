@@ -81,8 +81,9 @@ def possible_units(table: TableHandle, units: Sequence[ChangeUnit], projection: 
 
 
 def pack_changes(schema: TableSchema, units: Sequence[ChangeUnit], sizes: SplitSizes) -> list[ChangeSplit]:
-    """Packs the units into splits of about the given sizes, and returns the splits. Except in append tables without
-    buckets, all files of a bucket are in one split, in order.
+    """Packs the units (each is one file with changes of a snapshot) into splits of about the given sizes, and returns
+    the splits. All files of a bucket are in one split, in order. Append tables without buckets are an exception: their
+    files may be in any split.
     """
     is_ordered = bool(schema.primary_keys) or bucket_mode(schema).has_buckets
     # If the bucket count of a partition has changed between the snapshots, its keys have moved between buckets.
@@ -111,8 +112,8 @@ def pack_changes(schema: TableSchema, units: Sequence[ChangeUnit], sizes: SplitS
 def read_change_split(
     place: TablePlace, projection: Projection, split: ChangeSplit
 ) -> Iterator[tuple[ChangeUnit, pa.RecordBatch]]:
-    """Yields the rows of a split as they were stored, batch by batch, each batch with its unit. The last column of a
-    batch is the row kind (int8).
+    """Yields the stored rows of a split in batches. Each batch comes with its unit: the file with changes from which
+    the rows were read. The last column of a batch is the row kind (int8; 0 to 3 for +I, -U, +U and -D).
     """
     table = place.open()
     access = FileAccess(table.io, table.path, place.schema, table.schema_store.read_under(place.schema))

@@ -48,8 +48,8 @@ def read_with_postponed(
     `buckets` are the buckets with all files that a batch read sees, and the postpone buckets. The rows of one writer
     keep their order. Rows of different writers are ordered by the creation times of their files.
 
-    In memory is one piece of `PIECE_ROWS` rows, and later one batch of each sorted run of a bucket. On local disk are
-    the postponed rows of one partition.
+    The postponed rows of one partition are sorted `PIECE_ROWS` rows at a time, and stored on local disk. Afterwards one
+    batch of each sorted run of a bucket is in memory.
     """
     partitions: dict[bytes, list[BucketFiles]] = {}
     for bucket in buckets:

@@ -125,7 +125,10 @@ def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
 
 
 def constant_guarantee(field: DataField, value: object) -> pc.Expression:
-    """Returns the guarantee that the column has this value in every row, as a partition column has."""
+    """Returns an expression that is true for every row of a file in which the column has only this value, such as `dt =
+    'a'` for the file's partition. For a FLOAT or DOUBLE column, returns an expression that is always true, because such
+    values prove nothing.
+    """
     column = pc.field(field.name)
     if value is None:
         return column.is_null()

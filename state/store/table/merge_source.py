@@ -129,7 +129,7 @@ class SeenMatches:
             self.partitions.update(partition_codes(rows, self._key.schema)[0])
 
     def widen(self, name: str, low: pa.Scalar, high: pa.Scalar) -> None:
-        """Records that some keys have values of the column `name` from `low` to `high`."""
+        """Widens the known range of the column `name`, so that it includes the values from `low` to `high`."""
         values = [*self.ranges.get(name, ()), low, high]
         both = pc.min_max(pa.concat_arrays([pa.repeat(v, 1) for v in values]))
         self.ranges[name] = (both["min"], both["max"])

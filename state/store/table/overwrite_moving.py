@@ -127,9 +127,12 @@ class PartitionsSeen:
 def overwrite_moving(
     at: TableAt, replaced: Replaced, stages: Stages[Any], made: list[CommitMessage], *, engine: Engine, user: str
 ) -> Commit | None:
-    """Runs the stages, adds the messages of the run to `made`, and returns the commit that replaces partitions of the
-    table; None if nothing changes. The commit conflicts if another writer has committed since the snapshot of `at`.
-    Raises OptionError if the rows were read twice and the second reading returned rows of other partitions.
+    """Writes the rows by the `stages`, and returns a commit that replaces partitions of the table by them; None if
+    nothing changes. Nothing is committed yet. The commit will fail with a conflict if another writer has committed
+    since the snapshot of `at`.
+
+    The commit messages are put into the list `made`, so that the caller can remove the new files after an error. Raises
+    OptionError if the rows were read twice and the second reading returned rows of other partitions.
     """
     view = at.view
     write = stages.write.write

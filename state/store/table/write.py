@@ -80,8 +80,9 @@ def write_source(
     source: Any,
     engine: Engine,
 ) -> WriteResult:
-    """Commits the rows of a source once, and returns the result. `source` is a source that the engine can run; `at` is
-    the table as it was read. Raises the errors of `write_table`.
+    """Writes the rows of a source into a table in one commit, and returns the result. `source` is a source that the
+    engine can read. `at` is the table at the snapshot on which the write is planned. Raises the errors of
+    `write_table`.
     """
     plan = at.plan
     trigger, user = plan.trigger(0), at.table.world.ids.new_uuid()

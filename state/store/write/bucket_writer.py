@@ -289,8 +289,10 @@ def _merged(
 
 def _feed_check(schema: TableSchema, runs: Sequence[SealedRun], starts: Sequence[int]) -> FeedCheck | None:
     """Returns a check that finds keys whose rows came from several feeds (topic partitions). Returns None if all rows
-    came from one feed, or if the table's options make the order of feeds irrelevant. `starts` holds, for each sealed
-    run, the sequence number of its arrival rank 0.
+    came from one feed, or if the table's options make the order of feeds irrelevant.
+
+    A sealed run numbers its rows in the order of arrival. `starts` has for each run the sequence number that stands for
+    the number 0 of this run.
     """
     spans = joined_spans(
         FeedSpans.from_bytes(run.feeds).moved(start) for run, start in zip(runs, starts, strict=True) if run.feeds

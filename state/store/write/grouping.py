@@ -39,7 +39,9 @@ class Grouping(Protocol):
     """A rule that decides which rows are sent together. The value can be sent to tasks."""
 
     def open(self, schema: TableSchema) -> GroupRows:
-        """Returns the function that gives group numbers to rows of a table with this schema."""
+        """Returns a function that takes rows of a table with this schema, and returns a group number for each row. A
+        number n >= 0 is a bucket. A number n < 0 stands for the share -1 - n (the keys that one task handles).
+        """
         ...
 
 

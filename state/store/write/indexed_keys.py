@@ -48,8 +48,9 @@ class IndexedKeys(Placing):
         return self.new.with_news(message, payload, world)
 
     def _known(self, partition: bytes, own: Ownership, runs: Sequence[tuple[SealedRun, Blob]]) -> KnownHashes:
-        """Returns the part of the HASH index for a share of a partition's keys; `own` says which hashes belong to the
-        share. If this part is too large for memory, returns only the entries of hashes that occur in the sealed runs.
+        """Returns the known buckets of the keys in one share of a partition (the group of keys that one task handles).
+        `own` says which key hashes belong to the share. If they are too many for memory, returns only the hashes that
+        occur in the sealed runs.
         """
         new = self.new
         entries = new.entries.get(partition, ())

@@ -48,10 +48,11 @@ def plan_write(
     is_stream: bool = False,
     world: World = SYSTEM_WORLD,
 ) -> WritePlan:
-    """Returns the plan for writing a table with a job's options; `is_stream` means the same as in `WritePlan`.
+    """Returns the plan for writing a table with a job's options. `is_stream` is True if the job writes more batches
+    after the first. Nothing is written.
 
-    Raises OptionError for options that are unknown, do not fit or are not honoured, UnsupportedTableError for a table
-    that this release cannot write. Nothing is written.
+    Raises OptionError for options that are unknown, do not fit or are not honoured. Raises UnsupportedTableError for a
+    table that this release cannot write.
     """
     refuse_storage_keys(job_options, "the job's options")
     refuse_unknown_options(job_options)

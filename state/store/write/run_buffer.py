@@ -166,7 +166,7 @@ class SpillFile(io.RawIOBase):
         return count
 
     def blob(self, offset: int, size: int) -> SpilledBlob:
-        """Returns a part of the file, which can be read as a file of its own."""
+        """Returns a part of the spill file, from `offset` on, as a file of its own."""
         return SpilledBlob(self._file.fileno(), offset, size)
 
     def close(self) -> None:

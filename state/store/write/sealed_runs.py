@@ -164,7 +164,9 @@ class Sealer(ABC, Generic[Run]):
 
     @abstractmethod
     def _seal(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None) -> Iterator[Run]:
-        """Yields sealed runs with the rows that were in the buffer."""
+        """Yields the rows that were in the buffer as sealed runs (sorted, packed rows for the tasks that write
+        buckets).
+        """
         ...
 
     def _grouped(self, rows: pa.Table) -> "Groups":
@@ -383,7 +385,9 @@ class CutRows(ABC):
 
 
 def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase | CutRows) -> pa.RecordBatchReader:
-    """Returns a reader of the record batches of a sealed run, which decompresses one batch at a time."""
+    """Returns a reader of the record batches in a sealed run (sorted, packed rows). The reader decompresses one batch
+    at a time.
+    """
     if isinstance(blob, CutRows):
         return blob.reader()
     if isinstance(blob, pa.Table):

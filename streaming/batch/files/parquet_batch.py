@@ -175,7 +175,9 @@ def _planned(fitting: Frame, scan: FileColumns) -> Records:
 
 
 def _in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
-    """Returns the columns with timestamps in the time zone of the session, as Spark passes them to tasks."""
+    """Returns the schema with the session's time zone in the type of each timestamp that has a time zone. Spark passes
+    columns with these types to tasks.
+    """
     return pa.schema(
         f.with_type(pa.timestamp(f.type.unit, zone)) if pa.types.is_timestamp(f.type) and f.type.tz is not None else f
         for f in schema

@@ -53,7 +53,9 @@ class Cursor:
         return len(self.at)
 
     def some(self, rows: Longs) -> "Cursor":
-        """Returns a separate cursor for these rows. `go_on` then moves this cursor to the same positions."""
+        """Returns a new cursor that holds only these rows. It moves independently; afterwards `go_on` moves the same
+        rows of this cursor to the positions of the new cursor.
+        """
         return Cursor(self.data, self.at[rows], self.end[rows], self.record[rows])
 
     def go_on(self, rows: Longs, other: "Cursor") -> None:

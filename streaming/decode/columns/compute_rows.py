@@ -102,8 +102,10 @@ def condition_of(expression: SqlExpression, columns: Columns, row_count: int, co
 def by_halves(
     compute: Callable[[Columns, int], pa.Array], columns: Columns, row_count: int
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Returns the values of `compute`. For rows on which `compute` fails, also returns by row why it fails; the values
-    of these rows are null.
+    """Calls `compute` for the columns, and returns one value for each row. If `compute` fails, it is called for each
+    half of the rows, and so on, until the rows that make it fail are found. The value of such a row is null.
+
+    The second result maps the index of each failing row to the reason.
     """
     try:
         return compute(columns, row_count), {}

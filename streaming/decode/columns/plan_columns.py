@@ -188,7 +188,9 @@ def _check_keys(outputs: Sequence[Output], keys: Sequence[str]) -> None:
 
 
 def _kept(outputs: Sequence[Output], where: SqlExpression | None, expect: Sequence[Expectation]) -> tuple[str, ...]:
-    """Returns the plain columns from which no other column, condition or expectation is computed."""
+    """Returns the names of columns that are copied unchanged from the record, and from which nothing else is computed:
+    no column, no condition and no expectation.
+    """
     plain = [o.field.name for o in outputs if _is_plain(o)]
     used = [o.expression for o in outputs if o.expression is not None and not _is_plain(o)]
     used += [SqlExpression(e.check) for e in expect]

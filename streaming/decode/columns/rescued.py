@@ -57,10 +57,11 @@ class Rescued:
 
 @dataclass(slots=True)
 class Mending:
-    """The values of records, with nulls for the values that did not fit.
+    """Records in which values that did not fit their column have been replaced by nulls.
 
-    `taken` has for each field the numbers of the records whose value did not fit. `reasons` says why each of
-    these records would be bad otherwise.
+    - `values` are the texts of the records, with the nulls.
+    - `taken` has, by the name of a field, the numbers of the records in which the value of this field was replaced.
+    - `reasons` says, by the number of a record, why the record would be bad without the replacement.
     """
 
     values: pa.Array
@@ -117,9 +118,11 @@ def rescued_texts(
     taken: Mapping[str, set[int]],
     good: npt.NDArray[np.int64],
 ) -> pa.Array:
-    """Returns the rescued text of each record; null if nothing of the record was rescued.
+    """Returns for each record the text for the rescued-data column: a JSON object with the parts of the record that no
+    other column takes. The text is null if all parts of the record are in other columns.
 
-    `taken` is the same as in `Mending`. `good` are the numbers of the records that were decoded, in ascending order.
+    `taken` has, by the name of a field, the numbers of the records in which the value of this field did not fit. `good`
+    are the numbers of the records that were decoded, in ascending order.
     """
     values = as_binary(one_array(records["value"])).take(pa.array(good))
     texts = pa.nulls(records.num_rows, pa.string())

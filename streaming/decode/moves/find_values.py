@@ -102,8 +102,9 @@ def find_values(answers: pa.Table, order: MovedOrder, read_stored: ReadStored) -
 
 
 def _is_null(column: pa.ChunkedArray, wanting: Longs, order: MovedOrder) -> Mask:
-    """Returns a mask that is true where a null means that the row leaves out the value. The mask is false for the
-    `wanting` rows, because these rows say themselves which values they lack.
+    """Returns a mask that is true where a null in the column means that the source left out the value. If a null is a
+    value like any other in this table, the mask is false everywhere. `wanting` are the rows that name the values that
+    they lack; in these rows the mask is false, and a null is a value.
     """
     if not order.null_keeps:
         return np.zeros(len(column), dtype=bool)

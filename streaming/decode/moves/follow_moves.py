@@ -52,11 +52,14 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """How a decode step follows changes of keys.
+    """Handles records that change the key of a row and leave out values of this row. A task uses the object after it
+    has decoded the records.
 
-    `key` are the columns that identify a row. `told` is the question that the driver asks, or the values that the
-    driver has found; None if no task has asked for values yet. If `judges_old` is true, the job has a condition that
-    may leave out the old row of an update.
+    - `keeping` says how the table keeps values that the source leaves out.
+    - `key` are the columns that identify a row.
+    - `told` is what the driver has sent: a question (Asking) or values (FoundValues); None in the first reading of a
+      batch.
+    - `judges_old` is true if the job has a condition that may leave out the old row of an update.
     """
 
     keeping: Keeping

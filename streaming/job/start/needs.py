@@ -51,11 +51,11 @@ def require_kafka_jar(
     version: str,
     variables: Mapping[str, str] = os.environ,
 ) -> None:
-    """Checks that the Spark that this process starts may have a Kafka source. `variables` are the variables of the
-    environment.
+    """Raises OptionError, with the package to add, if Spark certainly has no Kafka source. This is certain if nothing
+    adds jars (neither Spark's arguments, settings and environment variables nor a `spark-env.sh`), and Spark's folder
+    holds no Kafka jar. In a doubtful case nothing is raised.
 
-    If Spark certainly has no Kafka source, raises OptionError with the package to add. This is certain if Spark's
-    arguments, settings and variables add no jars, its folder holds no Kafka jar, and there is no `spark-env.sh`.
+    `variables` are the environment variables of this process, which starts Spark.
     """
     if source_format != KAFKA:
         return

@@ -76,7 +76,9 @@ class KafkaFeeds:
         return positions
 
     def rows(self, records: pa.Table) -> pa.Table:
-        """Returns the records without the columns in `origin`, which the table does not have."""
+        """Returns the records without the columns `origin`. These columns (the topic and the partition of each record)
+        were read only to find the feed of a record; the table does not have them.
+        """
         return records.drop_columns(list(self.origin)) if self.origin else records
 
     def _refuse(self, records: pa.Table, row: int) -> NoReturn:

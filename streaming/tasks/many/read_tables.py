@@ -51,9 +51,13 @@ _UNNAMED = "the message does not say its source table, and no route of the job t
 
 @dataclass(frozen=True, slots=True)
 class TableReading:
-    """How the records of one table become sealed runs (sorted, packed rows). `first` is the number of the task that
-    gets the table's first bucket. `assigners` means the same as in `Stages`. `looks` says whether the topic partition
-    of each record is noted, because the order of rows matters.
+    """How the records of one table become sealed runs (sorted, packed rows).
+
+    - `seal` says how rows are grouped and sorted, and `decode` turns records into rows.
+    - `assigners` says how many tasks share the new keys of each partition and choose their buckets.
+    - `first` is the number of the task that gets the table's first bucket.
+    - `reject_limit` is about the largest number of bad records that a task reports.
+    - `looks` says whether the topic partition of each record is noted, because the order of rows matters.
     """
 
     seal: SealPlan

@@ -177,8 +177,9 @@ class CrossOverwriteKeys(CrossWrite):
     def place(
         self, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | SnapshotNote | MixedKey]:
-        """Yields the rows as runs of the buckets to which the rows go. Yields no SnapshotNote, because the key index is
-        not used again: the next overwrite builds another index.
+        """Yields the rows of a share (the group of keys that one task handles), as sealed runs of the buckets to which
+        the rows go. Yields no SnapshotNote: such a note would help the next write to reuse this key index, but the next
+        overwrite builds another index.
         """
         with scratch_folder("bucketline-overwrite-") as scratch:
             # @dataclass(slots=True) creates the class a second time, so super() without arguments would refer to the

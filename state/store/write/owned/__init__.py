@@ -1,3 +1,3 @@
-"""Sealed runs for tasks that write many buckets. The rows of many buckets are sent in one run; the receiving task
-separates and sorts the rows.
+"""For tasks that each write many buckets: the rows of all buckets of one task are sent to it in one sealed run (packed
+rows), and the task separates the rows by bucket and sorts them.
 """
