@@ -44,8 +44,8 @@ _AVRO_CODECS = ("zstandard", *CODECS[FileFormat.AVRO])
 
 
 def rule_problems(schema: TableSchema) -> Iterator[OptionError]:
-    """Yields an error for each problem that the rules find in a schema. All rules except `branches_exist` are
-    checked.
+    """Checks a schema against the rules of this module (`RULES`), and yields an error for each problem. The rule
+    `branches_exist` is not checked.
     """
     for rule in RULES:
         try:

@@ -99,9 +99,11 @@ def _moves(
     busy: Collection[tuple[bytes, int]],
     is_full: Callable[[PlannedBucket], bool],
 ) -> list[_Choice]:
-    """Returns the postpone buckets whose rows are to be moved to real buckets. A partition that has an open item in any
-    bucket is left out, because the work on that item would be lost. If `is_full` returns True for a bucket of the
-    partition, the real buckets of the partition are compacted fully, to `last_level`.
+    """Returns a possible compaction for each postpone bucket whose rows are to be moved to real buckets.
+
+    A partition is left out if one of its buckets has an open item (a planned compaction that is not finished): moving
+    the rows would make the work on the item useless. If `is_full` returns True for a bucket of the partition, the
+    move also compacts the real buckets of the partition fully, to `last_level`.
     """
     busy_partitions = {partition for partition, _ in busy}
     waiting = [b for b in buckets if b.bucket == POSTPONE_BUCKET and b.partition not in busy_partitions]

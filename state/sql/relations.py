@@ -109,7 +109,9 @@ def parse_hint(text: str) -> dict[str, str]:
 
 
 def hints_between(text: str, start: int, end: int) -> dict[str, str]:
-    """Returns the options of all hints between two positions of the text, where there are only spaces and comments."""
+    """Returns the options of all hints (`/*+ OPTIONS(...) */`) between the positions `start` and `end` of the text.
+    Apart from hints, there must be only spaces and comments between these positions.
+    """
     options: dict[str, str] = {}
     for match in hints_in(text, start, end):
         options |= parse_hint(match["hint"])

@@ -280,8 +280,8 @@ class Words:
         return self.text[start : self.tokens[-1].end + 1]
 
     def query(self) -> str:
-        """Returns the text from the next token to the end, including hints. Raises OptionError if a hint that is not
-        allowed comes before the next token.
+        """Returns the text from the next token to the end of the statement. The text keeps its hints (`/*+ ... */`).
+        Raises OptionError for a hint directly before the next token, where no hint is allowed.
         """
         self._refuse_hints(self.at)
         start = len(self.text) if self.is_done else self.tokens[self.at].start

@@ -34,8 +34,8 @@ def by_name(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[i
 
 
 def by_spelling(given: Sequence[str], own: Sequence[str], column: str) -> Sequence[int]:
-    """Matches as `by_name` does. But an incoming name that the ROW does not have matches the sub-field whose name
-    differs from it only in case.
+    """Returns for each sub-field of the ROW the position of the incoming field with the same name, as `by_name` does.
+    An incoming name that the ROW does not have matches a sub-field whose name differs only in upper and lower case.
     """
     alike = {name: [o for o in own if o.lower() == name.lower()] for name in given if name not in own}
     return by_name([alike[n][0] if len(alike.get(n, ())) == 1 else n for n in given], own, column)

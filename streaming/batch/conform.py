@@ -42,11 +42,11 @@ _SHOWN_TABLES = 3
 
 
 def fit_frame(frame: Any, at: TableAt, origin: tuple[str, ...] = ()) -> tuple[TableAt, Any]:
-    """Returns the table, changed if the policy says so, and the batch with exactly the table's columns (and
-    `_row_kind`).
+    """Makes a batch and its table fit together, as the option `schema_evolution` says. Returns the table, which may
+    have got new columns or wider types, and the batch with exactly the table's columns (and `_row_kind`).
 
     `origin` are columns of the batch that are not columns of the table; they are kept unchanged. Raises
-    SchemaMismatchError for columns that do not fit, even after a change of the table, and for names that occur twice.
+    SchemaMismatchError for names that occur twice, and for columns that do not fit even after a change of the table.
     """
     policy = at.plan.sink.schema_evolution
     if policy is EvolutionPolicy.FAIL:

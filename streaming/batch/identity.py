@@ -189,10 +189,11 @@ _runs: "OrderedDict[str, _Run]" = OrderedDict()
 
 
 def _run_of(spark: Any, query_id: str, group: str | None) -> _Run:
-    """Returns the facts about the current run of a query. `group` is Spark's job group of the calling thread.
+    """Returns the id of the current run of a query, and Spark's object of the query. `group` is Spark's job group of
+    the calling thread.
 
-    Usually `group` is the id of the run. If `group` has another value, the run is looked up each time: user code in a
-    batch may have set the group, and several queries and runs may share this group.
+    Usually `group` is the id of the run, and the result is remembered. Otherwise the run is looked up each time: user
+    code in a batch may have set the group, and several queries and runs may share this group.
     """
     run = None if group is None else _runs.pop(group, None)
     if run is None:

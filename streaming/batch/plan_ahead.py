@@ -67,8 +67,8 @@ _lock = Lock()
 
 
 def plan_ahead(at: TableAt, user: str, batch_id: int) -> int | None:
-    """Calls `Planner.after_batch` if the writer has `compaction` = `dedicated`, and returns its result; otherwise
-    returns None.
+    """Plans compactions after a batch, if the writer has `compaction` = `dedicated` and a plan is due. Returns the
+    number of the new plan; None if no plan was made.
     """
     if at.plan.sink.compaction is not Compaction.DEDICATED:
         return None

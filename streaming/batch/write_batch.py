@@ -376,9 +376,11 @@ def set_aside(target: Target, identity: BatchIdentity, outcome: Outcome, place: 
 
 
 def confirm_topics(target: Target, identity: BatchIdentity, outcome: Outcome, topics: TopicWatch) -> BatchIdentity:
-    """Returns the identity with the ids that the batch's topics have now, after the records were read.
+    """Asks again for the ids of the batch's topics, after the records were read. Returns the batch's identity with
+    these ids.
 
-    If a topic was deleted and created again, the files of the batch are removed. Raises TopicCreatedAgainError.
+    If a topic has another id than before, the topic was deleted and created again. Then the files of the batch are
+    removed, and TopicCreatedAgainError is raised.
     """
     try:
         return replace(identity, topic_ids=topics.confirm(identity, target.state.commits))

@@ -29,7 +29,9 @@ _BEYOND_A_BYTE = r"[^\x{00}-\x{FF}]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnTypes:
-    """MySQL's types of the columns in messages. `types[codes[i]]` maps the column names of message i to their types."""
+    """The MySQL types of columns, as Canal's messages state them. `types[codes[i]]` maps the column names of message
+    i to MySQL types, for example `id` to `bigint(20)`.
+    """
 
     types: tuple[dict[str, str], ...]
     codes: npt.NDArray[np.int64]
@@ -157,8 +159,11 @@ def _labels_of(texts: pa.Array, field: DataField, types: ColumnTypes) -> Values:
 
 
 def _of_each(texts: pa.Array, declared: str, arrow: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
-    """Returns the labels, in the Arrow type, of numbers of an ENUM or SET (`texts`), and the reasons why some numbers
-    have no label.
+    """Translates numbers of MySQL's ENUM or SET (`texts`, numbers as text) to their labels. `declared` is the MySQL
+    type, for example `enum('new','paid')`.
+
+    Returns the labels as an array of the Arrow type `arrow`, and for each row without a label the reason, by row
+    index.
     """
     encoded = pc.dictionary_encode(texts)
     labels: list[str | list[str] | None] = []

@@ -380,7 +380,9 @@ def _row_schema(schema: object) -> SourceSchema:
 def _read_unusual(
     values: pa.Array, positions: npt.NDArray[np.int64], images: Images, watch: WatchFor
 ) -> Iterator[Objects]:
-    """Reads records of an unusual layout one by one, and yields their events. A record that is not an event is bad."""
+    """Reads records of an unusual layout one by one, and yields for each record its event, or the reason why the
+    record is bad. A record without an event, for example a tombstone, yields nothing or is noted as skipped.
+    """
     for value, position in zip(values.to_pylist(), positions, strict=True):
         at = np.array([position], dtype=np.int64)
         record = parse_json(value)

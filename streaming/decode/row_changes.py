@@ -42,11 +42,11 @@ class DecodedChange:
 def in_order(
     changes: Sequence[DecodedChange], records: npt.NDArray[np.int64] | None, bad: Mapping[int, str], need: pa.DataType
 ) -> Unjudged:
-    """Returns the rows of all changes, in the order of their events. Rows of one event stay in the order of the
-    changes.
+    """Joins the rows of all `changes` into one result, sorted by event. Rows of the same event stay in the order of
+    `changes`.
 
-    `records` has the index of each event's record; None if an event and its record have the same index. `bad` and
-    `need` are put into the result unchanged.
+    `records` has for each event the index of its record; None if event i comes from record i. `bad` (the bad records)
+    and `need` (the missing columns) are put into the result unchanged.
     """
     kinds = np.concatenate([np.full(len(c.rows), int(c.kind), dtype=np.int8) for c in changes])
     events = np.concatenate([c.events for c in changes])

@@ -39,7 +39,9 @@ _DOUBLE = DataType(TypeRoot.DOUBLE)
 
 
 class WatchFor(Enum):
-    """Which needs (see the module) decoders look for while they read values."""
+    """What decoders look for, beside the values, while they read records: nothing, values that need a wider type than
+    their column has, or also fields that the table does not have.
+    """
 
     NOTHING = "nothing"
     WIDER = "wider"  # values that are too large for the type of a known field

@@ -122,7 +122,9 @@ class Placeholder:
 
     @property
     def texts(self) -> pa.Array:
-        """The texts that stand for a value that was left out, as in `_texts_of`."""
+        """The texts that a STRING column gets in place of a value that the source has left out, for example the
+        placeholder of Debezium and its bytes in base64.
+        """
         return _texts_of(self.text)
 
     @property
@@ -275,7 +277,9 @@ def _either(one: _Mask | None, other: _Mask | None) -> _Mask | None:
 
 
 def _of_elements(inner: _Mask | None, column: pa.Array) -> _Mask | None:
-    """Returns True for lists or maps with an element for which the mask is true."""
+    """Takes a mask of the elements of a list or map column (`inner`). Returns a mask of the rows with at least one
+    element for which `inner` is true. Returns None if `inner` is None.
+    """
     if inner is None:
         return None
     ends = np.concatenate([[0], np.cumsum(inner)])[column.offsets.to_numpy()]

@@ -148,8 +148,8 @@ class Attempt:
         )
 
     def _task_count(self) -> int:
-        """Returns the number of tasks that write. This is the number of tasks that read, or more if the last batch had
-        many tables.
+        """Returns the number of tasks that write the tables. As many tasks write as read. If the last batch had many
+        tables, more tasks may write, but not more than Spark runs at the same time.
         """
         most = self._engine.parallelism
         reading = len(self._source.shares) if isinstance(self._source, KafkaRanges) else most
@@ -204,8 +204,9 @@ class Attempt:
         return bool(names)
 
     def _take_notes(self, notes: TaskNotes) -> None:
-        """Makes a turn (the state of one table in this batch) for each table that has records. A turn that an earlier
-        read has made gets the notes of this read.
+        """Makes a `Turn` (the state of one table in this batch) for each table that has records, from the notes of
+        the tasks that have read the batch. If an earlier read of the batch has made the turn of a table already, the
+        turn is kept and gets the new note. Turns of tables without records are removed.
         """
         for number, note in notes.tables.items():
             if number == NO_TABLE:

@@ -110,9 +110,11 @@ def next_ledger(
     changed: Mapping[str, Entry],
     routes: Resolver,
 ) -> Ledger:
-    """Returns the ledger after a batch that has changed the entries in `changed`. `pin` is the hash of the settings
-    with which the batch was written. If no route sends records to a table any more, the entry of the table keeps the
-    offsets up to which the table has its records.
+    """Returns the ledger (the stored state of all tables of the job) after a batch. `changed` has the new entries of
+    the tables that the batch has changed, and `pin` is the hash of the settings with which the batch was written.
+
+    If no route sends records to a table any more, the entry of the table keeps the offsets up to which the table has
+    received its records.
     """
     tables = {} if before is None else dict(before.tables)
     for name, entry in tables.items():

@@ -58,7 +58,9 @@ class TableOpener(Protocol):
     def at_once(self) -> int: ...
 
     def resolve(self, origin: Origin) -> Resolved | Left:
-        """Returns the table to which records of this origin go, or the reason why they go to no table."""
+        """Returns the table to which records of an origin (source table and topic) go. Returns a Left with the reason
+        if the records go to no table.
+        """
         ...
 
     def config(self, to: Resolved) -> JobConfig:
@@ -132,7 +134,9 @@ class Known:
         return target.at.plan.mode.replacing(target.at.plan).by_owner(stages)
 
     def reading_of(self, stages: Stages[Records]) -> TableReading:
-        """Returns how tasks must read the table's records for these stages."""
+        """Returns the settings with which tasks decode the records of this table and send the rows to the tasks that
+        write. `stages` are the steps of the table in this batch.
+        """
         source = stages.source
         assert isinstance(source, Frame) and isinstance(source.decode, DecodeStep), "records are decoded"
         plan = self.target.at.plan

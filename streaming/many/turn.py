@@ -44,12 +44,15 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 @dataclass(slots=True)
 class Turn:
-    """The state of one table in a batch. `note` says what tasks have read for the table, `entry` is the ledger entry
-    (stored state) of the table, and `identity` is the identity of the batch for this table.
+    """The state of one table in a batch.
 
-    `decided` is true once it is known whether the table lacks the batch; `is_new` is then true if the table lacks it.
-    `moves` is set if the keys of rows have changed: it has either the old keys whose rows tasks must send, or the
-    values that tasks must put in.
+    - `entry` is the stored state of the table in the job's ledger, and `identity` is the identity of the batch for
+      this table.
+    - `note` says what tasks have read for the table.
+    - `decided` is true once it is known whether the table lacks the batch. `is_new` is then true if the table lacks
+      the batch.
+    - `moves` is set if updates have changed the keys of rows. It has either the old keys, whose rows tasks must send,
+      or the values of these rows, which tasks must put into the new rows.
 
     The attributes belong together because each step of the table reads and changes them.
     """

@@ -120,7 +120,9 @@ def _step(format: str, schema: TableSchema, bad_records: str, options: Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class _DecodeTask:
-    """Decodes the records of a task. If `keeps` is true, bad records become rows of their own."""
+    """The function that a Spark task calls to decode records to rows. If `keeps` is true, a bad record becomes a row
+    of nulls, with the record and the reason in an additional column.
+    """
 
     step: DecodeStep
     keeps: bool

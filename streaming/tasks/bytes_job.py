@@ -56,11 +56,12 @@ queries would have twice as many workers.
 def bytes_job(
     spark: Any, count: int, first: FirstOfNothing, after: Sequence[tuple[int, Next]] = ()
 ) -> list[TaskResult]:
-    """Runs `count` tasks without input, then the tasks of each further stage, which get the messages that are addressed
-    to them.
+    """Runs `count` tasks without input, and then one stage of tasks for each element of `after`. A task of a later
+    stage gets the messages that tasks of the stage before have addressed to it.
 
-    `after` has the number of tasks and the task of each further stage. Returns the results of the last stage, in the
-    order of the tasks. Raises Py4JNetworkError if Spark's JVM ends before it has passed on all results.
+    An element of `after` has the number of tasks in the stage, and the function that each of these tasks calls.
+    Returns the results of the last stage, in the order of the tasks. Raises Py4JNetworkError if Spark's JVM ends
+    before it has passed on all results.
     """
     return rdd_job(spark, nothing(spark, count), count, WithoutInput(first), after)
 
@@ -139,7 +140,10 @@ class FirstStep:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """Wraps a task of a later stage as the function that a worker calls."""
+    """The function that a Spark worker calls for a task of the second or a later stage. It unpacks the messages for
+    the task, calls `task`, and packs the results. `sends` is true if the results are messages to tasks of a further
+    stage.
+    """
 
     task: Next
     sends: bool

@@ -1,4 +1,6 @@
-"""A Spark query whose first tasks get the rows of a DataFrame. Messages between tasks are rows of binary columns."""
+"""A Spark query whose first tasks get the rows of a DataFrame. Tasks send their messages to the tasks of the next
+stage as rows with binary columns.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -20,10 +20,10 @@ from bucketline.streaming.tasks.wire import RUN, Routed
 
 @dataclass(frozen=True, slots=True)
 class StoredSideTask:
-    """Reads every n-th part of the table's rows, where n is the number of tasks.
+    """Reads a part of the table's rows for a join: task number i of n reads the i-th of every n `parts`.
 
-    The task gets one row, which holds this task's number. Spark's own number also counts the tasks that read the
-    caller's rows, because both sides are read in one stage.
+    Spark passes the number i to the task as its only input row. The number that Spark itself gives to a task is of no
+    use here, because it also counts the tasks that read the caller's rows in the same stage.
     """
 
     parts: Sequence[RowsPart]

@@ -51,10 +51,10 @@ def task_keys(task_count: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The tasks of the next stage, and which of them gets which bucket.
+    """Says to which task of the next stage the rows of each bucket are sent.
 
-    `first` is the number of the task that gets the first bucket. Small tables of one job begin at different tasks, so
-    that not all of them send their rows to the same task.
+    `task_count` is the number of these tasks, and `first` is the number of the task that gets the first bucket. For
+    the small tables of one job `first` differs, so that not all tables send their rows to the same task.
     """
 
     task_count: int

@@ -95,8 +95,11 @@ def encode_rows(columns: Sequence[pa.Array | pa.ChunkedArray], fields: Sequence[
 
 
 def _pieces(column: pa.Array, data_type: DataType, wanted: Mask | None) -> list[pa.LargeBinaryArray]:
-    """Returns the pieces of one column. The pieces of a row are empty if `wanted` is false for the row: the list, map
-    or struct around the value is null, so the value is not written.
+    """Encodes one column in Avro. Returns binary arrays with one value for each row; a row's bytes in the Avro file
+    are its values in all of these arrays, one after the other.
+
+    If `wanted` is false for a row, the values of the row are empty: the list, map or struct around the column is null
+    in this row, so nothing is written.
     """
     valid = validity(column)
     if valid is not None and not data_type.nullable:
@@ -176,10 +179,12 @@ class _Row:
         return self.valid & self.wanted
 
     def pieces(self, octets: Octets, kept: Mask | None = None) -> list[pa.LargeBinaryArray]:
-        """Returns at most one array: for each row the Avro bytes of its value. For a nullable column the byte that
-        chooses the union's branch comes before the value. Empty if a row has no bytes.
+        """Returns binary arrays with one value for each row; a row's bytes in the Avro file are its values in all of
+        these arrays, one after the other. There is one array, or none if no row has bytes.
 
-        `octets` is a matrix of bytes with a line for each row. `kept` marks the bytes to write; None means all of them.
+        `octets` is a matrix with the encoded bytes of each row in a line. For a nullable column, the byte that
+        selects a branch of the Avro union (null or value) is put before each line. `kept` marks the bytes to write;
+        None means all of them.
         """
         present = self.present()
         if present is not None:

@@ -128,8 +128,8 @@ def _codes_of_entries(values: pa.Array, words: np.ndarray) -> Indices:
 
 
 def _codes_of_runs(words: np.ndarray, lengths: Indices) -> Indices:
-    """Returns an integer code for each group of lines of the matrix `words`; equal groups have equal codes. The groups
-    follow each other, and `lengths` has the number of lines of each group.
+    """Returns an integer code for each group of consecutive lines of the matrix `words`. Two groups have the same
+    code if their lines are equal. `lengths` has the number of lines of each group.
     """
     width = words.shape[1] * 8
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64) * width

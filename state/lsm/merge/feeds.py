@@ -166,7 +166,10 @@ class FeedCheck:
     found: MixedKey | None = None
 
     def __call__(self, rows: pa.Table, order: Ranks | None, starts: Starts) -> None:
-        """Checks the rows of one step of a merge. Row n in key order is row `order[n]` of the table; if `order` is
+        """Looks for a key whose rows came from several feeds (Kafka partitions), and stores the first such key in
+        `found`.
+
+        `rows` are the rows of one step of a merge. Row n in key order is row `order[n]` of the table; if `order` is
         None, the table is in key order. `starts` is true at the first row of each key.
         """
         if self.found is not None or starts.all():

@@ -100,9 +100,11 @@ class LookupFold(Unmoved):
     stores: bool = True
 
     def fold_in_order(self, table: pa.Table, order: Indices | None, starts: Mask) -> pa.Table:
-        """Merges rows as `Unmoved.fold_in_order` says. Without a changelog, the result has no column PART. If only the
-        newest row of a key counts, no other row is moved in memory. In this case older rows are looked up only to mark
-        them as deleted.
+        """Merges the rows of each key. `table`, `order` and `starts` mean the same as in `Unmoved.fold_in_order`.
+        Without a changelog, the result has no column PART.
+
+        If only the newest row of a key counts, only the newest rows are copied in memory. Older rows of the table are
+        then looked up only to mark them as deleted.
         """
         if self.rule is not None or self.sequence_fields or self.inner != Deduplicate():
             return self.fold(table if order is None else table.take(pa.array(order)), starts)
@@ -227,8 +229,8 @@ def _candidates(levels: NDArray[np.int32], starts: Mask) -> Mask:
 
 
 def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *, descending: bool) -> Indices:
-    """Returns the indices of the rows in the order of keys, with the oldest row of each key first. Rows of the same age
-    keep their order.
+    """Returns the indices of the rows sorted by key, and for each key from the oldest to the newest row. Rows of the
+    same age keep their order. `numbers` has the number of each row's key.
     """
     columns = [rows[f].combine_chunks() for f in sequence_fields]
     ages = sequence_columns(columns, [logical_type(c.type, False) for c in columns], descending=descending)
@@ -245,7 +247,7 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
 
 
 def _always(fold: Fold) -> Fold:
-    """Returns a variant of the fold that also computes the result of keys with a single row. A fold that selects rows
-    is returned unchanged, because such a fold keeps a single row anyway.
+    """Returns a variant of the fold that also computes the result of keys with a single row. A fold that only selects
+    rows is returned unchanged, because the result is then the single row itself.
     """
     return replace(fold, folds_lone_rows=True) if isinstance(fold, ComputedFold) else fold

@@ -55,7 +55,9 @@ class Merging(ABC):
         """
 
     def row_checks(self) -> RowChecks | None:
-        """Returns the checks of single rows; None if every row can be merged."""
+        """Returns the checks that each new row must pass before it is accepted. Returns None if the merge engine can
+        merge every row.
+        """
         return None
 
     def order_matters(self) -> bool:

@@ -158,8 +158,8 @@ class PartialUpdate(ComputedFold):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """The rows of a merge. `events` says what each row does: some rows set all values, and all others add values or
-    take them back, as their row kind says.
+    """The rows of a merge. `events` says for each row what it does to its key: the row sets all values, adds values,
+    or takes values back. `kinds` are the row kinds, and `retracts` marks the rows that take values back.
     """
 
     events: Events
@@ -248,8 +248,11 @@ def _sequence_codes(table: pa.Table, names: tuple[str, ...]) -> Indices:
 
 
 def _not_older(codes: Indices, starts: Indices, seeds: Mask) -> Mask:
-    """Returns a mask of the rows that have a sequence, and whose sequence is not smaller than the sequences of the
-    earlier rows of the key. A row is not compared with rows before the last row that sets all values (`seeds`).
+    """Returns a mask of the rows whose sequence is at least as large as the sequences of all earlier rows of the same
+    key. The mask is false for rows without a sequence.
+
+    `codes` has the rank of each row's sequence; 0 stands for a row without one. `seeds` marks rows that set all
+    values: a row is compared only with the rows of its key since the last such row.
     """
     borders = seeds.copy()
     borders[starts] = True

@@ -251,8 +251,8 @@ def _compare_nan(column: pc.Expression, sign: str) -> pc.Expression:
 
 
 def _is_beyond(field: DataField, node: exp.Expression, value: pa.Scalar) -> bool:
-    """Returns True if the finite number in `node` is larger or smaller than all finite values of a FLOAT or DOUBLE
-    column, so that `value` is infinite.
+    """Returns True if `node` is a finite number that is too large or too small for a FLOAT or DOUBLE column. `value`
+    is the number in the column's type; it is then infinite.
     """
     return field.type.root in _FLOATS and math.isinf(value.as_py()) and not isinstance(node, exp.Cast)
 

@@ -156,8 +156,8 @@ def _is_done(io: FileIO, path: str, root: str, pin: Pin) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    """Everything that the table gets from a branch: the snapshots by id, the tags, and the schema files by id. The ids
-    ascend.
+    """What a fast-forward copies from a branch to the table: the snapshots by id, the tags, and the content of the
+    schema files by id. The ids ascend.
     """
 
     snapshots: Mapping[int, Snapshot]
@@ -179,7 +179,9 @@ class _Copied:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The table that is being fast-forwarded. `pin` is the pin of this process."""
+    """The table that is being fast-forwarded. `pin` is the pin file of this process, which shows that the
+    fast-forward still goes on.
+    """
 
     snapshots: Snapshots
     pin: HeldPin

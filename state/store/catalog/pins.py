@@ -43,8 +43,10 @@ waits a second and a half for a removal to end.
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """The pins, the announcements of removals and the notes of deleted branches that one listing has found, by the
-    names of their files. None stands for a file that cannot be read: such a file must be taken to forbid everything.
+    """The content of the files that one listing of a folder has found, by file name: pins (files that protect
+    snapshots from removal), announcements of removals, and notes of deleted branches.
+
+    None stands for a file that cannot be read. The caller must then behave as if the file forbade everything.
     """
 
     pins: Mapping[str, Pin | None] = field(default_factory=dict)

@@ -78,10 +78,10 @@ class SnapshotChanges:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Changes that may be applied to a base snapshot: their manifest entries, their index entries, and all index
-    entries of the base.
+    """Changes that have passed the conflict rules for a base snapshot. The commit applies these changes to the base.
 
-    `base_index` may be empty if the changes neither add nor remove index files.
+    `entries` are the manifest entries of the changes, and `index` are the index entries of the changes. `base_index`
+    holds all index entries of the base snapshot; it may be empty if the changes neither add nor remove index files.
     """
 
     entries: tuple[ManifestEntry, ...]

@@ -109,8 +109,9 @@ class _Publishing:
         return holder is not None and holder.uuid == self.snapshot.uuid
 
     def _judged(self, gone: str | None) -> Publication:
-        """Returns the outcome for a published snapshot. If one of its files is missing (`gone`), the snapshot is taken
-        back.
+        """Returns whether the snapshot is in the table, lost, or in an unknown state, after this writer has tried to
+        publish it. `gone` names a file of the snapshot that no longer exists, or is None. If a file is gone, the
+        published snapshot is removed again.
         """
         outcome = self._place()
         if outcome is PublishOutcome.LOST and self.error is not None:

@@ -133,8 +133,9 @@ def _leaves_snapshot(change: Append | Replace, changes: Changes, author: Author,
 
 
 def _compacted(commit: SnapshotCommit, change: Change, made: tuple[Snapshot, ...]) -> CommitResult:
-    """Commits the compaction, and returns the result. `made` holds the snapshot of the written files, if
-    there is one.
+    """Commits the compacted files of a write, and returns the result of the whole commit. `made` holds the snapshot
+    of the written files, if there is one. If that snapshot exists and the compaction fails, the result is still a
+    success, because the rows are in the table.
     """
     work, outcome = commit.work, _outcome_of(commit)
     if isinstance(outcome, Snapshot):

@@ -199,7 +199,9 @@ class _Compaction:
             return [] if data is None else data.close(), [] if log is None else log.close()
 
     def _fold(self, step: Rewrite, *, stores: bool) -> Fold:
-        """Returns the fold for the rows of a step. Without `stores`, the step only logs changes and stores no rows."""
+        """Returns the fold (a function that merges the rows of each key) for one step of a compaction. If `stores` is
+        false, the step only writes the changelog, and stores no rows.
+        """
         schema, options = self.access.schema, self.options
         inner = fold_for(schema)
         rule = ChangeRule(schema.settings.changelog.row_deduplicate, schema.settings.changelog.ignored_columns)

@@ -197,8 +197,8 @@ class _Level:
             self._block = None
 
     def _next(self, span: _Span) -> _Block | None:
-        """Returns the next block that may hold keys of the range; None if the sorted run has no further block before
-        the end of the range.
+        """Returns the next record batch of the sorted run that may hold keys of the range `span`. Returns None if no
+        record batch before the end of the range is left.
         """
         while True:
             if self._block is None:
@@ -229,8 +229,9 @@ class _Level:
         )
 
     def _group_units(self, file: DataFileMeta) -> list[_Unit]:
-        """Returns the row groups of a file as units, with the bounds of the first key column in each row group. Returns
-        an empty list if a row group has no bounds for this column, or if the file is small.
+        """Returns a unit (a piece of the file that can be read or skipped alone) for each row group of a file, with
+        the smallest and the largest value of the first key column. Returns an empty list if a row group does not
+        state these values, or if the file is small.
         """
         first = self._keys[0]
         if first.type.root not in _BOUNDED or file.row_count <= self._above.batch_rows:

@@ -59,8 +59,9 @@ class CheckedSource(PositionedReader):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _checked(self, start: int, end: int) -> list[memoryview]:
-        """Returns the bytes from `start` to `end`, after their blocks were checked: one view for each piece that holds
-        some of the bytes. All of these bytes must have checksums.
+        """Checks the bytes from `start` to `end` against their checksums, and returns the bytes. The result has a
+        view for each fetched piece of the file that holds some of these bytes. The range may hold only bytes that
+        have checksums.
         """
         if start >= end:
             return []

@@ -129,10 +129,10 @@ class TextSizes:
         self._seen: dict[frozenset[str], tuple[float, float]] = {}
 
     def of(self, columns: frozenset[str], packed_bytes: float, longest: float) -> float | None:
-        """Returns how many bytes a row of these columns takes in memory; None if the rows of this file may differ from
-        the rows of the previous file.
+        """Returns how many bytes a row of these columns takes in memory, as measured in an earlier file. Returns None
+        if no file was measured, or if the rows of this file may be much larger.
 
-        `packed_bytes` is the size of the columns in the file. `longest` is the length of their longest values,
+        `packed_bytes` is the size of the columns in this file. `longest` is the length of their longest values,
         according to the footer. The longest values matter because, with a dictionary, many rows may have a long value
         that the file holds only once.
         """

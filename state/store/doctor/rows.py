@@ -83,7 +83,9 @@ def _is_strictly_sorted(rows: pa.RecordBatch, keys: Sequence[str]) -> bool:
 
 
 def vector_problems(deletions: DeletedRows, bucket: BucketFiles, state: State) -> Iterator[Problem]:
-    """Yields problems in the deletion vectors of a bucket's files. One vector is in memory."""
+    """Yields a problem for each deletion vector of the bucket's files that cannot be read, or that marks a row beyond
+    the end of its file. Only one vector at a time is held in memory.
+    """
     for file in bucket.files:
         try:
             deleted = deletions.of_file(bucket.partition, bucket.bucket, file.file_name)

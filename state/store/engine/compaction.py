@@ -36,6 +36,8 @@ def compact_buckets(engine: Engine, write: BucketWrite, work: BucketWork) -> tup
 
 
 def idle_jobs(stages: Stages[object], busy: frozenset[BucketId] = frozenset()) -> Jobs:
-    """Returns jobs for the idle buckets of the stages, except for the buckets in `busy`, which got rows."""
+    """Returns the compaction jobs for the buckets in `stages.idle`: these buckets are compacted even if they get no
+    rows. Buckets in `busy` are left out, because they got rows and were compacted when the rows were written.
+    """
     write, states = stages.write.write, stages.write.states
     return Jobs([IdleBucket(write, b, states[b]) for b in stages.idle if b not in busy])

@@ -56,7 +56,9 @@ class TaskJob(Protocol):
 
     @property
     def access(self) -> BucketAccess:
-        """Returns the access to the table in the task's process."""
+        """Returns the object with which a task, in the process where the task runs, reads and writes the files of the
+        table's buckets.
+        """
         ...
 
     def message(self) -> CommitMessage:

@@ -114,8 +114,11 @@ def _split(side: bytes, pending: Sequence[tuple[pa.Table, np.ndarray]], origin: 
 def join_shares(
     joined: Joined, buffer: RunBuffer, sealer: SealPlan, *, origin: int
 ) -> Iterator[SealedRun | PartReport]:
-    """Joins the shares whose runs are in the buffer, and yields the rows to write as sealed runs. The buffer is empty
-    afterwards. `origin` is the origin of the yielded runs (see `SealedRun`).
+    """Joins the source rows with the table's rows, one share (a part of the keys, chosen by hash) after the other.
+    Yields the rows to write as sealed runs (sorted, packed rows), and the reports of the join.
+
+    `buffer` holds the rows of both sides, and is empty afterwards. `origin` is the number that the yielded runs get
+    as their origin (see `SealedRun`).
     """
     out, acceptance = RunSealer(sealer, origin=origin), RowAcceptance(sealer.schema)
     for share in sorted({share for _, share in buffer.buckets()}):

@@ -1,8 +1,8 @@
-"""If a compaction was lost to another commit, compacts its files on level 0 again, until readers see their rows or the
-time is over.
+"""Compacts again after another commit has won over a compaction. The files of that compaction on level 0 are
+compacted until readers see their rows, or until the time is over.
 
 Source: Paimon 2.0 has a callback that waits for others to compact (`visibility-callback.enabled`). Here the writer
-whose compaction was lost compacts again itself.
+whose compaction was refused compacts again itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -115,8 +115,9 @@ def is_lasting(failure: object) -> bool:
 
 
 def _trigger(at: TableAt, lost: CompactTrigger) -> CompactTrigger:
-    """Returns the trigger of the next try. If the options allow rows to wait on level 0, it is `lost`, the trigger of
-    the lost compaction. Otherwise it is the trigger of a minor compaction, which conflicts less often.
+    """Returns which compaction the next try does, after another commit has won over the compaction `lost`. If the
+    options allow rows to wait on level 0, the next try does the same compaction again. Otherwise the next try does a
+    minor compaction, which conflicts less often.
     """
     gentle = at.plan.compact_options.lookup_compact is LookupCompact.GENTLE
     return lost if gentle else CompactTrigger.MINOR

@@ -26,9 +26,11 @@ from bucketline.state.types.row_kind import RowKind
 
 @dataclass(frozen=True, slots=True)
 class PostponedFile:
-    """The rows of a postponed file, with their row kinds, in the order in which they were written.
+    """The rows of a file in the postpone bucket, as a source of rows for a write. The rows have their row kinds, and
+    keep the order in which they were written.
 
-    `origin` orders the files: a file with a lower number is older. `watch` is called before each record batch.
+    `origin` orders the files: a file with a lower number is older. `watch` is called before each record batch, and
+    can end the work by raising an exception.
     """
 
     access: BucketAccess
@@ -46,9 +48,10 @@ class PostponedFile:
 
 @dataclass(frozen=True, slots=True)
 class CurrentRows:
-    """The current rows of a real bucket. A table with a primary key has one row for each key, merged in `memory_bytes`.
+    """The current rows of a bucket, as a source of rows for a write. For a table with a primary key, the rows of each
+    key are merged into one row; the merge uses at most `memory_bytes`.
 
-    `origin` is the position of the bucket among all parts of the source. `vector_files` are the index files with the
+    `origin` is the position of this bucket among all parts of the source. `vector_files` are the index files with the
     bucket's deletion vectors.
     """
 

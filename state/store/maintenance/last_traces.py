@@ -25,12 +25,14 @@ def leave_markers(
     *,
     ends: bool,
 ) -> bool:
-    """Creates a marker tag for each stream that has none among the tags `known` but has a batch among the snapshots
-    that are about to be removed (`going`, oldest first). The removal of these snapshots has been announced. Returns
-    True if there was such a stream; then the table's tags have changed.
+    """Creates marker tags, which keep a trace of streaming writers (streams) after their snapshots were removed.
+    `going` are the snapshots that are about to be removed, oldest first; their removal has been announced.
 
-    The marker expires as if the stream had created it together with the snapshot. If tags expire by time (`ends`), a
-    marker that would have expired already is not created.
+    A stream gets a marker tag if a snapshot in `going` holds one of its batches, and none of the tags `known` is its
+    marker. Returns True if a tag had to be created; then the table's tags have changed.
+
+    The marker expires as if the stream had created the marker together with the snapshot. If tags expire by time
+    (`ends`), a marker that would have expired already is not created.
     """
     made = False
     for name, snapshot in unmarked(going, [t.name for t in known]).items():

@@ -120,7 +120,9 @@ class Compactor:
             release(self._folder, c, None)
 
     def _claim_some(self) -> tuple[list[Claimed], list[Finished]]:
-        """Returns the items that were claimed, and the items that were given up."""
+        """Claims some open items (planned compactions) by writing a lease for each. Returns the items that this
+        process has claimed, and the items that are now closed as given up, because they have failed too often.
+        """
         listing = self._folder.list()
         items: list[tuple[Plan, Item]] = []
         for plan in self._folder.readable(listing).values():
@@ -193,9 +195,9 @@ class Compactor:
         return self._work.look(c.plan, c.item, self._folder.release_path(c.claim))
 
     def _done(self, jobs: Sequence[tuple[Claimed, ItemJob]], ends: "_Ends") -> list[DoneItem]:
-        """Does the jobs, and returns the jobs that have succeeded, with their commit messages. Jobs on single buckets
-        run together, or one by one if that fails. Then the jobs that move rows run one by one, because the engine
-        divides each of these jobs among its tasks.
+        """Runs the jobs of the claimed items, and returns the items whose jobs have succeeded, with their commit
+        messages. Jobs for single buckets run together; if this fails, they run one by one. Then the jobs that move
+        rows out of the postpone bucket run one by one, because the engine divides each of these jobs among its tasks.
         """
         moves = [(c, job) for c, job in jobs if isinstance(job, MoveJob)]
         others = [(c, job) for c, job in jobs if not isinstance(job, MoveJob)]
@@ -269,8 +271,9 @@ class Compactor:
         return False
 
     def _lost(self, claims: Sequence[Claimed], lost: Lost, ends: "_Ends") -> None:
-        """Looks again at items whose commit was refused because another process has committed the item, or other work
-        on its bucket, first. A refused commit does not count as an error of the item.
+        """Handles items (planned compactions) whose commit was refused, because another process had committed work on
+        the same bucket first. The method reads the newest snapshot: an item without work left is closed, and every
+        other item is given back. A refused commit does not count as an error of the item.
         """
         self._is_fresh = False
         for c in claims:

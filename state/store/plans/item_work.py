@@ -44,11 +44,12 @@ _LOOK_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class BucketJob:
-    """A job of an engine: everything that a task needs to carry out an item.
+    """Everything that a task needs to carry out an item (one planned compaction of a bucket).
 
     `files` are the live files of the bucket in the snapshot with the id `based_on`, and `vector_files` are the files
-    with the bucket's deletion vectors. `planned_ms` is the time at which this snapshot was read. If there is a file at
-    the path `given_back`, the item was released: the work then ends with GivenBack, and leaves no files.
+    with the bucket's deletion vectors. `planned_ms` is the time at which this snapshot was read. If there is a file
+    at the path `given_back`, the compactor has released the item: the work then raises GivenBack, and leaves no
+    files.
     """
 
     access: BucketAccess
@@ -74,10 +75,10 @@ class BucketJob:
 
 @dataclass(frozen=True, slots=True)
 class MoveJob:
-    """A job that moves rows out of the postpone bucket. An engine runs its `stages`. If the item is released, the
-    stages end with GivenBack.
+    """Everything that an engine needs to carry out an item (a planned compaction) that moves rows out of the postpone
+    bucket. The engine runs `stages`. If the compactor has released the item, the stages raise GivenBack.
 
-    `based_on` is the id of the snapshot from which the job was made, and `planned_ms` is the time at which this
+    `based_on` is the id of the snapshot from which the stages were made, and `planned_ms` is the time at which this
     snapshot was read.
     """
 

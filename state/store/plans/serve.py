@@ -87,12 +87,14 @@ def serve_plans(
     tell: Tell,
     looked: Callable[[str], None] = lambda path: None,
 ) -> int:
-    """Works in turns on the plans of several tables until a stop is requested, and returns how many items were closed.
-    The keys of `compactors` are the paths of the tables. `tell` is called with the path and each finished item, and
-    `looked` with the path after each look at a table.
+    """Carries out planned compactions of several tables, one table after the other, until a stop is requested.
+    Returns how many items (planned compactions) were closed. The keys of `compactors` are the paths of the tables.
+
+    `tell` is called after each item, with the path of the table and the finished item. `looked` is called with the
+    path after each look at a table.
 
     With `once` the function returns when no item is left to claim, and errors of a table are raised. Without `once`,
-    errors are logged as warnings, and the table is looked at again later.
+    errors are logged as warnings, and the function looks at the table again later.
     """
     closed = 0
     while not stop.is_asked:

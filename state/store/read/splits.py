@@ -114,7 +114,9 @@ class Split:
 
     @property
     def stands_alone(self) -> bool:
-        """Returns True if this unit must be alone in its split."""
+        """Returns True if a split may hold nothing beside this unit: the unit has postponed rows, or it is one part
+        of a large file whose row groups several splits read.
+        """
         return self.is_postponed or self.share is not None
 
 

@@ -70,8 +70,8 @@ def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _flat(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
-    """Returns the columns by which rows are grouped in place of a key. Arrow cannot group by a struct. So for a struct,
-    these columns are a column that says whether the struct is not null, and the columns of its fields.
+    """Returns columns without structs that stand for `column` in GROUP BY, because Arrow cannot group by a struct.
+    For a struct, these are a column that says whether the struct is not null, and the columns of its fields.
     """
     if not pa.types.is_struct(column.type):
         return [_one_value_each(column)]

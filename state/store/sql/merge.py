@@ -40,8 +40,8 @@ KeyValue: TypeAlias = SqlExpression | pa.Scalar
 
 
 def merge(session: SqlSession, statement: Merge, queries: Queries) -> pa.Table:
-    """Changes the rows that match, and the rows that do not match, as the clauses say, in one commit. Returns the id of
-    the newest snapshot as a row.
+    """Carries out MERGE INTO in one commit. The clauses of the statement say which rows of the table are updated or
+    deleted, and which source rows are inserted. Returns the id of the newest snapshot, as a table of one row.
     """
     table = session.table(statement.table.name, statement.table.options, writes=True)
     engine = engine_of(queries, table)

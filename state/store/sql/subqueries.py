@@ -62,10 +62,10 @@ def computed_by_merge(statement: Update | Delete, primary_key: Sequence[str]) ->
 def with_literals(
     session: SqlSession, node: exp.Expression, statement: Update | Delete, queries: Queries
 ) -> exp.Expression:
-    """Runs the queries inside a value or condition. Returns the value or condition with the rows that a query has
-    found, as literals, in place of the query.
+    """Runs the queries inside a value or condition. Returns the value or condition with the result of each query in
+    place of the query. For example, `id IN (SELECT ...)` becomes `id IN (1, 2)`.
 
-    Raises OptionError for a query that refers to the changed row of the table, or that finds too many rows.
+    Raises OptionError for a query that uses columns of the row to change, and for a query that finds too many rows.
     """
     copied = exp.Paren(this=node.copy())
     for place in list(copied.find_all(exp.In, exp.Exists, exp.Subquery)):

@@ -63,8 +63,8 @@ class OpenAhead(WrappedIO):
 
 @contextmanager
 def open_ahead(inner: Inner, paths: Iterable[str]) -> Iterator[OpenAhead]:
-    """Gives the `with` block a storage that opens `paths` ahead, in this order. A file that is asked for before its
-    turn is opened when it is asked for.
+    """Yields a storage for a `with` block. The storage opens the files at `paths` in other threads, in this order,
+    before the caller asks for them. A file that the caller asks for earlier is opened at once.
     """
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="bucketline-ahead") as pool:
         ahead = OpenAhead(inner, paths, pool)

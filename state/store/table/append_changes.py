@@ -226,7 +226,9 @@ class KeptAndTaken:
             yield self._marked(bucket_id, changes)
 
     def copies(self) -> Jobs:
-        """Returns the jobs that write the files again without the rows to take out."""
+        """Returns a job for each file that loses rows. The job writes the file again without the rows that the change
+        removes.
+        """
         totals = self._at.view.total_of_bucket
         return Jobs(
             [

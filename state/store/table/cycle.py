@@ -40,8 +40,11 @@ class Commit:
 
 
 def noted(outcome: Outcome) -> dict[str, str]:
-    """Returns the snapshot property that makes the notes of a run valid; an empty dict if the run has no notes. A note
-    holds changes of keys, beside the key index. A note is valid only if a snapshot carries the token of the note.
+    """Returns the property that the snapshot of a write must get, with the tokens of the notes that the write has
+    left. Returns an empty dict if the write has left no notes.
+
+    A note is a file beside the key index, and holds changes of keys. A note is valid only if a snapshot carries its
+    token.
     """
     return {NOTE_PROPERTY: ",".join(outcome.notes)} if outcome.notes else {}
 

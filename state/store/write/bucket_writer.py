@@ -1,5 +1,5 @@
-"""Writes one bucket in one batch: merges sealed runs into level-0 files, compacts the bucket if a compaction is due,
-and returns the commit message.
+"""Writes one bucket in one batch: merges sealed runs (sorted, packed rows) into level-0 files, and compacts the
+bucket if a compaction is due. Returns the commit message, which lists the new and the removed files.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -63,7 +63,9 @@ class Dynamic(Mode):
 
 
 def asked_assigners(plan: WritePlan) -> int | None:
-    """Returns how many assigners the options ask for; None if no option says it."""
+    """Returns how many assigners (tasks that choose the buckets of keys) the options ask for. Returns None if the
+    options do not set this number.
+    """
     asked = plan.schema.settings.bucket.assigners or plan.sink.assigner_parallelism
     return asked or plan.sink.write_parallelism
 

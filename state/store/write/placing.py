@@ -36,8 +36,8 @@ class SharedBucket(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNote:
-    """The token of a note. A note holds changes of keys, and was written beside a key index. The snapshot of this write
-    must carry the token.
+    """The token of a note (a file beside a key index, with changes of keys). The snapshot of the write that has left
+    the note must carry the token; otherwise the note is ignored.
     """
 
     token: str

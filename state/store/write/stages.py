@@ -1,4 +1,5 @@
-"""The steps by which rows get into a table, as one frozen value: read → seal → place → write.
+"""The steps by which rows get into a table: read the rows, seal (sort and pack) them, place them into buckets, and
+write files. One frozen value, `Stages`, holds the settings of all steps.
 
 A plan makes the stages, and an engine runs them: in this process, or in tasks on other machines.
 """

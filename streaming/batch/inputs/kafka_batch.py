@@ -133,12 +133,13 @@ def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...
 
 
 def read_by_one_task(source: Records, identity: BatchIdentity, parallelism: int, record_bytes: int = 0) -> Records:
-    """If the batch has few records, returns the source changed so that one task reads it, however Spark splits it.
-    Otherwise returns the source unchanged.
+    """If the batch has few records, returns the source changed so that one task reads all records, however Spark
+    splits the source. Otherwise returns the source unchanged.
 
     If one task reads and writes everything, no second stage is needed. See `shared` for `parallelism` and
-    `record_bytes`. The DataFrame must be Spark's source itself, without other steps. Spark joins Kafka's partitions in
-    their order, because either none of them has a preferred location, or each has one.
+    `record_bytes`. The DataFrame must be Spark's source itself, without other steps. The one task reads Kafka's
+    partitions in their order: either all partitions have a preferred location or none has one, so Spark does not
+    reorder them.
 
     Source: Spark 4.0 DefaultPartitionCoalescer, KafkaOffsetRangeCalculator.
     """

@@ -36,9 +36,9 @@ class Bodies:
 
 
 def read_bodies(records: pa.Array, schema: AvroSchema, begin: int = 0) -> Bodies:
-    """Reads the records of one schema. Each body begins at byte `begin` of its record.
-
-    The records are binary values without nulls. Each record gives either a value or a damaged body.
+    """Decodes Avro records that all have the same schema. Each record is a binary value, without nulls; its first
+    `begin` bytes are skipped (for example the magic byte and schema id). The result has for each record either a
+    value, or the reason why the record cannot be decoded.
     """
     starts, ends, data = _places(records)
     starts = np.minimum(starts + begin, ends)

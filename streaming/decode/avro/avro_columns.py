@@ -202,8 +202,11 @@ def _last_of_each_name(rows: Longs, names: pa.Array) -> Longs:
 
 
 def _by_row(rows: Longs, count: int) -> tuple[pa.Array, pa.Array]:
-    """Takes the row of each item; there are `count` rows. Returns the positions of the items, sorted by row, and the
-    offsets at which the items of each row begin and end.
+    """Groups array or map items by the row they belong to. `rows` has the row number of each item, and `count` is the
+    number of rows.
+
+    Returns the positions of the items, sorted by row, and offsets into these positions: the items of row i are at
+    `offsets[i]` to `offsets[i + 1]`.
     """
     offsets = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])

@@ -38,7 +38,9 @@ def folder_of(job: str, url: str) -> Path | None:
 
 
 def remove_folder(job: str, url: str) -> None:
-    """Removes the folder that `folder_of` has created on this host."""
+    """Removes the folder on this host that holds the schemas which the job has read from the registry at `url`. A
+    missing folder is no error.
+    """
     folder = folder_of(job, url)
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)

@@ -339,10 +339,11 @@ def _read_lines(texts: pa.Array, fields: pa.DataType, unexpected: str) -> pa.Arr
 
 
 def _raw(shape: Shape, need: pa.DataType, *, with_late: bool = False) -> pa.DataType:
-    """Returns the type that the reader gets: the fields of the shape, then the unknown fields of the need.
+    """Returns the Arrow type with which Arrow's JSON reader reads the texts: the fields of the shape, and then the
+    fields that occur only in `need` (unknown fields of the records).
 
-    Late fields (see `Shape`) are left out. If `with_late` is true, they have the null type, because the texts have
-    nulls in place of their values.
+    Late fields (see `Shape`) are left out. If `with_late` is true, late fields have the null type, because the texts
+    have nulls in place of their values.
     """
     if shape.is_late:
         return pa.null()

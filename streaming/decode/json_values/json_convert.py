@@ -227,7 +227,9 @@ def _real(doubles: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _finite(texts: pa.Array, form: Form) -> pa.Array:
-    """Returns the texts, with null for the words that mean infinity, if the job asks for this."""
+    """Returns the texts of times. If the job asks for null in place of an infinite time, the words for infinity, such
+    as `infinity`, are replaced by null.
+    """
     if not form.is_null_for_infinity:
         return texts
     return if_else(pc.is_in(texts, value_set=_ENDLESS), pa.scalar(None, pa.string()), texts)

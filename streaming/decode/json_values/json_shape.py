@@ -61,10 +61,11 @@ class ValueReading(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form in which the value of a leaf may be written. `unit` is 'd', 's', 'ms', 'us' or 'ns'. If a form has a
-    `reason`, values in this form are refused with this reason.
+    """A form in which a program may write a value that is neither a struct nor a list, for example a timestamp as a
+    number of milliseconds. `unit` is the unit of such a number: 'd', 's', 'ms', 'us' or 'ns'.
 
-    If `is_null_for_infinity` is true, an infinite time becomes null; otherwise it is refused.
+    If `reason` is not empty, values in this form are refused with this reason. If `is_null_for_infinity` is true, an
+    infinite time becomes null; otherwise it is refused.
     """
 
     kind: JsonKind

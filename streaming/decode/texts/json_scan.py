@@ -180,7 +180,9 @@ def bytes_of(texts: pa.Array) -> tuple[Bytes, Positions]:
 
 
 def has_bytes(texts: pa.Array, wanted: bytes) -> bool:
-    """Returns True if the bytes occur in any of the texts, or where one text ends and the next one begins."""
+    """Returns True if the bytes `wanted` occur in the texts. The search sees all texts as one string without
+    separators. So the result is also True if `wanted` begins at the end of one text and ends in the next text.
+    """
     own, _ = _in_place(pc.fill_null(texts, b"") if texts.null_count else texts)
     # The search of `re` reads the bytes where they are; that of `bytes` would need a copy.
     return re.search(re.escape(wanted), own.data) is not None

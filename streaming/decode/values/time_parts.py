@@ -58,7 +58,9 @@ def words_of_counts(counts: pa.Array, unit: str) -> pa.Array:
 
 
 def words_of_parts(parts: pa.Array) -> pa.Array:
-    """Returns `infinity` or `-infinity` for objects of parts that stand for infinity; null for all other objects."""
+    """Returns the text `infinity` or `-infinity` for each time that is infinite; null for every other time. `parts`
+    are structs with the parts of times, such as year and month.
+    """
     at = pc.index_in(pc.struct_field(parts, _SPECIAL), value_set=pa.array(list(WORDS), pa.string()))
     return pa.array(list(WORDS.values()), pa.string()).take(at)
 

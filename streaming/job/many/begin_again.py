@@ -1,5 +1,6 @@
-"""`--reset-identity` of a job of several tables: a new checkpoint that continues after the last records in each
-table."""
+"""Carries out `--reset-identity` for a job of several tables: the job gets a new checkpoint, which continues after
+the last record that each table has.
+"""
 
 import json
 import logging

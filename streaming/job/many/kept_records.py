@@ -17,8 +17,9 @@ result lacks topics for which the time is not known.
 
 @dataclass(slots=True)
 class KeptRecords:
-    """Says until when Kafka keeps the records that parked tables have missed. While a table is parked, Kafka is asked
-    every ten minutes, and again if another table is parked whose records come from other topics.
+    """Says until when Kafka keeps the records that parked tables have missed (a parked table gets no records until it
+    is unparked). While a table is parked, Kafka is asked every ten minutes. Kafka is also asked when another table is
+    parked whose records come from other topics.
     """
 
     retention: AskRetention

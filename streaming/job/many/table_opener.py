@@ -43,8 +43,8 @@ class JobTableOpener:
         return 1 if self.routed.common.catalog is not None else self.routed.commit_parallelism
 
     def resolve(self, origin: Origin) -> Resolved | Left:
-        """Returns the table to which the routes of the job send records of an origin, or the reason why they send these
-        records to no table.
+        """Returns the table to which the routes of the job send records of an origin (source table and topic).
+        Returns a Left with the reason if the routes send these records to no table.
         """
         return self.routed.resolve(origin.name, origin.topic)
 

@@ -301,7 +301,9 @@ _OF_RANGE = ("topic", "partition")
 
 
 def _parted(messages: list[Message]) -> tuple[list[Message], list[Message]]:
-    """Splits messages, and returns first the events among them and then the records."""
+    """Splits what the Kafka client has returned. The first list holds its events (errors and ends of partitions), the
+    second list holds the records.
+    """
     if not messages or not any(_each(messages, "error")):
         return [], messages
     return [m for m in messages if m.error() is not None], [m for m in messages if m.error() is None]

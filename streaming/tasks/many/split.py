@@ -74,7 +74,9 @@ class Splitter:
     _resolved: dict[Origin, Resolved | Left] = field(default_factory=dict, init=False)
 
     def parts(self, records: pa.Table) -> Iterator[Part]:
-        """Yields the parts of a chunk, ordered by their first records."""
+        """Divides a chunk of records by origin (source table and topic), and yields a `Part` for each origin: its
+        records, and the table to which they go. The origin of the chunk's first record comes first.
+        """
         if not records.num_rows:
             return
         names, of_names = self._names(records)

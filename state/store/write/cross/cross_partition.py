@@ -170,7 +170,9 @@ def _warn_once(why: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossOverwriteKeys(CrossWrite):
-    """Finds partitions and buckets as `CrossWrite` does, but for rows that replace partitions."""
+    """Finds the partition and bucket of each row, as `CrossWrite` does, for an overwrite: the new rows replace the
+    rows of whole partitions. So it does not matter where keys are in the replaced partitions.
+    """
 
     replaced: ReplacedPartitions
 

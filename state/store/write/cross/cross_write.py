@@ -198,8 +198,9 @@ class CrossWrite(Placing):
 def _place_whole(
     write: CrossWrite, index: KeyIndex, plan: IndexPlan, rows: pa.Table, token: str
 ) -> tuple[PlacedBatch, SnapshotNote | None]:
-    """Returns partition and bucket for all rows of a share at once. Also writes a note about the changes of the keys,
-    for the next batch, and returns a SnapshotNote with `token`; None if no note was written.
+    """Finds the partition and bucket of all rows of a share (a part of the keys, chosen by hash) in one step, and
+    returns the placed rows. Also writes a note, a file in which the next batch finds how the keys have changed. The
+    second result holds the `token` of this note; it is None if no note was written.
     """
     rows, kinds, feeds = _parted(rows)
     placed = place_batch(

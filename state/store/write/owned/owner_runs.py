@@ -220,7 +220,9 @@ def pieces_bytes(pieces: pa.RecordBatch) -> bytes:
 
 
 def read_pieces(data: bytes | pa.Buffer) -> pa.RecordBatch:
-    """Returns the description of the pieces from bytes that `pieces_bytes` has made."""
+    """Decodes bytes that `pieces_bytes` has made. Returns a record batch with a row for each piece of a sealed run (a
+    piece holds the rows of one group), with the columns PIECES.
+    """
     return pa.ipc.read_record_batch(pa.py_buffer(data), PIECES)
 
 

@@ -55,8 +55,9 @@ class SortedWindows:
         self._ready: dict[BucketId, SortedRows] = {}
 
     def take(self, bucket_id: BucketId) -> Runs | SortedRows:
-        """Removes the rows of a bucket from the buffer, and returns the rows: in the form of `RunBuffer.take`, or
-        already sorted if the bucket is small. Only one thread at a time may call this method.
+        """Removes the rows of a bucket from the buffer, and returns the rows. If the bucket is small, the result is a
+        SortedRows: the rows are sorted already. Otherwise the result is a list of sealed runs (sorted, packed rows)
+        with their bytes, as `RunBuffer.take` returns them. Only one thread at a time may call this method.
         """
         if bucket_id in self._ready:
             return self._ready.pop(bucket_id)
