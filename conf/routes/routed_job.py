@@ -236,8 +236,8 @@ def _common(settings: Mapping[str, Setting]) -> dict[str, Setting]:
 
 
 def _merged(defaults: Mapping[str, Setting], own: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Adds the defaults to the settings of a route. If one of the two is a text and the other is a map, the setting of
-    the route replaces the default.
+    """Returns the settings of a route, with the defaults added for settings that the route does not have. If the
+    route sets `a`, a default for `a.b` is left out, and the other way round.
     """
     replaced = {key for key in defaults if any(_is_inside(key, k) or _is_inside(k, key) for k in own)}
     return {key: setting for key, setting in defaults.items() if key not in replaced} | dict(own)

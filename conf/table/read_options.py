@@ -176,8 +176,8 @@ def refused_option(options: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def check_open_options(options: Mapping[str, str]) -> None:
-    """Raises OptionError for an option that cannot be set when a table is opened (the message names the most similar
-    read option), and the errors of `check_read_options`.
+    """Raises OptionError for an option that cannot be set when a table is opened; the message names the most similar
+    option that can be set. Also raises the errors of `check_read_options`.
     """
     refuse_storage_keys(options, "the read options")
     known = [option.key for option in GIVEN_WHEN_OPENED]

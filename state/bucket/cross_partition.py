@@ -76,12 +76,12 @@ class KeyedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """The rows to write, in order. For each row, `rows` has its position in the input, and `kinds`, `partitions` and
-    `buckets` have its row kind, partition code and bucket.
+    """The rows to write, in order. For each row, `rows` has its position in the input, `kinds` its row kind,
+    `partitions` the code of its partition (a number that stands for the partition), and `buckets` its bucket.
 
-    `places` are the partition and bucket of each key afterwards. `allocations` has, by partition code, the row counts
-    of each partition in which the number of keys has changed.
-    A row can go to another partition than the one in its columns. Then `placed_rows` replaces the partition columns.
+    `places` are the partition and bucket of each key afterwards. `allocations` has the row counts of each partition
+    in which the number of keys has changed, by partition code. A row can go to another partition than the one in its
+    columns. Then `placed_rows` replaces the partition columns.
     """
 
     rows: Int64s

@@ -12,8 +12,9 @@ from bucketline.state.format.paths import POSTPONE_BUCKET
 
 @dataclass(frozen=True, slots=True)
 class PostponeBacklog:
-    """The number of rows in the postpone buckets and the size of their files in bytes. Several rows of one key count
-    separately. `since_ms` is the local time of the oldest file, or None if there are no rows.
+    """The number of rows in the postpone buckets (rows that wait for a move to a real bucket), and the size of their
+    files in bytes. Several rows of one key count separately. `since_ms` is the local time of the oldest file, or None
+    if there are no rows.
     """
 
     rows: int = 0

@@ -52,15 +52,15 @@ def with_tracked(schema: TableSchema) -> TableSchema:
 
 
 def has_tracked(schema: TableSchema) -> bool:
-    """Returns True if a schema has all columns of row tracking. Files with unchanged rows are written with such a
-    schema.
+    """Returns True if the last columns of a schema are the columns of row tracking (row id and sequence number).
+    Files that hold rows which were moved, but not changed, are written with such a schema.
     """
     return schema.fields[-len(TRACKED) :] == TRACKED
 
 
 def has_row_ids(schema: TableSchema) -> bool:
-    """Returns True if a schema has the column of row ids. Files with rows that were in the table before are written
-    with such a schema.
+    """Returns True if a schema has the column of row ids. Files with rows that were in the table before, changed or
+    unchanged, are written with such a schema: these rows keep their row ids.
     """
     return any(field.name == ROW_ID for field in schema.fields)
 

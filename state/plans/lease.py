@@ -26,8 +26,9 @@ BEATS_A_PERIOD = 4
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of a worker to work on an item. `owner` is a UUID that is created for each lease. `period_ms` is the
-    time in milliseconds for which a heartbeat keeps the lease.
+    """The right of a worker to work on an item (a planned compaction of a bucket). `owner` is a UUID that is created
+    for each lease. The worker renews the lease by heartbeats; `period_ms` is how long the lease lasts after a
+    heartbeat, in milliseconds.
     """
 
     owner: str

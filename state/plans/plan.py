@@ -57,7 +57,7 @@ class Item:
 
     @property
     def moves_rows(self) -> bool:
-        """Returns True if the item moves rows out of the postpone bucket."""
+        """Returns True if this item (a planned compaction) moves rows out of the postpone bucket."""
         return self.bucket == POSTPONE_BUCKET
 
 

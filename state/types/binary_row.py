@@ -203,8 +203,8 @@ def _null_words(arrays: Sequence[pa.Array]) -> list[UInt64s]:
 
 
 def _slot_bits(array: pa.Array, data_type: DataType) -> NDArray[np.unsignedinteger]:
-    """Returns the slots of a field that needs no variable area, as unsigned integers of 1 to 8 bytes. A null gives
-    0.
+    """Returns the 8-byte slots of a field in BinaryRow, as unsigned integers of 1 to 8 bytes. The field must have a
+    type whose values fit into the slot. A null gives 0.
     """
     root = data_type.root
     if root is TypeRoot.DECIMAL:

@@ -21,10 +21,10 @@ _runs: dict[tuple[str, str, str], _Run] = {}
 
 
 def is_begun(place: str, batch: BatchName) -> bool:
-    """Returns True if there may have been an earlier attempt at a batch, which stored bad records at `place`.
+    """Returns True if an earlier attempt at a batch may have stored bad records at `place`.
 
-    An earlier attempt may have been made at the first batch of a run of the query, by the previous run, and at the
-    newest batch of the run.
+    Only two batches of a run can have an earlier attempt: the first batch, at which the previous run may have
+    stopped, and the newest batch, which Spark may repeat in the same run.
     """
     run = _runs.get((place, batch.user, batch.table))
     return run is None or run.id != batch.run_id or batch.batch_id in (run.first, run.newest)

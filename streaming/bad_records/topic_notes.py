@@ -25,7 +25,10 @@ def notes_beside(checkpoint: str, topic: str, storage: Mapping[str, str]) -> "To
 
 @dataclass(frozen=True, slots=True)
 class TopicNotes:
-    """The notes of a job about a topic, in the folder `path`. `storage` holds the options to reach the storage."""
+    """The notes about the bad records that a job has sent to a topic: which attempts of a batch were sent or
+    withdrawn, and what a replay has taken. The notes are files in the folder `path`. `storage` holds the options to
+    reach the storage.
+    """
 
     path: str
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -104,10 +104,11 @@ def _writes_by_share(stages: Stages[Records]) -> bool:
 
 
 def _in_one_task(stages: Stages[Records], most_bytes: int) -> Stages[Records]:
-    """Returns the stages with one writing task, if one task reads and little has to be compacted, because a shuffle
-    costs more than the rows of a small batch. Otherwise returns the stages unchanged.
+    """Changes the stages of a small batch so that one task writes all rows. This is done if one task reads the batch
+    and little has to be compacted, because a shuffle would cost more than the rows. Otherwise returns the stages
+    unchanged.
 
-    The tasks of a dynamic table that assign buckets stay as they are.
+    In a dynamic table, the tasks that assign buckets stay as they are.
     """
     stage = stages.write
     if not stages.source.is_alone or stages.place is not None or stages.tasks.write is None:

@@ -14,23 +14,25 @@ class StreamState:
     """What a stream remembers about a table between two batches, and the work that the stream still has to do on the
     table.
 
-    `commits` are the snapshots of the stream's newest batch. The snapshots up to the id `seen_id` were searched for the
-    stream's batches. `is_complete` is true if the search was complete, so that the stream certainly has no newer batch
-    up to `seen_id`.
+    - `commits` are the snapshots of the stream's newest batch.
+    - `seen_id`: the snapshots up to this id were searched for the stream's batches.
+    - `is_complete` is true if the search was complete, so that the stream certainly has no newer batch up to
+      `seen_id`.
+    - `key_shares` is the number of tasks that share the keys.
+    - `rejected_in_all` is the number of rejected records.
+    - `touched` are the partitions that the last batch wrote.
+    - `rows_a_partition` is the average number of rows that the last batch wrote to each of these partitions.
+    - `hidden` are files on level 0 that readers skip and that this stream has to compact; None until the stream has
+      looked for such files.
+    - `owes_full` is true if a compaction of all buckets was refused and has to be repeated.
+    - `owes_postponed` is true if postponed rows still have to be moved.
+    - `source_tables` are the source's tables whose records the stream has written; empty if it may write records of
+      any table.
+    - `is_advised` is true once advice has been logged.
+    - `shares_buckets` is true once keys of several shares were found in one bucket.
+    - `mixed_topics` are the topics about whose keys a warning was logged.
 
-    `key_shares` is the number of tasks that share the keys, `rejected_in_all` the number of rejected records. `touched`
-    are the partitions that the last batch wrote, and `rows_a_partition` is the average number of rows that it wrote to
-    each of them.
-
-    `hidden` are files on level 0 that readers skip and that this stream has to compact; None until the stream has
-    looked for such files. `owes_full` is true if a lost compaction of all buckets has to be repeated, and
-    `owes_postponed` if postponed rows still have to be moved.
-
-    `source_tables` are the source's tables whose records the stream has written; empty if it may write records of any
-    table. `is_advised` is true once advice has been logged, and `shares_buckets` once keys of several shares were found
-    in one bucket. `mixed_topics` are the topics about whose keys a warning was logged.
-
-    The facts are together because each batch takes all of them from the last batch and passes them on.
+    The attributes are together because each batch takes all of them from the last batch and passes them on.
     """
 
     commits: tuple[Snapshot, ...] = ()

@@ -322,8 +322,8 @@ class _Heads:
         self._lengths: set[int] = set()
 
     def prefix(self, text: bytes, images: Images) -> bytes | None:
-        """Returns the bytes before the payload of a record, and remembers this head. Returns None for a record of
-        another layout.
+        """Returns the head of a record: the bytes before its payload, which hold the schema. The head and its schema
+        are remembered for later records. Returns None for a record of another layout.
         """
         for length in self._lengths:
             if text[:length] in self.known:
@@ -462,7 +462,9 @@ def moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:
 
 
 def joined_objects(parts: Sequence[Objects]) -> Objects:
-    """Returns the objects of all parts, in the order of their records."""
+    """Combines several results of reading (values, bad records, skipped records and missing columns) into one. The
+    values are sorted by the position of their record.
+    """
     structs = pa.concat_arrays([part.structs for part in parts])
     positions = np.concatenate([part.positions for part in parts])
     bad = tuple(sorted(pair for part in parts for pair in part.bad))

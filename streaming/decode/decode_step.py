@@ -196,8 +196,9 @@ class DecodeStep:
         return self._followed(records, decoded) if self.keeping.keeps else decoded
 
     def _followed(self, records: pa.Table, decoded: DecodedRows) -> DecodedRows:
-        """Returns the decoded rows. If the driver has found the values that rows with a changed key leave out, these
-        values are put in. If the driver has asked for rows, returns only what tasks must send to the driver.
+        """Completes the rows whose record has changed the key and leaves out values: puts in the values that the
+        driver has found. Rows for which no value was found become bad records. If the driver has only asked for rows
+        (`Asking`), returns no table rows, but only what the task must send to the driver.
         """
         assert decoded.records is not None, "a decoder of records says from which record each row comes"
         followed = self.follower.follow(records, decoded.rows, decoded.records, decoded.moves)

@@ -62,7 +62,9 @@ class Unjudged:
 
 
 def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
-    """Checks the values, and returns the rows in table types, without the rows of bad records."""
+    """Checks that the values fit the columns of the table. A record with a value that does not fit becomes a bad
+    record. Returns the rows of the good records in the table's types, and all bad records with their reasons.
+    """
     bad = dict(unjudged.bad)
     columns = [unjudged.structs.field(f.name) for f in fields]
     for f, column in zip(fields, columns, strict=True):

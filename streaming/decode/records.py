@@ -101,8 +101,8 @@ _OPS = ("c", "r", "u", "d", "m", "t")
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """Debezium events as structs of `before`, `after` and `op`, and the index of each event's record. `ops` has for
-    each event the position of its operation in `_OPS`, and the length of `_OPS` for an unknown operation.
+    """Debezium events as structs of `before`, `after` and `op`, and the index of each event's record. `ops` has a
+    number for the operation of each event: its position in `_OPS`, or the length of `_OPS` for an unknown operation.
     """
 
     structs: pa.Array

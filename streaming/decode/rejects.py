@@ -104,7 +104,9 @@ def rejects_of(columns: Mapping[str, pa.Array], row_count: int) -> pa.Table:
 
 
 def reason_codes(reasons: pa.Array) -> pa.Array:
-    """Takes the reasons of decoders, without nulls, and returns the code of each reason."""
+    """Takes the reasons why records are bad, as text without nulls. Returns for each reason its code (a
+    `ReasonCode`), by which programs can tell kinds of reasons apart.
+    """
     return pc.case_when(
         pc.make_struct(*(pc.fill_null(pc.match_substring_regex(reasons, pattern), False) for pattern in _PATTERNS)),
         *(pa.scalar(code.value) for code in _PATTERNS.values()),

@@ -57,8 +57,8 @@ def in_order(
 
 
 def with_left_out(unjudged: Unjudged, fields: Sequence[DataField], loose: Sequence[str]) -> Unjudged:
-    """Returns the rows. If a delete leaves out the value of a NOT NULL column, the value becomes zero. `loose` are the
-    NOT NULL columns that deletes may leave out.
+    """Returns the rows with values for NOT NULL columns that a delete leaves out: the value becomes zero (0, an empty
+    string, and so on). `loose` are the NOT NULL columns that deletes may leave out.
     """
     is_delete = pa.array(unjudged.kinds == int(RowKind.DELETE))
     children = []

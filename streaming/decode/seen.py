@@ -41,7 +41,9 @@ class Seen:
         return bool(self.skipped or self.tables or self.unexpected or self.truncated or self.moves)
 
     def with_others(self, count: int) -> "Seen":
-        """Returns a copy of this value in which `count` tombstones are counted as records of other tables."""
+        """Returns a copy of these counts with `count` fewer tombstones, and `count` records of other tables. Records
+        of other tables are replaced by nulls before they are decoded, so the decoder counts them as tombstones.
+        """
         if not count:
             return self
         tombstones = self.skipped.get(Skipped.TOMBSTONE, 0) - count

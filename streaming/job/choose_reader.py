@@ -137,8 +137,9 @@ class _Tried:
 
 
 def _settle(source: SourceConfig, *why: str) -> None:
-    """Logs who reads the source: Spark if there are reasons why tasks cannot read it (`why`), otherwise bucketline's
-    tasks. Raises OptionError if there are reasons, but the job requires that tasks read.
+    """Logs who reads the source. `why` are the reasons for which tasks cannot read the source: with reasons Spark
+    reads, without reasons bucketline's tasks read. Raises OptionError if there are reasons, but the job requires that
+    tasks read.
     """
     source_name = "Kafka" if source.format == KAFKA else "the files"
     if not why:

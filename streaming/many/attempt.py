@@ -112,8 +112,9 @@ class Attempt:
         return changed
 
     def _read_and_write(self) -> TaskNotes:
-        """Reads the records until the tasks have read with the newest state of all tables. Then writes the files, and
-        returns the notes of the tasks that have read.
+        """Reads the records, and reads them again if a table has changed meanwhile, until the tasks have decoded them
+        for the newest state of all tables. Then writes the files of the tables. Returns what the reading tasks have
+        noted about the records.
         """
         for _ in range(_MOST_READS):
             reading = self._reading()
@@ -300,8 +301,9 @@ class Attempt:
         blobs: Sequence[bytes],
         name: str,
     ) -> int:
-        """Adds the bad records of the table `name` to `aside`, and returns their number. `blobs` are the bad records
-        that tasks have found. Raises RejectedRecordsError if there are too many.
+        """Counts the bad records of the table `name` and puts them into `aside`, to be stored later. Returns their
+        number. `blobs` are the bad records that tasks have found, as bytes. Raises RejectedRecordsError if there are
+        too many.
         """
         batch, user = self._identity, self._state.tables.user
         place = self._job.places(bad_records)

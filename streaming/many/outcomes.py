@@ -1,5 +1,5 @@
-"""Makes the outcome of a batch for one table: from the notes of the tasks that read, and the results of the tasks that
-write.
+"""Makes the outcome of a batch for one table. The outcome combines what the reading tasks have noted about the
+records, and what the writing tasks have returned, such as commit messages.
 """
 
 import pickle

@@ -109,8 +109,9 @@ class StreamPlan:
             raise self._expired(at.snapshot - 1)
 
     def between(self, start: StreamPosition, end: StreamPosition) -> tuple[Scan | None, list[ChangeUnit]]:
-        """Returns the units that a stream reads from `start` to `end`: the units of a whole snapshot, if the stream
-        begins with one, and then the files with changes, in order.
+        """Returns what a stream reads from `start` to `end`. The first result is the part of a whole snapshot that is
+        still to be read, or None if the stream is past that snapshot. The second result lists the files with changes
+        of the later snapshots, in order.
         """
         scan = None
         if start.is_full:

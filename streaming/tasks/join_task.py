@@ -58,8 +58,8 @@ class GivenSideTask:
 
 @dataclass(frozen=True, slots=True)
 class JoinTask:
-    """Gets the rows of some shares (groups of keys), joins the rows of the two sides, and sends the results to the next
-    tasks.
+    """Joins the source rows of a merge with the table's rows, for some shares (groups of keys). The task gets the
+    rows of both sides, and sends the rows to write to the tasks of the next stage.
     """
 
     joined: Joined

@@ -62,7 +62,9 @@ class Destination:
     first: int = 0
 
     def task(self, partition: bytes, bucket: int) -> int:
-        """Returns the number of the task that gets the rows of a bucket, or of a group of keys (`grouping`)."""
+        """Returns the number of the task that gets the rows of a bucket. `bucket` may also stand for a share of the
+        keys (see the module `grouping`); then the task that gets this share is returned.
+        """
         share = share_of_group(bucket)
         number = self.assigners.writer(partition, bucket) if share is None else share
         if self.assigners.across_partitions:

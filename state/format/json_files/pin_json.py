@@ -29,8 +29,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The content of a pin file. `holds` are the snapshots that a process is about to refer to. `states` are snapshots
-    whose files must stay although the snapshots themselves may have expired, for example the snapshots of tags.
+    """The content of a pin file, which protects snapshots from removal. `holds` are the snapshots that a process is
+    about to use. `states` are snapshots whose files must stay although the snapshots themselves may have expired, for
+    example the snapshots of tags.
     """
 
     holds: tuple[Hold, ...] = ()

@@ -161,8 +161,8 @@ class _Plan:
 
     @property
     def keeps_order(self) -> bool:
-        """Returns True if no sort by age is needed: when the sorted runs are joined in their order, the oldest row of
-        each key comes first.
+        """Returns True if rows need not be sorted by age: when the sorted runs are joined one after the other, the
+        oldest row of each key comes first already.
         """
         return self.oldest_first and not self.sequence_fields
 

@@ -1,4 +1,5 @@
-"""The changelogs that outlive their snapshots: files with the content of snapshots that have expired.
+"""The changelog files that outlive their snapshots. When a snapshot expires, a changelog file with the content of the
+snapshot may stay, so that streams can still read the changes.
 
 Source: Paimon 2.0 ChangelogManager.
 """

@@ -100,8 +100,8 @@ def footprint_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) 
 
 
 def remains_of(manifests: Manifests, schema: TableSchema, snapshot: Snapshot) -> Footprint:
-    """Returns the files of a snapshot as `footprint_of` does, and its changelog files. Some of the files may have been
-    removed already.
+    """Returns the files that a snapshot needs in addition to data files, and the snapshot's changelog files. Files
+    that can no longer be found, because a manifest list is missing, are left out.
     """
     lists = [
         (snapshot.base_manifest_list, snapshot.base_manifest_list_size),

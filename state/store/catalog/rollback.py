@@ -291,9 +291,9 @@ def newest_to_write(snapshots: Snapshots, world: World) -> Snapshot | None:
 
 
 def _bridge(snapshots: Snapshots, wanted: Snapshot) -> None:
-    """Publishes a copy of the wanted snapshot under the next id, to close the gap in the ids. With a gap, LATEST would
-    name the wanted snapshot and readers would stop there, but writers would find the newer snapshots after the gap. The
-    copy is removed last.
+    """Publishes a copy of the wanted snapshot under the next id, so that the ids have no gap while the later
+    snapshots are removed. With a gap, LATEST would name the wanted snapshot and readers would stop there, but writers
+    would find the newer snapshots after the gap. This copy is removed after all other later snapshots.
     """
     copy = replace(
         wanted,
@@ -343,7 +343,9 @@ def _mark_of(tags: Tags) -> Tag | None:
 
 
 def _done_mark(snapshots: Snapshots, tags: Tags) -> Tag | None:
-    """Returns the mark of a rollback that has already removed the marked snapshot; None if there is no such mark."""
+    """Returns the mark (a tag) of an earlier rollback that was stopped near its end: the snapshot in the tag was
+    removed already, but not the tag. Returns None if there is no such mark.
+    """
     mark = _mark_of(tags)
     return None if mark is None or mark.snapshot.is_same_as(snapshots.get(mark.snapshot.id)) else mark
 

@@ -63,8 +63,8 @@ def brought_files(root: str, schema: TableSchema, wanted: SnapshotChanges) -> li
 
 
 class FilesProof:
-    """Checks the files of one snapshot of a commit. `planned_ms` is the time at which the work was planned, by the
-    clock of `world`.
+    """Checks, right before and after a snapshot is published, that no other process has removed the files of the
+    snapshot. `planned_ms` is the time at which the work was planned, by the clock of `world`.
     """
 
     def __init__(

@@ -61,8 +61,8 @@ def discard_outputs(
     messages: Iterable[CommitMessage],
     taken_names: set[str],
 ) -> None:
-    """Removes the files that lost compactions have written, except files in `taken_names`. A file that cannot be
-    removed stays.
+    """Removes the files that compactions have written whose commit was refused. Files whose names are in
+    `taken_names` stay. A file that cannot be removed stays too.
     """
     outputs = compaction_outputs(schema, messages)
     _remove(io, schema, [located(table_path, path) for name, path in outputs if name not in taken_names])

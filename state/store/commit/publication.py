@@ -4,10 +4,11 @@ After an unclear answer, the same bytes are published again. Then the snapshot's
 snapshot has the id, or this attempt succeeds. A first attempt that is still running does no harm, because publishing
 never replaces a file.
 
-A writer may sleep for a long time before it publishes its snapshot. Meanwhile others may use the id of the snapshot,
-and the snapshot of the others may expire; or the files of the writer's snapshot may be removed. Then the writer takes
-back what it publishes, so that it does not undo the commits of others. If the writer's snapshot no longer exists, it
-may have expired. Then it was in the table, others may have built on it, and its manifests are still in use.
+A writer may sleep for a long time before it publishes its snapshot. Meanwhile other writers may publish a snapshot
+with the same id, and their snapshot may expire; or the files of the writer's snapshot may be removed. In both cases
+the writer removes its own snapshot again, so that it does not undo the commits of others. If the writer finds that
+its snapshot no longer exists, the snapshot may have expired. Then the snapshot was in the table, others may have
+built on it, and its manifests are still in use.
 
 Source: Paimon 2.0 RenamingSnapshotCommit, FileStoreCommitImpl. Unlike there, snapshots (also of compactions) are
 distinguished by uuid, and a writer that has slept does no harm.
@@ -237,11 +238,12 @@ def _broken(snapshot: Snapshot, gone: str, why: str) -> CorruptFileError:
 
 
 def _holds(manifests: Manifests, named: Sequence[ManifestFileMeta], proof: FilesProof) -> bool | None:
-    """Returns True if one of the manifests `named` is a manifest of the proof, or lists a data file of the proof;
-    otherwise False.
+    """Returns True if the manifests `named` show that a commit is in the table: one of them was written by the
+    commit, or lists a data file of the commit. `proof` knows the files of the commit. Returns False if there is no
+    such manifest.
 
-    Returns None if this is not known: the proof has no data file, and its manifests may have been merged. Reads all
-    manifests if none of them is a manifest of the proof.
+    Returns None if this cannot be decided: the commit has no data file, and its manifests may have been merged with
+    others. Reads all manifests unless one of them was written by the commit.
     """
     if any(m.file_name in proof.manifest_names for m in named):
         return True

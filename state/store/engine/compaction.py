@@ -1,4 +1,6 @@
-"""Compacts buckets that get no new rows, with any engine."""
+"""Compacts buckets that get no new rows. An engine runs the compactions, in this process or in tasks on other
+machines.
+"""
 
 from dataclasses import dataclass
 

@@ -43,7 +43,9 @@ class SourcePart(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A source that consists of parts. Any task may read any part, in any order. A source without parts has no rows."""
+    """A source of rows that consists of parts, for example files or buckets. Any task may read any part, in any
+    order. If `parts` is empty, the source has no rows.
+    """
 
     parts: Sequence[SourcePart] = ()
 
@@ -122,7 +124,9 @@ class Outcome:
 
 
 class Engine(Protocol):
-    """Runs stages and jobs, in this process or in tasks on other machines."""
+    """Runs the work of a write or a compaction, in this process or in tasks on other machines. The work is given as
+    `Stages` (the steps of a write) or as `Jobs` (compactions of single buckets).
+    """
 
     @property
     def workers(self) -> Workers:

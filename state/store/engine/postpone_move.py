@@ -1,4 +1,5 @@
-"""Makes the stages that move rows from the postpone bucket to real buckets, and then compact these buckets.
+"""Makes the stages (the steps of a write) that move rows from the postpone bucket to real buckets, and then compact
+these buckets.
 
 Unlike Paimon's Spark procedure, this keeps deletes and update kinds, keeps the order of a key's changes, and can be
 restricted to partitions. Source: Paimon 2.0 SparkPostponeCompactProcedure, Flink's PostponeBucketCompactSink.
@@ -44,7 +45,9 @@ def move_stages(
     workers: Workers,
     chosen: PartitionTest,
 ) -> Stages[Parts]:
-    """Returns the stages that move waiting files, and compact the real buckets of the chosen partitions, as one change.
+    """Returns the stages (the steps of a write) that move the rows of files in the postpone bucket to real buckets,
+    and compact the real buckets of the chosen partitions, as one change. `waiting` has the files in the postpone
+    bucket by partition.
 
     A partition keeps its bucket count. The bucket count of a new partition follows from
     `postpone.target-row-num-per-bucket`, or else from `postpone.default-bucket-num`; if neither is set, it is the

@@ -116,7 +116,9 @@ class KeyBounds(Placing):
 
 
 def read_bounds(notes: Sequence[str]) -> dict[bytes, pa.Table]:
-    """Returns the bounds of each partition, from the notes of a run with `KeyBounds`."""
+    """Decodes the notes of a run with `KeyBounds`. Returns for each partition a table with the sort keys at which one
+    range of rows ends and the next range begins.
+    """
     parsed = [json.loads(note) for note in notes]
     return {bytes.fromhex(n["partition"]): unseal(base64.b64decode(n["bounds"])).read_all() for n in parsed}
 

@@ -110,8 +110,9 @@ class KeyIndexBuild:
             self._flush()
 
     def finish(self, label: IndexLabel) -> BuildReport:
-        """Loads the collected keys, closes the index, and renames its folder. Returns a report. Raises CorruptFileError
-        for a key in two buckets, StorageError if the disk is full; no index has been made then.
+        """Builds the index from the collected keys, closes the index, and renames its folder to the final name.
+        Returns the number of keys, and the size of the spill file. Raises CorruptFileError for a key in two buckets,
+        and StorageError if the disk is full; after an error there is no index.
         """
         paths = []
         keys = 0

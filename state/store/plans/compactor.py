@@ -186,8 +186,8 @@ class Compactor:
         return ends.finished
 
     def _look(self, c: Claimed) -> ItemJob | ItemResult:
-        """Returns the job of an item, or its result if there is nothing to do. All items of a round are looked at in
-        the same snapshot.
+        """Reads an item (a planned compaction) in the newest snapshot. Returns the job that carries out the item, or
+        the item's result if there is nothing to do. All items of a round are read in the same snapshot.
         """
         if not self._is_fresh:
             self._work.refresh()
@@ -299,7 +299,9 @@ class _Ends:
         return self.attempt_all([c], act)
 
     def attempt_all(self, claims: Sequence[Claimed], act: Callable[[], T]) -> T | None:
-        """Does the same as `attempt` for several items that one call of `act` works on together."""
+        """Calls `act`, which works on several items (planned compactions) together, and returns its result. If `act`
+        fails, releases all of these items, and returns None.
+        """
         try:
             return act()
         except Exception as e:  # noqa: BLE001 (whatever it is, the reason is recorded, and another compactor may try)
@@ -327,8 +329,9 @@ class _Ends:
         self.finished.append(Finished(c.item, result, result.reason))
 
     def leave(self, c: Claimed, reason: str) -> None:
-        """Ends the work on an item whose outcome is unclear. The lease is not released, so until the lease ends by
-        itself, no other compactor takes the item, and the outcome can show in the table.
+        """Ends the work on an item (a planned compaction) of whose commit it is not known whether it succeeded. The
+        lease is kept until it ends by itself. Until then no other compactor takes the item, and a commit that was
+        still on its way appears in the table.
         """
         self._held.remove(c)
         self.finished.append(Finished(c.item, None, reason))
@@ -352,7 +355,9 @@ def _one_line(error: Exception) -> str:
 
 
 class _Beats:
-    """The heartbeats of claims. The heartbeats are renewed even while the storage does not answer."""
+    """Renews the heartbeats by which this process keeps its claims on items (planned compactions). Heartbeats are
+    renewed in time even while the storage does not answer a job.
+    """
 
     def __init__(self, folder: PlanFolder, claims: Sequence[Claim]) -> None:
         self._folder, self._claims = folder, claims

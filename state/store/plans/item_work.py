@@ -241,8 +241,8 @@ class TableWork:
 
 
 def do_item(job: BucketJob) -> CommitMessage:
-    """Compacts an item's bucket, and returns the commit message; the message is empty if there is nothing left to do.
-    After an error all new files are removed.
+    """Carries out an item (a planned compaction of a bucket), and returns the commit message. The message is empty if
+    there is nothing left to do. After an error all new files are removed.
     """
     access, item = job.access, job.item
     watch = GivenBackWatch(access, item.number, job.given_back, access.world.stopwatch.elapsed_ms())

@@ -121,7 +121,9 @@ class PlanFolder:
         return self._plans[number]
 
     def plans(self, listing: Listing) -> dict[int, Plan]:
-        """Returns the plans of a listing that still exist. Raises the errors of `plan`."""
+        """Returns the plans whose files are in the listing, by number. A plan whose file was removed after the
+        listing is left out. Raises the errors of `plan`.
+        """
         numbered = ((number, self.plan(number, listing)) for number in listing.plan_numbers)
         return {number: plan for number, plan in numbered if plan is not None}
 

@@ -103,8 +103,8 @@ def filter_condition(filter: Filter | None, schema: TableSchema) -> Condition:
 
 
 def _projection_of(view: BranchView, request: ReadRequest) -> Projection:
-    """Returns the projection that `plan_projection` plans. If the request does not fit the schema, the error also names
-    the schema's file.
+    """Checks the requested columns and the filter, and returns the projection: the columns to read, and the condition
+    for rows. If the request does not fit the schema, the error also names the schema's file.
     """
     check_names(request.columns, "columns")
     try:

@@ -12,7 +12,9 @@ _FORKED: list[int] = []
 
 
 def check_not_forked(path: str) -> None:
-    """Raises StorageError if this process was forked from a process that had clients."""
+    """Raises StorageError if this process was forked from a process that already used storage over the network: the
+    threads of its connections do not exist here.
+    """
     if _FORKED:
         raise StorageError(
             f"{path}: this process was forked from a process that uses storage over the network, and the threads "

@@ -157,7 +157,9 @@ class _Reading(Generic[T]):
             return None if self._over.is_set() else next(self._left, None)
 
     def _put(self, entry: _Item[T] | BaseException | None) -> bool:
-        """Puts an entry into the queue, and returns True. Returns False if the reading has ended."""
+        """Puts an entry into the queue, and waits while the queue is full. Returns False, without having put the
+        entry, if the consumer of the queue has stopped.
+        """
         while not self._over.is_set():
             try:
                 self._queue.put(entry, timeout=_ASK_AGAIN_SECONDS)

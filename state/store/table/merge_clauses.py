@@ -119,7 +119,9 @@ class PlannedMerge:
         return self._outcomes(self.matched, target, _seen(target, source))
 
     def alone(self, target: pa.RecordBatch) -> Iterator[ClauseOutcome]:
-        """Yields the outcomes for rows of the table that match no source row."""
+        """Applies the clauses WHEN NOT MATCHED BY SOURCE to the rows `target` of the table, which match no source
+        row. Yields the rows that change, and the rows to write in their stead.
+        """
         return self._outcomes(self.by_source, target, target)
 
     def passing(self, target: pa.RecordBatch, source: pa.Table) -> np.ndarray:

@@ -234,7 +234,9 @@ class _Emptied:
 
 
 def emptying_stages(at: TableAt, source: Any, workers: Workers) -> Stages[Any]:
-    """Returns the stages of a write whose rows replace everything that the table's buckets hold."""
+    """Returns the stages (the steps of a write) that remove all rows of the table and write the rows of `source`
+    instead.
+    """
     return _stages(at.plan, _Emptied(at.view), source, workers)
 
 

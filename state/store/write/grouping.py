@@ -139,12 +139,13 @@ class GivenBuckets:
 
 @dataclass(frozen=True, slots=True)
 class KnownBuckets:
-    """Groups the rows of tables with dynamic buckets: rows whose keys are in the HASH index by bucket, rows with new
-    keys by share.
+    """Groups the rows of tables with dynamic buckets. A row whose key is in the HASH index goes to the group of its
+    bucket. A row with a new key goes to the group of a share (a part of the keys, chosen by hash), because its bucket
+    is not chosen yet.
 
     `entries` are the HASH files of each partition at the snapshot on which the batch is planned. `assigners` says how
-    many shares the new keys of a partition have. HASH files are read for partitions that have rows, and cached in this
-    process up to `cache_bytes`.
+    many shares the new keys of a partition have. HASH files are read for partitions that have rows, and cached in
+    this process up to `cache_bytes`.
     """
 
     uri: str

@@ -65,6 +65,9 @@ class Placing:
         return self
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """Returns the commit message of a written bucket, completed with the payload of its `BucketNews`."""
+        """Returns the commit message of a written bucket, completed by what the `BucketNews` of the bucket says.
+        `payload` are the bytes of this `BucketNews`. This method returns the message unchanged; subclasses complete
+        it.
+        """
         del payload, world
         return message

@@ -170,8 +170,9 @@ class Sealer(ABC, Generic[Run]):
         ...
 
     def _grouped(self, rows: pa.Table) -> "Groups":
-        """Divides the rows of a flush into groups, and returns the groups. Raises OptionError for rows of a partition
-        whose files have another bucket count.
+        """Divides the rows of a flush by partition and group (a bucket, or a share of the keys), and returns the
+        positions of the rows of each group. Raises OptionError for rows of a partition whose files have another
+        bucket count.
         """
         partitions, row_partitions = self._partitions(rows)
         _check_totals(partitions, self._plan)
@@ -266,9 +267,10 @@ class RunSealer(Sealer[SealedRun]):
         yield sorted_rows.append_column(SEQUENCE, pa.array(ranks)).append_column(VALUE_KIND, kinds.take(members))
 
     def _look(self, rows: pa.Table, group: "_Group", order: np.ndarray, starts: np.ndarray) -> None:
-        """Records a key of the group whose rows came from several feeds (topic partitions), before the rows are folded;
-        only the first key that is found. `order` sorts the rows of the group by key, and `starts` is true at the first
-        row of each key.
+        """Looks for a key of the group whose rows came from several feeds (topic partitions), before the rows of each
+        key are merged. The first such key is stored in `mixed`.
+
+        `order` sorts the rows of the group by key, and `starts` is true at the first row of each key.
         """
         if group.feeds is None or self.mixed is not None:
             return

@@ -41,7 +41,9 @@ class Waits(Enum):
 
 
 def what_waits(schema: TableSchema) -> Waits:
-    """Returns what must wait, in a table with this schema, until the new files of a commit are compacted."""
+    """Returns what readers must wait for until the new files of a commit are compacted, in a table with this schema:
+    for the rows, for the changelog, or for nothing.
+    """
     if not schema.primary_keys:
         return Waits.NOTHING
     if hides_level0(schema):

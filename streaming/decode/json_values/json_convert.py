@@ -54,7 +54,9 @@ class NotConvertible(ValueError):
 
 
 def raw_type(data_type: DataType, form: Form) -> pa.DataType:
-    """Returns the Arrow type of values of a form, as the reader returns them before `convert_leaf`."""
+    """Returns the Arrow type with which values in the given form are read from JSON. `convert_leaf` then converts
+    these values to the column's type `data_type`.
+    """
     if form.reading is ValueReading.VARIABLE_DECIMAL:
         return _VARIABLE
     if form.reading is ValueReading.PARTS:

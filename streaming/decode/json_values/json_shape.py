@@ -303,8 +303,8 @@ def _reading_of_bytes(source: SourceSchema, writing: Writing) -> ValueReading:
 
 
 def _number_forms(data_type: DataType, source: SourceSchema, writing: Writing) -> tuple[Form, ...]:
-    """Returns the forms of a number. Without a schema Debezium may write decimals as base64, and unsigned numbers as
-    signed numbers.
+    """Returns the forms in which a program may write a number in JSON. Without a schema, Debezium may write decimals
+    as base64, and unsigned numbers as signed numbers.
     """
     name, kind = name_of(source), source.get("type")
     if not writing.is_debezium or name in (SIGNED, TEXT):

@@ -260,11 +260,12 @@ class _Search:
         return np.where(same, earlier, before)
 
     def _ends(self, before: Longs, lacking: Mask, sources: Longs, undecided: Mask) -> Longs:
-        """Returns for each number (see the class) the number at which a search that begins there ends.
+        """Returns where a search ends that begins at each row, or at a stored row. The class describes how numbers
+        stand for the end of a search.
 
-        A search goes on from a row without a value (`lacking`) to the row `before` it, and from a row that has got a
-        value already to the row in `sources`. A search ends at a row with a value, at an undecided row, and at a
-        delete, unless the table ignores deletes.
+        From a row that lacks the value (`lacking`), the search goes on to the row `before` it. From a row that
+        already got its value from another row, the search goes on to that row (`sources`). A search ends at a row
+        with a value, and at an undecided row. It also ends at a delete, unless the table ignores deletes.
         """
         count = self._count
         after = np.arange(count + 1 + len(self.at_stored), dtype=np.int64)

@@ -52,7 +52,9 @@ class NativeAdmin:
         self._client = None
 
     def _asked(self, topics: Collection[str]) -> Mapping[str, "Future[Any]"]:
-        """Asks for topics. Returns a future for each topic when all futures are done or the time is over."""
+        """Asks Kafka to describe the topics, and waits for the answers, at most for the timeout. Returns a future for
+        each topic; the future has no result if no answer came in time.
+        """
         kafka, admin = (importlib.import_module(name) for name in ("confluent_kafka", "confluent_kafka.admin"))
         if self._client is None:
             self._client = admin.AdminClient(client_settings(self._settings))

@@ -251,8 +251,8 @@ def _bytes(tables: Sequence[pa.Table]) -> int:
 
 
 def _offsets_of(records: Sequence[Message]) -> pa.Array:
-    """Returns the offsets of records of one partition. They ascend, so the offsets of records without gaps need not be
-    read one by one.
+    """Returns the offsets of records of one partition. The offsets ascend. So if the first and the last offset show
+    that no offset is missing, the offsets between them are not read one by one.
     """
     first, last = _int(records[0].offset()), _int(records[-1].offset())
     if last - first + 1 == len(records):

@@ -52,7 +52,9 @@ class TableNote:
     mixed: tuple[MixedKey, ...] = ()
 
     def with_records(self, more: "TableNote") -> "TableNote":
-        """Returns this note and the note `more`, combined into one note."""
+        """Adds what the note `more` says about other records of the same table: their number, their offsets, their
+        origins, and the time of the first record. Returns the combined note.
+        """
         return replace(
             self,
             records=self.records + more.records,
@@ -95,8 +97,9 @@ class TaskNotes:
 
 
 def pass_on(sent: Iterable[Sent]) -> Iterator[TaskResult]:
-    """Does the work of the task that gets the notes. Yields each note as a result for the driver; the number of the
-    note's table comes before the note.
+    """The work of the task that gets the notes of all reading tasks (a note says what was read for one table). The
+    task only passes the notes on to the driver. Yields each note as bytes, with the number of its table before the
+    note.
     """
     for kind, run in sent:
         assert isinstance(run, SealedRun), "rows are sent only to tasks that write"

@@ -62,7 +62,9 @@ class OwnerRun:
         return sum(self.pieces["row_count"].to_pylist())
 
     def runs(self) -> Iterator[tuple[SealedRun, "RunPlace"]]:
-        """Yields for each piece a `SealedRun` without rows, and the position of its rows."""
+        """Yields a `SealedRun` for each piece (the rows of one bucket or share), without the rows themselves, and the
+        position of these rows in this run.
+        """
         columns = (self.pieces.column(name).to_pylist() for name in PIECES.names)
         before = 0
         for partition, group, consumed, rank_end, count, size, *at, feeds in zip(*columns, strict=True):
@@ -227,8 +229,8 @@ def read_pieces(data: bytes | pa.Buffer) -> pa.RecordBatch:
 
 
 def pieces_of(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
-    """Returns a description of pieces as a record batch. Each tuple holds the values of one piece, in the order of the
-    columns of PIECES.
+    """Returns the description of the pieces of a sealed run as a record batch. (A piece holds the rows of one bucket
+    or share.) Each tuple in `rows` describes one piece, with its values in the order of the columns PIECES.
     """
     columns = zip(*rows, strict=True)
     return pa.RecordBatch.from_arrays(

@@ -1,5 +1,6 @@
-"""The map side of a write to many buckets: turns accepted rows into one sealed run for each task that owns some of the
-rows' groups (buckets or shares).
+"""The map side of a write to many buckets. Accepted rows are divided into groups (buckets, or shares of the keys),
+and each group belongs to one task of the next stage. After each flush, the rows are turned into one sealed run
+(sorted, packed rows) for each of these tasks.
 
 Sorting, packing and sending a run has a cost that does not depend on its size. So all rows of a flush are sorted at
 once: by group, and inside a group by key, as `sealed_runs` sorts the rows of one group.
@@ -75,9 +76,9 @@ class OwnerSealer(Sealer[OwnerRun]):
                 yield self._run(owner, run_rows, parts, groups, spans)
 
     def _ordered(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None, places: np.ndarray) -> np.ndarray:
-        """Returns the positions of the rows that are sent, group after group. Inside a group the rows are sorted by
-        key, or in order of arrival if the plan does not sort. `places` holds for each row the rank of its group in the
-        run.
+        """Returns the positions of the rows to send, group after group (a group is a bucket or a share of the keys).
+        Inside a group the rows are sorted by key, or in order of arrival if the plan does not sort. `places` holds
+        for each row the place of its group in this order.
         """
         plan = self._plan
         keys = plan.schema.trimmed_primary_key
