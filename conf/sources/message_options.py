@@ -247,8 +247,8 @@ class MessageOptions:
     type_mapping: TypeMappings = SAME_TYPES
 
     def reads_table(self, *names: str) -> bool:
-        """Returns True if the job reads the records of a source table. `names` are the short and the full name of
-        this source table.
+        """Returns True if the job reads the records of a source table. `names` are the spellings of this table's name,
+        for example `orders` and `shop.orders`.
         """
         wanted = self.source_table
         if wanted is None:

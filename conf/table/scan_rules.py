@@ -70,11 +70,12 @@ set determines it.
 
 
 def scan_problems(options: Mapping[str, str]) -> Iterator[OptionError]:
-    """Yields an error for each option that the start mode of the table's reads excludes, and an error if the start mode
-    does not have exactly one of the options that it needs.
+    """Yields an error for each option that must not be set with the start mode (`scan.mode`) of the table's reads. Also
+    yields an error if not exactly one of the options that the start mode needs is set.
 
-    `scan.version` counts twice: Paimon checks the options of a new table as they are, and opens the table with the
-    snapshot or tag that the version names in place of the version.
+    If `scan.version` is set, the options are checked twice, because Paimon checks them at two times. When a table is
+    created, Paimon checks the options as they are. When a table is opened, Paimon has replaced `scan.version` by the
+    option for the snapshot or tag that the version names.
     """
     named = {_OLD_KEYS.get(key, key): value for key, value in options.items()}
     problems = list(_problems(named))

@@ -97,8 +97,9 @@ class Allocation:
         return allocated, Allocation(rows, self.own, self.rule)
 
     def _open(self, wanted: int) -> list[tuple[int, int]]:
-        """Returns the assigner's buckets for new rows, in order, each with the number of rows that it can still take.
-        The list includes as many new buckets as `wanted` rows need, up to the limit on buckets.
+        """Returns the buckets that can take new rows, each with the number of rows that it can still take. All of them
+        belong to this assigner (the task that chooses buckets for a part of the new keys). First come existing buckets
+        in ascending order, and then as many new buckets as `wanted` rows need, up to the limit on buckets.
         """
         target = self.rule.target_rows
         rooms = [(b, target - self.rows[b]) for b in sorted(self.rows) if self.own.owns(b) and self.rows[b] < target]

@@ -23,13 +23,14 @@ class AppendCheck(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """A commit of new files. Compactions in the messages follow in a second snapshot.
+    """A commit of the new files in commit messages. Compactions in these messages follow in a second snapshot.
 
-    `check` says what must not have happened since the work was planned. For ROWS_READ, the function `common_keys` tells
-    whether two files have a key in common; if `common_keys` is None, the key ranges of the files are compared.
-    A commit without files also publishes a snapshot, which shows that its identifier is done, unless `ignore_empty` is
-    true. If `ignore_empty` is None, the table's options decide, and empty batch commits (identifier 2^63-1) publish
-    nothing.
+    - `check` says what must not have happened since the work was planned.
+    - `common_keys` is for the check ROWS_READ. This function tells whether two files have a key in common. If it is
+      None, the key ranges of the files are compared.
+    - `ignore_empty` says whether nothing is published if the messages have no files. If it is False, a snapshot without
+      files shows that the commit's identifier is done. If it is None, the table's options decide, and empty batch
+      commits (identifier 2^63-1) publish nothing.
     """
 
     messages: tuple[CommitMessage, ...]

@@ -17,10 +17,11 @@ from bucketline.state.format.index.hash_index import HASH
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes that a batch makes to a table: first its appended files, then its compactions. Each of the two parts
-    becomes a snapshot.
+    """The changes that a batch makes to a table, for two snapshots. The fields `append_*` are for the first snapshot,
+    which has the new files of the batch. The fields `compact_*` are for the second snapshot, which has the compactions.
 
-    In every tuple all DELETEs come first. Apart from this, the entries are in the order of the messages.
+    In every tuple, the entries of the kind DELETE come first. Apart from this, the entries are in the order of the
+    commit messages.
     """
 
     append_entries: tuple[ManifestEntry, ...] = ()

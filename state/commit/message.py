@@ -62,8 +62,8 @@ class CommitMessage:
 
     @property
     def made_files(self) -> tuple[DataFileMeta, ...]:
-        """Returns the files that this writer created. Before the commit, no other message or snapshot refers to
-        these files.
+        """Returns the files that the writer of this commit message has created. Before the commit, no snapshot and no
+        other commit message refers to these files, so they can be removed if the commit fails.
         """
         old = {f.file_name for f in self.compact_before}
         later = (f for f in (*self.compact_after, *self.compact_changelog) if f.file_name not in old)

@@ -1,5 +1,5 @@
-"""Computes the compaction that an item of a plan needs in the present state of its bucket, or the reason why the item
-has become obsolete.
+"""Computes the compaction of one bucket that an item of a plan asks for, from the present files of the bucket. If the
+bucket has changed so much that the item cannot be done any more, says why.
 """
 
 from collections.abc import Collection, Sequence

@@ -79,8 +79,8 @@ class Plan:
 
     @property
     def user(self) -> str:
-        """Returns the commit user for all commits of the plan. The commit identifier of an item is the number of the
-        item.
+        """Returns the commit user for all commits of the plan. Each item of the plan (the compaction of one bucket) is
+        committed with the item's number as commit identifier.
         """
         return compactor_user(self.plan_id)
 

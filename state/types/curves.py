@@ -33,7 +33,10 @@ class OrderStrategy(Enum):
 
 
 def sort_key(columns: Sequence[pa.Array], strategy: OrderStrategy) -> pa.Table:
-    """Takes the columns to sort by, and returns the sort key of each row, as the module describes it."""
+    """Takes the columns to sort by. Returns a table with the sort key of each row: integer or binary columns without
+    nulls. If the rows are sorted by these columns, they have the order that `strategy` names: by one column after the
+    other, or along a Z-order or Hilbert curve.
+    """
     if strategy is OrderStrategy.ORDER:
         parts = [part for column in columns for part in _ordered(_plain(column))]
         return pa.table(parts, names=[str(n) for n in range(len(parts))])

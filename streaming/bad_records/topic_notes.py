@@ -34,8 +34,8 @@ class TopicNotes:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def begin(self, batches: Sequence[BatchName], attempts: Mapping[str, str], *, is_begun: bool) -> None:
-        """Notes the ids of the attempts whose bad records are sent next (`attempts`, by table), and withdraws earlier
-        attempts at the batch.
+        """Notes the ids of the attempts (`attempts`, by table) that send their bad records to the topic next. Withdraws
+        earlier attempts at the same batch, so that readers ignore the bad records of these attempts.
 
         `batches` has one name for each table of the batch. `is_begun` is True if there may have been an earlier
         attempt.
@@ -57,7 +57,9 @@ class TopicNotes:
             io.overwrite(path, json.dumps({"batch": name, "tables": tables}).encode())
 
     def withdrawn(self) -> set[str]:
-        """Returns the ids of the attempts whose records do not count."""
+        """Returns the ids of withdrawn attempts at batches. The topic still has the bad records of these attempts, and
+        readers ignore them.
+        """
         io, root = file_io_for(self.path, self.storage)
         return {attempt for _, said in _files(io, f"{root}/{_WITHDRAWN}") for attempt in said}
 

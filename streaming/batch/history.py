@@ -24,10 +24,10 @@ from bucketline.streaming.batch.target import StreamState, Target
 
 
 def read_history(target: Target) -> tuple[Target, UserHistory]:
-    """Reads the history of the target's stream, up to the newest snapshot of the target. Returns the target, which
-    remembers what was read, and the history.
+    """Reads which snapshots the stream has committed to the target (the table that the stream writes), up to the
+    target's newest snapshot. Returns the target and this history.
 
-    Only snapshots since the last call are read.
+    The returned target remembers what was read, so that the next call reads only newer snapshots.
     """
     at, state = target.at, target.state
     latest, store = at.view.snapshot, at.table.snapshot_store

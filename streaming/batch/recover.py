@@ -179,15 +179,16 @@ def _refuse_read_again(batch: BatchIdentity, others: tuple[Snapshot, ...], *, is
     """Raises CheckpointMismatchError if a query begins to read records that another query has already put into the
     table.
 
-    A new query (`is_new`) begins to read all of its partitions. A later batch begins to read only the partitions that
-    are new to the query. For each partition the newest snapshot of other queries counts. Other sinks of this query
-    write the same batch, and do not count.
+    A new query (`is_new`) begins to read all of its topic partitions. A later batch begins to read only the partitions
+    that are new to the query. Each of these partitions is checked against the newest snapshot of another query that has
+    read the partition. Snapshots of other sinks of this query do not count, because these sinks write the same batch.
 
     The other query may have read an earlier topic of the same name, with other records; then its records do not count.
-    A topic is taken for an earlier one if the other query knows it by another id, or if the other query has read
-    further in a partition that this query reads already. Raises TopicCreatedAgainError if a topic has another id than
-    before, but this query begins exactly at the offset at which the other query has ended. That offset belongs to the
-    earlier topic.
+    A topic was an earlier one in two cases: the other query knows the topic by another id, or this query already reads
+    a partition of the topic and the other query has read further in it.
+
+    Raises TopicCreatedAgainError if the topic has another id than before, and this query nevertheless begins exactly at
+    the offset at which the other query has ended. That offset belongs to the earlier topic.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)
     unchecked = set(ends if is_new else new_partitions(batch))

@@ -140,7 +140,10 @@ def _bytes_of(texts: pa.Array) -> Values:
 
 
 def _labels_of(texts: pa.Array, field: DataField, types: ColumnTypes) -> Values:
-    """Converts the numbers of labels to labels, with one pass for each type that the column has in the messages."""
+    """Converts the numbers of an ENUM or SET column of MySQL to the labels that they stand for, for example `2` to
+    `paid`. The labels are in the column's MySQL type. If the messages contain several types for the column, the values
+    of each type are converted together.
+    """
     is_set, reasons = _is_set(field.type), {}
     arrow = pa.list_(pa.string()) if is_set else pa.string()
     parts, places = [pa.nulls(0, arrow)], [np.zeros(0, dtype=np.int64)]

@@ -147,11 +147,12 @@ class Images:
 
 
 def read_events(values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOTHING) -> Objects:
-    """Takes records as binary values without nulls. Returns their events as structs of `before`, `after` and `op` (see
-    `envelope_shape`), and the columns and types that their rows need.
+    """Takes records as binary values without nulls. Returns their Debezium events as structs of `before`, `after` and
+    `op` (see `envelope_shape`), and the columns and types that the rows in these events need and the table lacks.
 
-    A record whose payload is null is neither an event nor bad. Known messages without a row are listed in `skipped`.
-    `images` are the columns to read, and `watch` says which missing columns and types to look for.
+    `images` are the columns to read, and `watch` says which missing columns and types to look for. A record whose
+    payload is null is neither an event nor bad. A message of a known kind that holds no row, such as a heartbeat, is
+    listed in `skipped`.
     """
     if images.reader is not None:
         return images.reader.events(values, images, watch)
@@ -197,7 +198,9 @@ def _read_unwrapped(part: Unwrapped, images: Images, watch: WatchFor) -> Objects
 
 
 def _without_others(objects: Objects, payloads: pa.Array, images: Images) -> Objects:
-    """Returns the objects that are events. Other objects are skipped or bad."""
+    """Returns `objects` with only those structs that are Debezium events. Every other object becomes skipped, if it is
+    of a known kind that holds no row (such as a heartbeat), or bad.
+    """
     no_op = images.are_others(objects.structs)
     if not no_op.any():
         return objects

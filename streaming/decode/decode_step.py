@@ -388,7 +388,11 @@ class DecodeStep:
         return None if self.registry is None else AvroReader(self.registry)
 
     def _need(self, need: pa.DataType) -> SchemaNeed:
-        """Returns the columns and types that records need and the table can get. Reserved column names are left out."""
+        """Takes the columns and types that records need. Returns the columns and types that are added to the table for
+        them. Columns with reserved names are left out, because they are never added.
+
+        Raises SchemaMismatchError if the records hold more than 1000 fields that the table does not have.
+        """
         if pa.types.is_string(need):
             raise SchemaMismatchError(
                 "the records hold more than 1000 fields that the table does not have; set schema-evolution to 'ignore'"

@@ -165,8 +165,9 @@ def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
 
 
 def declared_need(source: SourceSchema, fields: Sequence[DataField], mapping: TypeMappings = SAME_TYPES) -> pa.DataType:
-    """Returns the fields that a Kafka Connect schema declares and the row (`fields`) lacks. Their types are the
-    declared types after the job's type mapping.
+    """Returns a struct type with the fields that a Kafka Connect schema (`source`) declares and the row lacks. `fields`
+    are the fields that the row has. A nested row that exists is in the result with the fields that are missing inside
+    it. The types are the declared types after the job's type mapping.
     """
     known = {f.name: f.type for f in fields}
     needs = []

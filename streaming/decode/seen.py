@@ -76,7 +76,9 @@ def decode_seen(payload: bytes) -> Seen:
 
 
 def joined_seen(parts: Iterable[Seen]) -> Seen:
-    """Returns the values joined into one: counts are added, and the last truncate of each partition stays."""
+    """Returns one value with everything that was noted in `parts`. Counts are added up. Of the truncates of one topic
+    partition, only the last stays.
+    """
     counts, tables, unexpected = Counter[Skipped](), frozenset[str](), Counter[str]()
     truncated, moves = list[RecordPlace](), list[bytes]()
     for part in parts:

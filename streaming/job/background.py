@@ -41,12 +41,12 @@ class Patience:
 
 @contextmanager
 def background_work(context: Any, is_asked: Callable[[], bool], patience: Patience | None = None) -> Iterator[InThread]:
-    """Yields a function that starts work in the background. The Spark jobs of the work belong to `context`, a
-    SparkContext.
+    """Gives the `with` block a function that starts work in a thread of its own. The Spark jobs of the work belong to
+    `context`, a SparkContext. The result of the function is a future, which raises an error of the work when the result
+    of the work is asked for.
 
-    At the end of the block, the call waits for running work, but only for a short time if `is_asked` says that a signal
-    has come. Then the Spark jobs of unfinished work are cancelled. An error of the work is raised only when its result
-    is asked for.
+    The end of the block waits for running work, but only for a short time if `is_asked` says that a signal has come.
+    Then the Spark jobs of unfinished work are cancelled.
     """
     begun: list[Future[Any]] = []
     tag = f"bucketline-start-{uuid4().hex}"

@@ -45,7 +45,10 @@ class Ending:
         self._session_is_up = True
 
     def ask(self, number: signal.Signals) -> None:
-        """Handles a signal that this process or Spark's JVM has got."""
+        """Called when this process or Spark's JVM has got a signal. After the first signal, the job ends when the
+        running batch is done, or at once if Spark is not up yet. A second signal ends the job at once, unless it comes
+        within a second.
+        """
         code, moment = 128 + number, self._now()
         if self._asked_at is None:
             self._asked_at, self.asked_by = moment, number.name

@@ -53,7 +53,9 @@ class BatchPin:
 
 
 def decode_pin(data: bytes, path: str) -> BatchPin:
-    """Returns the pin in a file. Raises CorruptFileError if the file is not a complete pin."""
+    """Decodes a pin file, and returns the settings with which a batch is written. Raises CorruptFileError if the file
+    is not a complete pin.
+    """
     try:
         said: Mapping[str, Any] = json.loads(data)
         return BatchPin(said["batch"], said["digest"], said["hash"], said["settings"], dict(said["tables"]))
@@ -143,11 +145,15 @@ class LedgerFiles:
             )
 
     def replace(self, ledger: Ledger) -> None:
-        """Writes a ledger, and replaces the stored ledger of the same batch."""
+        """Stores a ledger (states of the job's tables after a batch). If the batch has a ledger already, it is
+        replaced.
+        """
         self.io.overwrite(self._ledger(ledger.batch), ledger.encode())
 
     def prune(self, batch: int) -> None:
-        """Removes the oldest ledger and pin, which need not be kept any more when `batch` has a ledger."""
+        """Removes the ledger (states of the job's tables) and the pin (settings of a batch) of the batch `kept` batches
+        before `batch`. Called when `batch` has a ledger, because the old files are not needed any more then.
+        """
         for folder in ("ledger", "pins") if batch >= self.kept else ():
             self.io.delete(f"{self.root}/{folder}/{batch - self.kept}")
 

@@ -108,7 +108,9 @@ def split_sizes(options: ReaderOptions, table: TableHandle) -> SplitSizes:
 
 @dataclass(frozen=True)
 class RowsPartition(InputPartition):  # type: ignore[misc]
-    """A part of a snapshot, with all that a task needs to read it."""
+    """A partition of Spark for a batch read of one snapshot: the files that one task reads (`split`), and what they are
+    read for (`scan`).
+    """
 
     scan: Scan
     split: Split
@@ -141,7 +143,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
     @property
     def plan(self) -> BatchRead:
-        """Returns the read of the table that this reader carries out."""
+        """Returns the options, the table and the request of this reader's read."""
         return self._read
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -33,7 +33,9 @@ class StreamPosition:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """A position as Spark stores it. The first offset after the start also has the position of the start."""
+    """A position in a stream of changes, as Spark stores it in the checkpoint. In the first offset of a stream,
+    `started` is the position at which the stream started; in later offsets it is None.
+    """
 
     at: StreamPosition
     started: StreamPosition | None = None

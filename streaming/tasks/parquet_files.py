@@ -54,9 +54,11 @@ class ParquetFiles:
 
 
 def shares_of(parts: Sequence[Sequence[FilePart]]) -> tuple[tuple[FilePart, ...], ...]:
-    """Takes the parts that each of Spark's tasks would read, and returns the parts that each task of the batch reads.
-    If all parts together have few bytes, one task reads them all, because one task that reads and writes needs no
-    second stage. Otherwise the result is equal to `parts`.
+    """Takes the parts of files that each of Spark's own tasks would read. Returns the parts that each task of the batch
+    reads.
+
+    The result is equal to `parts`, unless all parts together have few bytes. Then one task gets all parts: a single
+    task both reads and writes, so no second stage of tasks is needed.
     """
     if sum(part.end - part.start for part in chain(*parts)) <= FEWEST_BYTES:
         return (tuple(chain(*parts)),)

@@ -184,8 +184,8 @@ class ReadTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadMessagesTask:
-    """Reads the records of a DataFrame from Arrow messages. It holds only plain values, so that it can be sent to
-    tasks.
+    """A task that reads the records of a DataFrame from Arrow IPC messages, and yields the rows as sealed runs (sorted,
+    packed rows). The object holds only plain values, so that it can be sent to executors.
     """
 
     reading: ReadPlan
@@ -235,8 +235,9 @@ class ReadParquetTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadPartsTask:
-    """Reads every n-th part, where n is the number of tasks. It holds only plain values, so that it can be sent to
-    tasks.
+    """A task that reads some `parts` of a source, and yields the rows as sealed runs (sorted, packed rows). With n
+    tasks, task i reads the parts i, i + n, i + 2n and so on. The object holds only plain values, so that it can be sent
+    to executors.
     """
 
     seal: SealPlan

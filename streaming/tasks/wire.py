@@ -136,8 +136,8 @@ def pack(routed: Routed) -> bytes:
 
 
 def unpack(data: bytes) -> Sent:
-    """Returns the message that `pack` has packed. The blob of a sealed run (sorted, packed rows) is a slice of `data`,
-    not a copy.
+    """Takes the bytes that `pack` has made from a message between two tasks. Returns the kind of the message and its
+    sealed run (sorted, packed rows). The rows are not copied: the blob of the sealed run is a slice of `data`.
     """
     end = _head_size(data)
     return _sent(data, pa.py_buffer(data).slice(end + -end % _ALIGNED))

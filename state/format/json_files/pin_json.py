@@ -83,8 +83,8 @@ def encode_pin(pin: Pin) -> bytes:
 
 
 def decode_pin(path: str, data: bytes) -> Pin:
-    """Returns the pin in a file. `path` is the path of the file, for errors. Raises CorruptFileError if the file holds
-    no pin.
+    """Returns the content of a pin file: the snapshots to which a process is about to refer, and which must not be
+    removed. `path` is the path of the file, for error messages. Raises CorruptFileError if the file is not a pin file.
     """
     members = _members(path, data)
     try:

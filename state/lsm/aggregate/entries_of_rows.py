@@ -47,8 +47,9 @@ def arrival(events: Events, rows: Indices) -> Indices:
 
 
 def chronology(events: Events, entries: Entries) -> Indices:
-    """Returns an integer for each element. The integers ascend in the order in which elements take effect: row by row,
-    and within a late row from the last element to the first.
+    """Returns an integer for each element of the arrays. The integers ascend in the order in which elements take
+    effect: row by row, and inside a row from the first element to the last. In a late row (a row that counts as older
+    than all other rows), the order is from the last element to the first.
     """
     number = np.arange(len(entries.rows))
     late = events.ops[entries.rows] == Op.ADD_BEFORE
@@ -93,9 +94,9 @@ def map_array(
 
 def value_codes(values: pa.Array) -> Indices:
     """Returns an integer code for each value. Two values have the same code if Java compares them as equal: NaN equals
-    NaN, and -0.0 does not equal 0.0.
+    NaN, and -0.0 does not equal 0.0. Two maps are equal if they have the same entries, in any order.
 
-    The code of a null is -1. The order of entries does not matter for the equality of maps.
+    The code of a null is -1.
     """
     data_type = values.type
     if pa.types.is_struct(data_type):

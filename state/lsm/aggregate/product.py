@@ -55,7 +55,9 @@ class Product(Computed):
         return pa.array(np.where(seen, result, 0).astype(plain.dtype), data_type, mask=~seen)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Yields the rows that take back a zero, unless the values are floats: a product cannot be divided by zero."""
+        """Yields a mask of the rows that take back a zero, with the reason as text: a product cannot be divided by
+        zero. Yields nothing if there are no such rows, or if the values are floats.
+        """
         if not pa.types.is_floating(values.type):
             is_zero = pc.fill_null(pc.equal(values, pa.scalar(0, values.type)), False)
             bad = retracts & is_zero.to_numpy(zero_copy_only=False)

@@ -24,7 +24,9 @@ Indices = NDArray[np.int64]
 
 
 class Fold(Protocol):
-    """Merges the rows of each key into one row, or into none. `Selection` is a special case."""
+    """Merges the rows of each key into one row, or into none. A `Selection` is a fold that computes no new rows: it
+    keeps one row of a key, or none.
+    """
 
     def fold(self, table: pa.Table, starts: Starts) -> pa.Table:
         """Takes sorted rows, and returns at most one row for each key, with the same columns. `starts` is true at the

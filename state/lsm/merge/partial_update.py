@@ -221,8 +221,10 @@ def _ops(retracts: Mask, seeds: Mask) -> np.ndarray:
 
 
 def _doubled(table: pa.Table, starts: Indices, leading: Mask) -> tuple[pa.Table, Indices, Mask]:
-    """Repeats each -U or -D row that is the first row of its key (`leading`). Returns the rows, the index of the first
-    row of each key, and a mask of the first row of each pair of equal rows. The first row of a pair sets all values.
+    """Repeats each -U or -D row that is the first row of its key (`leading`), because such a row counts twice: the
+    first copy sets all values of the key, and the second copy takes the values back.
+
+    Returns the rows, the index of the first row of each key, and a mask of the first copies.
     """
     copies = np.where(leading, 2, 1)
     order = np.repeat(np.arange(len(copies)), copies)

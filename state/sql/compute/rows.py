@@ -88,11 +88,11 @@ class NodeRows:
         return arithmetic(_ARITHMETIC[type(node)], left, right)
 
     def _operand(self, node: Any) -> Value:
-        """Returns the value of an operand of an arithmetic operator.
+        """Returns the value of an operand of an arithmetic operator: a single value or a column.
 
-        The result is a column for an integer that is no literal, even if it is the same in all rows. For arithmetic
-        with decimals, Spark gives a literal only the digits that it has, and any other integer all digits that its type
-        can have.
+        An integer that is not written as a literal becomes a column, even if it is the same in all rows. So the
+        operator can tell a literal from a computed integer. Spark needs this in arithmetic with decimals: the literal
+        `5` counts as a decimal of one digit, and a computed INT as a decimal of ten digits.
         """
         value = self.value(node)
         while isinstance(node, exp.Paren | exp.Neg):

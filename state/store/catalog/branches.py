@@ -285,8 +285,8 @@ class Branches:
         return [other for other in (self._path, *map(self.path, self.names())) if other != root]
 
     def snapshots_of_others(self, root: str, first: int, last: int) -> list[Snapshot]:
-        """Returns the snapshots of the table and its branches with ids from `first` to `last`, except the snapshots of
-        the history at `root`.
+        """Returns the snapshots with ids from `first` to `last` (both included) of the table and all its branches. The
+        snapshots in the metadata folder `root`, which belongs to the table or to one branch, are left out.
         """
         histories = [Snapshots(self._io, other) for other in self.roots_of_others(root)]
         found = [(s, i) for s in histories for i in s.ids() if first <= i <= last]

@@ -17,7 +17,9 @@ def changelog_ids(io: FileIO, root: str) -> list[int]:
 
 
 def changelog_path(root: str, snapshot_id: int) -> str:
-    """Returns the path of the changelog of a snapshot in the history at `root`."""
+    """Returns the path of the changelog file of a snapshot. `root` is the metadata folder of the table or branch that
+    has the snapshot.
+    """
     return f"{root}/{CHANGELOG_DIR}/{changelog_name(snapshot_id)}"
 
 

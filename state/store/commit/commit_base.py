@@ -18,8 +18,8 @@ from bucketline.state.store.catalog.snapshots import Snapshots
 
 
 class CommitBase:
-    """One snapshot as the base of a commit; None stands for an empty table. If the live files of the snapshot are known
-    already (`live`), they are not read again.
+    """The newest snapshot (`latest`), on which a commit builds; None for a table without snapshots. Gives access to the
+    manifests and live files of the snapshot. If the live files are known already (`live`), they are not read again.
     """
 
     def __init__(self, latest: Snapshot | None, manifests: Manifests, live: LiveFiles | None) -> None:

@@ -80,8 +80,8 @@ class FilesProof:
         self._manifests: tuple[str, ...] = ()
 
     def add_manifests(self, paths: Sequence[str]) -> None:
-        """Sets the manifest files that the commit itself has written, with the newest file last. From now on
-        `first_gone` checks them too.
+        """Takes the paths of the manifest files that the commit itself has written, the newest file last. From now on
+        `first_gone` also checks that these files exist.
         """
         self._manifests = tuple(paths)
         self._newest_path = self._manifests[-1] if self._manifests else None

@@ -41,7 +41,9 @@ _BOUNDED = frozenset(
 
 
 class Marks(Protocol):
-    """The deleted rows of data files, to which rows are added while the compaction runs."""
+    """The positions of the deleted rows, by data file. While a compaction runs, it asks for these positions with
+    `of_name`, and adds positions with `delete`.
+    """
 
     def of_name(self, file_name: str) -> Indices | None: ...
 

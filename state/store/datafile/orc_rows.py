@@ -59,7 +59,7 @@ class OrcRows:
 
     @property
     def ids(self) -> dict[str, int]:
-        """Returns the field ids of the top-level columns that have one, by name."""
+        """Returns the field ids of the top-level columns, by column name. Columns without a field id are left out."""
         return ids_in(self._file.schema, b"paimon.id")
 
     @property

@@ -23,7 +23,9 @@ Bucket = tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One of `count` parts in which the buckets of a table are checked. The parts are numbered from 0."""
+    """One of `count` parts into which the buckets of a table are divided, so that each part is checked separately. The
+    parts are numbered from 0.
+    """
 
     number: int = 0
     count: int = 1

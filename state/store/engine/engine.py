@@ -163,7 +163,7 @@ class ShapedFrame:
 
 
 class Rows(Protocol):
-    """A caller's rows, in a form that the tasks of an engine can read more than once."""
+    """The rows that a caller gives for a write. The tasks of an engine can read these rows more than once."""
 
     @property
     def schema(self) -> pa.Schema:

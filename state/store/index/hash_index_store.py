@@ -242,8 +242,8 @@ class HashIndexStore:
             io.delete(path)
 
     def _place(self, entry: IndexManifestEntry) -> tuple[FileIO, str]:
-        """Returns the storage and the path of an index file. The file is in the index folder, unless its entry names a
-        full path.
+        """Returns the storage and the path of the index file that `entry` describes. If the entry names a full path,
+        this path is used; otherwise the file is in the index folder.
         """
         if entry.external_path is not None:
             return file_io_for(entry.external_path, self._storage)

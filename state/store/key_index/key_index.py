@@ -207,7 +207,9 @@ class KeyIndex:
         self._stored_codes = self._next_code
 
     def load(self, paths: Sequence[str], rows: Mapping[tuple[int, int], int], label: IndexLabel) -> None:
-        """Loads files of sorted keys whose ranges do not overlap, together with the counts and the label."""
+        """Fills the index from files of sorted keys whose ranges do not overlap. Also stores the number of keys of each
+        bucket (`rows`, by partition code and bucket), and the snapshot that the index reflects (`label`).
+        """
         meta = f"{self.directory}/meta.sst"
         with self._errors():
             write_sst(meta, self._options, self._meta_chunks(rows, label))

@@ -154,7 +154,8 @@ def _remove(
 
 
 def _named(manifests: Manifests, schema: TableSchema, changelog: Snapshot) -> Footprint:
-    """Returns the manifest lists and manifests that are kept for a changelog. In a table with a changelog producer, the
-    lists of data files were removed with the snapshot, so they may be missing.
+    """Returns the manifest lists and manifests that are kept for a changelog, which is what remains of an expired
+    snapshot. In a table with a changelog producer, the manifest lists of data files may no longer exist, because they
+    were removed with the snapshot.
     """
     return remains_of(manifests, schema, replace(changelog, index_manifest=None, statistics=None))

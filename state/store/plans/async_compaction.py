@@ -187,8 +187,11 @@ class CompactionThread:
             self._ended(finished)
 
     def _next(self, *, looks_again: bool) -> tuple[bool, bool]:
-        """Waits until a turn is asked for, and returns its arguments: whether to make a plan, and whether to compact
-        fully. Also returns when a lease of another compactor may have ended while items are open.
+        """Waits until the thread is asked to work or to stop. Returns what it is asked for: whether to make a plan, and
+        whether to compact fully.
+
+        If other compactors may hold open items (compactions of buckets), the wait ends after half the time of a lease,
+        because a lease may have ended. With `looks_again`, the wait has no such end.
         """
         with self._changed:
             # Other compactors hold open items, whose leases may end.

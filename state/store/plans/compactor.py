@@ -90,10 +90,12 @@ class Compactor:
         """The items that had no result when the compactor last looked."""
 
     def round(self) -> list[Finished]:
-        """Claims items and works on them until each item has a result or is released. Returns these items; an empty
-        list if there was no item to claim.
+        """Claims items of the table's plans (an item is the compaction of one bucket), and works on the claimed items
+        until each has a result or is released for other compactors. Returns these items; an empty list if there was no
+        item to claim.
 
-        Items that have failed too often are also closed. Raises StorageError if the plans cannot be read.
+        Items that have failed too often get a result without being worked on, and are returned, too. Raises
+        StorageError if the plans cannot be read.
         """
         claimed, given_up = self._claim_some()
         if not claimed:

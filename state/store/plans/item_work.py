@@ -265,9 +265,11 @@ def do_item(job: BucketJob) -> CommitMessage:
 
 @dataclass(slots=True)
 class GivenBackWatch:
-    """Checks at intervals whether an item was released, that is whether there is a file at `path`. If the storage does
-    not answer, the item counts as not released. Each task has its own copy of the watch, and its first interval begins
-    with the first call of the copy.
+    """Ends the work of a task on an item of a plan (the compaction of one bucket) if the item was released. At
+    intervals, a call of this object checks whether there is a file at `path`; this file says that the item was
+    released. If the storage does not answer, the item counts as not released.
+
+    Each task has its own copy of the watch, and the first interval begins with the first call of the copy.
     """
 
     access: BucketAccess

@@ -47,9 +47,10 @@ class OpenItems:
 
 @dataclass(frozen=True, slots=True)
 class MadePlan:
-    """A plan that was made, or that a dry run would make. `number` is None if the plan was not published.
+    """A plan of compactions that was made, or that a dry run would make. Each item of a plan is the compaction of one
+    bucket. `number` is None if the plan was not published.
 
-    `busy` are the open items of earlier plans, with their plans.
+    `busy` are the open items of earlier plans, each with its plan.
     """
 
     plan: Plan
@@ -62,7 +63,9 @@ class MadePlan:
 
     @property
     def open(self) -> OpenItems:
-        """Returns a summary of the items that are open once this plan is made."""
+        """Returns a summary of all open items (compactions of buckets): the items in `busy`, and the plan's own items
+        if the plan was published.
+        """
         own = self.plan.items if self.number is not None else ()
         return OpenItems.of((*self.busy, *((self.plan, item) for item in own)))
 

@@ -281,8 +281,8 @@ def is_merged(schema: TableSchema, runs: Sequence[SortedRun]) -> bool:
 
 
 def _read_together(schema: TableSchema, runs: Sequence[SortedRun]) -> list[list[DataFileMeta]]:
-    """Returns the files of a section in groups that are read together: one group if they must be merged, otherwise one
-    group for each file.
+    """Takes the sorted runs of one section (files of a bucket whose key ranges overlap). Returns the section's files in
+    groups that are read together: a single group if the rows must be merged, otherwise one group for each file.
     """
     files = [f for run in runs for f in run.files]
     return [files] if is_merged(schema, runs) else [[f] for f in files]

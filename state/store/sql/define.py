@@ -113,7 +113,9 @@ def _as_it_was(session: SqlSession, query: Query, name: str) -> Query:
 
 
 def _nullable(field: pa.Field) -> pa.Field:
-    """Returns the field as nullable, with everything in it except keys of maps, as Spark makes columns from a query."""
+    """Returns the field as nullable. All fields and elements inside it become nullable, too, except keys of maps. Spark
+    makes the columns of a table from a query in the same way.
+    """
     kind = field.type
     if pa.types.is_struct(kind):
         kind = pa.struct([_nullable(f) for f in kind])

@@ -92,8 +92,8 @@ def _spelled_path(path: ColumnPath, fields: Sequence[DataField]) -> ColumnPath:
 
 
 def _parts(data_type: DataType) -> Sequence[DataField]:
-    """Returns what can follow a column of this type in a path: the fields of a ROW, `element` of an ARRAY, `value` of a
-    MAP.
+    """Returns the fields that a path can name inside a column of this type: the fields of a ROW, `element` of an ARRAY
+    (as in `tags.element`), or `value` of a MAP. The result is empty for all other types.
     """
     if data_type.root is TypeRoot.ARRAY and data_type.element is not None:
         return (DataField(-1, "element", data_type.element),)

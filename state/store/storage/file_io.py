@@ -21,10 +21,11 @@ class FileIO(Protocol):
     """The operations on storage that the table format needs. Implementations can be pickled, and keep no files open."""
 
     def require_publish(self) -> None:
-        """Checks that `publish` works on this storage. If `publish` does not work, raises UnsupportedTableError with
-        the remedy.
+        """Checks that `publish` (creating a file only if it does not exist yet) works on this storage. If `publish`
+        does not work, raises UnsupportedTableError with the remedy.
 
-        An object store is tried once in a process, with a temporary object; other storage is not accessed.
+        An object store is tried once in a process, with a temporary object. For other storage, no file is read or
+        written.
         """
         ...
 

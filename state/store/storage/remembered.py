@@ -84,7 +84,9 @@ class RememberedFor:
 
 @dataclass(frozen=True, slots=True)
 class ReadOnceIO(WrappedIO):
-    """A FileIO that caches the files that it has read from manifest folders, within the budget of `remembered`."""
+    """A FileIO that keeps in memory the files that it has read from manifest folders, so that they are read only once.
+    `remembered` is this cache, and limits its bytes.
+    """
 
     inner: Inner
     remembered: Remembered = field(default_factory=lambda: Remembered(REMEMBERED_BYTES, REMEMBERED_BYTES))

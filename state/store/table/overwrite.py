@@ -93,11 +93,9 @@ class _Source(Protocol):
     """
 
     def seen(self, plan: WritePlan, replaced: Replaced, check: PartitionCheck) -> Any:
-        """Returns the rows as a source for an engine. The partitions of the rows are added to `replaced`, at once or
-        while the source is read.
-
-        `check` raises an error for a partition that must not be written; it is called at once or while the source is
-        read.
+        """Returns the rows as a source that an engine can read. For each partition in the rows, `check` is called,
+        which raises an error if the partition must not be written, and the partition is added to `replaced`. This
+        happens during this call, or later while the engine reads the source.
         """
         ...
 

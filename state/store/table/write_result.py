@@ -4,13 +4,15 @@ from typing import Any, Self
 
 
 class WriteResult(int):
-    """The id of the newest snapshot after the write, with the outcome of the write's compaction.
+    """The id of the newest snapshot after the write, with three attributes. The rows of the write are in the table in
+    every case.
 
-    `visible` is True if batch readers see the rows. `visible` is False if the rows wait for a compaction that this
-    write did not have to do: with `write-only`, for postponed rows, and with `lookup-compact` = `gentle`. `dropped`
-    says why the compaction that was due is not in the table; `dropped` is None if the compaction is in the table or if
-    none was due. The rows are in the table in every case. `replanned` is how often a change of rows was planned again
-    because another writer had changed the same rows meanwhile.
+    - `visible` is True if batch readers see the rows. It is False if the rows wait for a compaction that this write did
+      not have to do: with `write-only`, for postponed rows, and with `lookup-compact` = `gentle`.
+    - `dropped` says why the compaction that this write had to do is not in the table. It is None if the compaction is
+      in the table, or if this write had no compaction to do.
+    - `replanned` is how often a change of rows (such as an UPDATE) was planned again, because another writer had
+      changed the same rows meanwhile.
     """
 
     dropped: str | None

@@ -250,7 +250,9 @@ def _names(schema: TableSchema) -> tuple[str, ...]:
 
 
 def _columns(runs: Runs | SortedRows) -> Sequence[str]:
-    """Returns the names of the columns of the sealed runs. There must be at least one run."""
+    """Returns the names of the columns of the sealed runs (sorted, packed rows), which are the same in all runs. There
+    must be at least one run.
+    """
     if isinstance(runs, SortedRows):
         return list(runs.rows.column_names)
     return list(unseal(again(runs[0][1])).schema.names)

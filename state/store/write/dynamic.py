@@ -22,10 +22,11 @@ class Dynamic(Mode):
     append_check = AppendCheck.ONE_WRITER
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows with known keys are sealed by bucket. Rows with new keys are sealed by assigner,
-        that is by the task that gives new keys a bucket; this task also writes the rows.
+        """Returns stages for a table whose buckets are found by a HASH index. The tasks that read rows know the buckets
+        of known keys: they send rows with these keys to the tasks that write the buckets. Rows with new keys go to
+        assigners. An assigner is the task that gives a part of the new keys their buckets; it also writes the rows.
 
-        If the HASH index is larger than `key-index-memory`, all rows are sealed by assigner, and a separate stage finds
+        If the HASH index is larger than `key-index-memory`, all rows go to assigners first, and a separate stage finds
         their buckets.
         """
         entries = table.hash_entries()

@@ -180,7 +180,9 @@ def share_group(shares: np.ndarray) -> np.ndarray:
 
 
 def share_of_group(group: int) -> int | None:
-    """Returns the share that a group number stands for; None if the number is a bucket."""
+    """Takes a group number, which stands for a bucket (0 or more) or for a share (below 0). A share is the group of
+    keys that one task owns. Returns the number of the share; None for a bucket.
+    """
     return -1 - group if group < 0 else None
 
 

@@ -188,8 +188,11 @@ class Pieces:
 
 
 class RunBuffer:
-    """Sealed runs by bucket. Closing the buffer removes its spill file. With `packs_spills`, runs are compressed when
-    they are written to disk; runs that are Arrow tables are compressed then even without `packs_spills`.
+    """Collects sealed runs (sorted, packed rows) by bucket: in memory up to `budget_bytes`, and then in a file on local
+    disk. Closing the buffer removes this file.
+
+    With `packs_spills`, runs are compressed when they are written to disk. Runs that are Arrow tables are compressed
+    then even without `packs_spills`.
     """
 
     def __init__(self, *, budget_bytes: int, directory: str | None = None, packs_spills: bool = False) -> None:
@@ -255,11 +258,12 @@ class RunBuffer:
         return of_pieces + sum(run.row_count for run in self._runs.get(bucket_id, ()))
 
     def take(self, bucket_id: BucketId) -> list[tuple[SealedRun, Blob]]:
-        """Removes the sealed runs of a bucket from the buffer, and returns the runs with their blobs in order of
-        arrival: ordered by origin and flush.
+        """Removes the sealed runs (sorted, packed rows) of a bucket from the buffer. Returns each run with the blob
+        that holds its rows. The runs are ordered by the task that has sent them (`origin`), and then as this task has
+        sent them (`flush`).
 
-        Each blob can be read once, while the buffer is open. Only one thread at a time may call this method. Taking
-        the buckets in order is cheapest.
+        Each blob can be read once, while the buffer is open. Only one thread at a time may call this method. Taking the
+        buckets in ascending order is cheapest.
         """
         runs = self._runs.pop(bucket_id, [])
         pairs: list[tuple[SealedRun, Blob]] = []

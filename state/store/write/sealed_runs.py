@@ -82,14 +82,17 @@ class SealedRun:
 
 @dataclass(frozen=True, slots=True)
 class SealPlan:
-    """Says how rows are grouped and ordered before they are sent to the tasks that write. All fields are plain values,
-    so the plan can be sent to executors.
+    """Says how rows are grouped and ordered before they are sealed into runs (sorted, packed rows) and sent to the
+    tasks that write. All fields are plain values, so the plan can be sent to executors.
 
-    `grouping` says which rows belong together. `fold` and the sequence fields are for sorted runs; with `keep_order`,
-    rows are neither sorted nor folded. `other_totals` holds the partitions whose files have another bucket count, with
-    this count; rows of these partitions are refused. The buffer holds `budget_bytes` of rows; a run holds `run_bytes`
-    before compression. `form` is the form of the runs. Up to `threads` groups of rows are sorted at the same time, if
-    together they have at most `sorting_bytes`.
+    - `grouping` says which rows go into the same run.
+    - `fold` merges the rows of each key, and the sequence fields order them. With `keep_order`, rows are neither sorted
+      nor merged.
+    - `other_totals` holds the partitions whose files have a bucket count other than `total_buckets`, with this count.
+      Rows of these partitions are refused.
+    - A task collects up to `budget_bytes` of rows before it seals them. A run holds `run_bytes` before compression.
+    - `form` is the form of the runs.
+    - Up to `threads` groups of rows are sorted at the same time, if together they have at most `sorting_bytes`.
 
     The attributes are together because a task gets everything about sealing as one value.
     """

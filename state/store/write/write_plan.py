@@ -123,8 +123,9 @@ class Mode:
         raise NotImplementedError
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """Returns stages in which the tasks that read send rows directly to the tasks that write. The tasks that read
-        do not know what the table holds. `stages` must be planned for one worker.
+        """Takes stages that were planned for one worker. Returns stages in which the tasks that read send rows directly
+        to the tasks that write, so that no task between them has to find buckets. The tasks that read do not know what
+        the table holds.
         """
         return stages
 
@@ -270,8 +271,8 @@ class WritePlan:
         )
 
     def moving_seal_plan(self, counts: Mapping[bytes, int]) -> SealPlan:
-        """Returns how rows of the table are sealed into runs when they move to other buckets. `counts` are the new
-        bucket counts of the partitions whose rows move.
+        """Returns the plan by which tasks seal stored rows into runs (sorted, packed rows), in order to move the rows
+        to other buckets. `counts` are the new bucket counts of the partitions whose rows move.
         """
         return replace(self.seal_plan(self._fixed(counts)), fold=sealing_fold(self.schema))
 

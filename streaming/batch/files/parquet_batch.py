@@ -106,10 +106,12 @@ class ParquetReader:
 
 
 def files_of(fitting: Frame, frame: Any, identity: BatchIdentity, reader: ParquetReader | None) -> Records:
-    """Returns the source of a batch's rows for its tasks: parts of files if a `reader` can use them, or else `fitting`.
+    """Returns the source from which the tasks of a batch get rows: parts of Parquet files if `reader` can use the
+    files, otherwise the DataFrame `fitting`.
 
     `frame` is the DataFrame of the source. `fitting` has exactly the table's columns, with nulls for columns that
-    `frame` lacks. Raises UnfitFileError if Spark must not read, but it is not certain that tasks read as Spark does.
+    `frame` lacks. Raises UnfitFileError if Spark must not read the batch, and it is not certain that tasks read the
+    same rows as Spark.
     """
     if reader is None or reader.given_up.reason is not None:
         return fitting

@@ -30,7 +30,9 @@ class DamagedRecords(Exception):
 
 
 class LongRecords(Exception):
-    """Raised for a few records that take longer to read in parallel than one by one."""
+    """Raised for a few records (`records`, by index) with much longer arrays than the other records. The caller then
+    reads these records one by one, because this takes less time than reading them together with the others.
+    """
 
     def __init__(self, records: Longs) -> None:
         super().__init__()

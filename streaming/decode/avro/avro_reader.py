@@ -165,7 +165,8 @@ def _wanted(images: Images) -> Mapping[str, object]:
 
 
 def _need(read: Bodies, shape: Shape, group: _Group, fields: Sequence[DataField], watch: WatchFor) -> pa.DataType:
-    """Returns the wider types that the values need. If there are no values, no type is needed, whatever the schema
+    """Returns the wider types that the values of a group need. With WatchFor.ALL, also returns the columns that the
+    group's schema declares and the table lacks. Nothing is needed if the group has no values, whatever its schema
     declares.
     """
     if watch is WatchFor.NOTHING or not len(read.values):

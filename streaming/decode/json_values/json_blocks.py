@@ -62,12 +62,14 @@ _SOURCE_NAMES = r'"source":{\1,\2\3}'
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Values that are objects of the shape, and bad values. JSON's `null` is neither.
+    """The result of reading values as objects. The objects must have a shape, which says the expected fields and their
+    types. JSON's `null` is neither an object nor bad.
 
-    `structs` have the shape's type; `positions` are their positions in the input, in ascending order. `bad` holds pairs
-    of position and reason, in ascending order. `need` holds the columns and types that the values need and the shape
-    lacks, if the caller has asked for them. `skipped` holds pairs of position and kind, for known messages without a
-    row.
+    - `structs` are the objects, as structs of the shape's type; `positions` are their positions in the input,
+      ascending.
+    - `bad` holds pairs of position and reason, in ascending order.
+    - `need` holds the columns and types that the values need and the shape lacks, if the caller has asked for them.
+    - `skipped` holds pairs of position and kind, for messages of a known kind that hold no row, such as heartbeats.
     """
 
     structs: pa.Array

@@ -241,8 +241,9 @@ class _Search:
         return refused, sources
 
     def _refuse(self, at: Longs, alive: Mask, refused: Mask) -> None:
-        """Marks the rows at these positions of `wanting` as refused. If a row and its delete come from the same record,
-        the delete no longer counts either.
+        """Marks rows in `refused`, and takes them out of `alive`, so that they give no values to other rows. `at` are
+        positions in `linked.wanting`, the rows for which values are wanted. If a row and the delete of its old key come
+        from the same record, the delete is taken out of `alive`, too.
         """
         rows, deletes = self.linked.wanting[at], self.linked.deletes[at]
         refused[rows], alive[rows] = True, False

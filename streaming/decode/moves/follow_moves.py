@@ -41,8 +41,11 @@ _DELETE = int(RowKind.DELETE)
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The result of following changes of keys: the rows, what the task sends to the driver (`said`), and the bad
-    records. `bad` has the reason why a record is bad, by the index of the record.
+    """The result of following changes of keys in a task.
+
+    - `rows` are the rows, in which values that the driver has found may be filled in.
+    - `said` are the messages that the task sends to the driver, such as questions for values.
+    - `bad` has the reason why a record is bad, by the index of the record.
     """
 
     rows: pa.Table
@@ -92,10 +95,11 @@ class Follower:
         return Followed(rows, (to_ipc(asks),) if asks.num_rows else (), bad)
 
     def _bad(self, inserts: Longs) -> dict[int, str]:
-        """Takes the indices of inserts that leave out values, and whose row did not have another key before. Returns a
-        dict with the reason for each insert that is bad. All inserts are bad if the table stores nulls for values that
-        were left out: if the table already has a row with the key of the insert, the null would keep the value of that
-        row. Otherwise no insert is bad.
+        """Takes the indices of records that insert a row and leave out values, without a change of the row's key.
+        Returns the reason for each record that is bad.
+
+        If the table stores null for values that were left out, all of these records are bad: the null would keep the
+        value of a row that the table may have under the same key. Otherwise none of them is bad.
         """
         return _all_for(inserts, self.placeholder.reason) if self.keeping.left_out is LeftOut.NULL else {}
 
@@ -141,7 +145,9 @@ class _Found:
 
     @property
     def without_old(self) -> Longs:
-        """Returns the indices of the moved records that give a new row, and no delete of an old row."""
+        """Returns the indices of the records that change a key and give only the row with the new key. These records
+        give no delete of the row with the old key.
+        """
         new = np.intersect1d(self.moves.moved, self.of_rows[np.isin(self.kinds, _NEW)])
         return np.setdiff1d(new, self.of_rows[~np.isin(self.kinds, _NEW)])
 
@@ -151,7 +157,9 @@ class _Found:
 
     @property
     def inserted(self) -> Longs:
-        """Returns the indices of the inserts that leave out values and give a row."""
+        """Returns the indices of the records that insert a row and leave out values of this row. Records that give no
+        row are left out.
+        """
         return self.moves.inserted[self._gives_row]
 
     @property

@@ -1,4 +1,4 @@
-"""Until when Kafka keeps the records that parked tables have missed."""
+"""Finds out until when Kafka keeps the records that parked tables (tables that are left out of batches) have missed."""
 
 import time
 from collections.abc import Callable, Collection, Mapping

@@ -196,8 +196,8 @@ class OwnRecords:
     _known: dict[tuple[str, str], int | None] = field(default_factory=dict)
 
     def of_this_job(self, rows: pa.Table) -> pa.Table:
-        """Returns the bad records that the job or its replays have stored, and the bad records of the job's tables from
-        earlier queries.
+        """Returns the bad records in `rows` that belong to the job. A bad record belongs to the job if it is for one of
+        the job's tables, or if the job or one of its replays has stored it.
         """
         names = pa.array([*self._tables], pa.string())
         is_own = pc.fill_null(pc.is_in(rows["table_name"], value_set=names), False)

@@ -100,8 +100,9 @@ class IdleConsumers:
 
     @contextmanager
     def consumer(self, settings: Mapping[str, str]) -> Iterator[Consumer]:
-        """Yields a consumer with these settings. After the block the consumer is kept for other tasks, unless the task
-        fails.
+        """Gives the `with` block a Kafka consumer with these settings: an idle consumer of this process if there is
+        one, otherwise a new consumer. If the block ends without an error, the consumer stays open and idle for later
+        tasks of this process. If the block raises an error, the consumer is closed.
         """
         name = tuple(sorted(settings.items()))
         consumer = self.idle.pop(name, None) or self.make(settings)

@@ -84,11 +84,13 @@ class TableReading:
 
 @dataclass(slots=True)
 class KnownTables:
-    """What tasks must know of the tables of a job: the number of each target table, and how each table is read. Each
-    table is packed separately, so that a task unpacks only the tables that it reads. Records of `parked` tables are
-    counted and left out.
+    """What tasks must know about the tables of a job. The object is sent to each worker once, and again when it
+    changes.
 
-    This value is sent to each worker once, and again when it changes.
+    - `numbers` has the number of each target table, by the table's name.
+    - `packed` says as bytes how each table is read, by the table's number. A task unpacks only the tables that it
+      reads.
+    - `parked` are tables that are left out of batches. Their records are counted and left out.
     """
 
     numbers: Mapping[str, int]

@@ -33,7 +33,9 @@ TableResults = Mapping[int, Sequence[TaskResult]]
 
 
 class Ahead(Protocol):
-    """Records that have been read and sealed, and wait to be written."""
+    """The records of a batch after tasks have read them and sealed them into runs (sorted, packed rows). Nothing is
+    written until `write` is called.
+    """
 
     @property
     def notes(self) -> TaskNotes:
@@ -59,8 +61,8 @@ class TablesEngine(Protocol):
         ...
 
     def keep(self, known: KnownTables) -> SharedTables:
-        """Makes the facts about tables available to tasks, until `keep` is called with other facts. Returns the value
-        from which tasks read the facts.
+        """Makes `known` (what tasks must know about the job's tables) available to tasks, until the next call with
+        another value. Returns the object from which tasks get `known`.
         """
         ...
 
@@ -90,7 +92,9 @@ class SparkTables:
         return int(self.spark.sparkContext.defaultParallelism)
 
     def keep(self, known: KnownTables) -> SharedTables:
-        """Broadcasts the facts once, and destroys the broadcast when other facts are kept. See `TablesEngine.keep`."""
+        """Broadcasts `known` with Spark, unless the last call had the same object. The broadcast of the last call is
+        destroyed before. See `TablesEngine.keep`.
+        """
         if self._broadcast is None or self._broadcast.value is not known:
             self.close()
             self._broadcast = self.spark.sparkContext.broadcast(known)

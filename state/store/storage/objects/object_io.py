@@ -226,10 +226,11 @@ class ObjectIO:
         )
 
     def _is_ours(self, path: str, data: bytes, answer: Exception) -> bool:
-        """Returns True if the existing object holds these bytes, because this client made it with a repeated request.
+        """Called when a put request is refused because the object exists. Returns True if the object holds the bytes
+        `data`: then an earlier sending of the same request has created the object.
 
-        Raises StorageError if there is no object of this name: two puts conflicted, and it is not known which of them
-        will win.
+        Raises StorageError if there is no object of this name: then two puts conflicted, and it is not known which of
+        them will win.
         """
         stored = self.read_optional(path)
         if stored is None:

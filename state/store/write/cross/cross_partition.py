@@ -50,9 +50,10 @@ class CrossPartition(Mode):
     append_check = AppendCheck.ONE_WRITER
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows are sealed by share of the keys, in the order in which they come. The task of a
-        share finds the partition and bucket of its rows. If the scope allows it, the same task also writes the rows.
-        Otherwise a separate stage writes the rows, because more tasks may be configured or needed for writing.
+        """Returns stages for a table in which a key may move to another partition. The tasks that read rows send each
+        row, unsorted, to the task that owns the share (group of keys) to which the row's key belongs. This task finds
+        the partition and bucket of the row. If the scope allows it, the same task also writes the row. Otherwise a
+        separate stage writes the rows, because more tasks may be configured or needed for writing.
 
         The number of shares stays the same from batch to batch, because another number of shares needs a new key index.
         """
@@ -119,8 +120,9 @@ class CrossOverwrite(CrossPartition):
     """The mode in which rows replace partitions, and the keys of these rows are removed from all other partitions."""
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns the same stages as for a write, except that the stages use a separate key index. This index has only
-        the keys of partitions that are not replaced. `table` must be a `ReplacedState`.
+        """Returns the stages for a write that replaces partitions. They differ from the stages of other writes in one
+        point: they use a separate key index, which has only the keys of partitions that are not replaced. `table` must
+        be a `ReplacedState`.
         """
         stages = super().stages(plan, table, scope, source)
         assert isinstance(stages.place, CrossWrite)

@@ -76,10 +76,13 @@ class OwnerRun:
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """The position of a piece's rows in a sealed run: the rows begin at the row `first_row` of the record batch
-    `batch`, and may go on in the next batches. `is_alone` is True if no other piece has rows in these batches.
-    `row_bytes` is the size of the rows, estimated by the average row. `rows_before` is the number of rows of the sealed
-    run before the piece.
+    """The position of a piece in a sealed run (sorted, packed rows). A piece is all rows of one bucket, or of one group
+    of keys, in the run.
+
+    - The rows of the piece begin at the row `first_row` of the record batch `batch`, and may go on in the next batches.
+    - `is_alone` is True if no other piece has rows in these batches.
+    - `row_bytes` is the size of the piece's rows in bytes, estimated by the average row.
+    - `rows_before` is the number of rows of the sealed run before the piece.
     """
 
     batch: int
