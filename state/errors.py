@@ -42,7 +42,9 @@ class VersionNotFoundError(OptionError):
 
 
 class UserNotFoundError(UnsupportedTableError):
-    """The table has no snapshot of this commit user; the caller uses another commit user."""
+    """The table has no snapshot of the commit user that the caller has named. The caller can name another commit
+    user.
+    """
 
     code = "USER_NOT_FOUND"
 

@@ -43,8 +43,8 @@ change.
 
 
 def in_worker(task: Task) -> Task:
-    """Returns the task as a plain function, because Spark inspects the signature of the function that `mapInArrow`
-    gets.
+    """Returns a plain function that calls `task`, a function on record batches that runs in a Spark worker. Spark
+    inspects the signature of the function that `mapInArrow` gets, so this function must be a plain one.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -125,10 +125,12 @@ def narrow_full_merge(
 def rewrite_fully(
     full: FullMerge, meta: ManifestFileMeta, entries: Iterable[ManifestEntry], deleted: Collection[EntryIdentity]
 ) -> list[ManifestEntry] | None:
-    """Returns the live entries of one manifest of a full merge, in order, or None if the manifest can stay as it is.
-    `entries` are the entries of the manifest, and `deleted` are all files that the manifests delete.
+    """Takes the entries of one manifest (`meta`) of a full merge, which rewrites manifests without the entries of
+    deleted files. Returns the live entries of the manifest, in order; None if the manifest can stay as it is. `deleted`
+    are all files that the manifests delete.
 
-    In the new list, the manifests with the returned entries come after the manifests that stay.
+    In the new manifest list, the manifests that stay come first. The manifests with the returned entries come after
+    them.
     """
     before = list(entries)
     after = [e for e in before if e.kind is FileKind.ADD and e.identity not in deleted]

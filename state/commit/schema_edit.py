@@ -83,8 +83,9 @@ def set_field(schema: TableSchema, path: ColumnPath, change: Callable[[DataField
 def edit_field(
     schema: TableSchema, path: ColumnPath, edit: Callable[[list[DataField], int], list[DataField]]
 ) -> TableSchema:
-    """Applies `edit` to the row that has the field at `path`, and returns the changed schema. `edit` is a function that
-    gets the fields of the row and the index of the field, and returns the new fields of the row.
+    """Changes the list of fields that contains the field at `path`: the columns of the table, or the fields of a ROW.
+    Returns the changed schema. `edit` is a function that gets this list and the index of the field in it, and returns
+    the new list.
     """
 
     def find(fields: list[DataField]) -> list[DataField]:

@@ -198,7 +198,9 @@ def async_tables(user: str) -> list[str]:
 
 @contextmanager
 def _forgotten_on_error(target: Target) -> Iterator[None]:
-    """Forgets the thread of a stream if its error is raised in the block, so that the error is raised only once."""
+    """If the `with` block raises the error of a stream's compaction thread, forgets this thread. So the error of a
+    thread is raised only once.
+    """
     try:
         yield
     except CompactionFailedError:

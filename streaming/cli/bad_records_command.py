@@ -81,7 +81,9 @@ def bad_records(path: str | None, conf_file: str | None, settings: tuple[str, ..
 
 
 def _place_at(path: str) -> BadRecordsPlace:
-    """Returns the folder or the table at a path. Raises OptionError if the path has neither."""
+    """Returns the place from which bad records are read: the table at `path`, or else the folder at `path`. Raises
+    OptionError if the folder is empty or does not exist.
+    """
     place, _ = given_place(path, {})
     io, root = file_io_for(place.uri, place.storage)
     if Schemas(io, root).latest_id() is not None:

@@ -82,9 +82,11 @@ class Keeping:
 def marks_of_table(
     rows: pa.Table, marks: pa.Array, fields: Sequence[DataField], names: Sequence[str]
 ) -> tuple[pa.Array, pa.Table]:
-    """Takes rows and their marks. A mark has the positions of the columns whose values were left out of the row.
-    Returns marks with the positions that these columns have in `names`, the columns of the table. Also returns the
-    rows, in which values that were left out of NOT NULL columns (according to `fields`) are zeros.
+    """Each row has a mark, which holds the positions of the columns whose values the source left out of the row. The
+    positions count the columns of `rows`. Returns marks whose positions count the columns of the table, `names`.
+
+    Also returns the rows. In columns that are NOT NULL (according to `fields`), the values that were left out are
+    zeros.
     """
     bits = unpack_left_out(marks, rows.num_columns)
     left_out = {name: bits[:, at] for at, name in enumerate(rows.column_names) if bits[:, at].any()}

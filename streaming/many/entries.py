@@ -139,7 +139,9 @@ def _left_of(cutoff: FeedOffsets | None, end: FeedOffsets) -> FeedOffsets | None
 
 
 def is_routed(name: str, entry: Entry, routes: Resolver) -> bool:
-    """Returns True if the routes still send records of any of the table's origins to the table."""
+    """Returns True if the routes still send records to the table from at least one of its origins. An origin is a
+    source table or topic from which the table has received records. Also returns True if no origins are known.
+    """
     return not entry.origins or route_of(name, entry, lambda o: routes.resolve(o.name, o.topic)) is not None
 
 

@@ -111,7 +111,9 @@ def key_numbers(starts: Starts) -> Indices:
 
 
 def ends_of(starts: Starts) -> Starts:
-    """Returns a mask that is true at the last row of each key."""
+    """Takes a mask that is true at the first row of each key. Returns a mask that is true at the last row of each
+    key.
+    """
     ends = np.ones_like(starts)
     ends[:-1] = starts[1:]
     return ends

@@ -136,7 +136,10 @@ class Notebook:
             raise
 
     def _read(self, names: Iterable[str], kind: str, decode: Callable[[str, bytes], T]) -> dict[str, T | None]:
-        """Returns the decoded files of one kind, by name; None for a file that cannot be read."""
+        """Reads those of the files `names` whose name begins with `kind` (pins or announcements of removals). Returns
+        the decoded content by name, with None for a file whose content is damaged. Files that no longer exist are left
+        out.
+        """
         found: dict[str, T | None] = {}
         for name in names:
             path = self.path(name)

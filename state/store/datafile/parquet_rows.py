@@ -84,7 +84,9 @@ class _Leaves:
         self._known: tuple[tuple[pa.Schema, pq.ParquetSchema, tuple[_Leaf, ...]], ...] = ()
 
     def of(self, file: pq.ParquetFile, columns: pa.Schema) -> tuple[_Leaf, ...]:
-        """Returns the leaves of a file. `columns` are the columns of the file in Arrow's types."""
+        """Returns the leaves of a file: its columns of plain values, which include the fields and items of nested
+        columns. `columns` are the top-level columns of the file in Arrow's types.
+        """
         schema = file.schema
         for names, seen, leaves_of in self._known:
             # Parquet's schemas are equal if their leaves are equal, even if the top-level columns have other names.

@@ -160,8 +160,8 @@ class RollingWriter:
         return pa.Table.from_arrays(columns, schema=self._physical)
 
     def _room(self, rows: pa.Table) -> int:
-        """Returns how many more rows of about this size fit into the current row group, by its limits of bytes and rows
-        and by the file's limit of rows.
+        """Returns how many more rows fit into the current row group, if they are as large as the average of `rows`. The
+        row group is limited in bytes and in rows, and the file is limited in rows.
         """
         row_bytes = max(1, rows.nbytes // max(1, rows.num_rows))
         written = 0 if self._open is None else self._open.row_count

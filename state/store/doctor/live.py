@@ -130,7 +130,7 @@ class LiveOfShare:
         self._touched.add(bucket)
 
     def remove(self, entry: ManifestEntry) -> None:
-        """Removes a file. A file that is not live is ignored."""
+        """Removes a file from the live files. A file that is not live is ignored."""
         bucket = (entry.partition, entry.bucket)
         files = self._buckets.get(bucket)
         removed = None if files is None else files.remove(entry.identity)
@@ -182,7 +182,9 @@ class LiveOfShare:
                 yield Problem("bucket-count", f"{state}, partition {partition.hex()}", message)
 
     def _in_bucket(self, bucket: Bucket) -> Iterator[tuple[str, str]]:
-        """Yields the problems in a changed bucket that the change may have caused."""
+        """Checks a bucket in which files were added or removed. Yields a pair for each problem that this change may
+        have caused: the name of the broken rule, for example "level-overlap", and a message.
+        """
         number, files = bucket[1], self._buckets.get(bucket)
         if files is None:
             return

@@ -125,7 +125,9 @@ def read_bounds(notes: Sequence[str]) -> dict[bytes, pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class SortRanges:
-    """Groups rows by the range of their sort key. A partition without bounds is one range."""
+    """Groups rows for sorting: the rows of one range of sort keys are one group, which one task sorts. `bounds` has for
+    each partition the sort keys at which a new range begins. A partition without bounds is a single range.
+    """
 
     by: RowSort
     bounds: Mapping[bytes, pa.Table]

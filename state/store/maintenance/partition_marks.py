@@ -38,7 +38,9 @@ class PendingMarks:
                 self._changed[message.partition] = self._clock.local_ms()
 
     def forget(self, schema: TableSchema, dropped: Collection[str]) -> None:
-        """Removes partitions that were dropped; `dropped` are the names of their folders."""
+        """Called when partitions were dropped: these partitions are no longer waiting to be marked as done. `dropped`
+        are the names of the folders of the partitions.
+        """
         for partition in list(self._changed):
             if partition_path(schema, partition).rstrip("/") in dropped:
                 del self._changed[partition]

@@ -273,8 +273,9 @@ def _sections(schema: TableSchema, bucket: BucketFiles) -> list[list[SortedRun]]
 
 
 def is_merged(schema: TableSchema, runs: Sequence[SortedRun]) -> bool:
-    """Returns True if the rows of a section must be merged. With deletion vectors, rows above level 0 need no merging,
-    because each key has only one row there.
+    """Returns True if the rows of a section (a set of sorted runs whose key ranges overlap) must be merged. A section
+    of one sorted run needs no merging. In a table with deletion vectors, rows above level 0 need no merging, because
+    each key has only one row there.
     """
     is_looked_up = schema.settings.changelog.deletion_vectors and all(f.level > 0 for run in runs for f in run.files)
     return len(runs) > 1 and not is_looked_up

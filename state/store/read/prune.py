@@ -205,8 +205,9 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: keeps_file(self.schema, bucket.files, file, by_values, by_keys))
 
     def by_row_range(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        """Returns the buckets without files whose rows cannot meet the filter. Each range of row ids is judged as a
-        whole, with all of its files, because a single file may hold only some columns of its rows.
+        """Leaves out the files none of whose rows can meet the filter, and returns the buckets with the other files.
+        Each range of row ids is judged as a whole, with all of its files, because a single file may hold only some
+        columns of its rows.
         """
         ranges = [(b, r) for b in buckets for r in row_ranges(b.files)]
         kept = possible(self.arrow, self.expression, [self._range_guarantee(b, r) for b, r in ranges])

@@ -66,8 +66,9 @@ def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def stored_columns(schema: TableSchema, columns: Sequence[str]) -> Sequence[str]:
-    """Returns the requested columns that are stored in data files. If no requested column is stored, returns one column
-    of the table, because a batch without columns has no rows to which a place could be added.
+    """Returns the requested columns that are stored in data files. The other requested columns, such as the path of a
+    row's file, are added to the stored columns later. If no requested column is stored, returns one column of the
+    table, because a batch without columns would have no rows.
     """
     places = places_among(schema, columns)
     if not places:

@@ -54,8 +54,9 @@ def bring_back(io: FileIO, file: FileInfo) -> None:
 
 
 def bring_back_path(io: FileIO, path: str) -> bool:
-    """If the file with this path is hidden, gives the file its own name again, and returns True; otherwise returns
-    False. Lists the folder.
+    """Brings back the file at `path`, if the removal of orphan files has hidden the file, that is given it another name
+    in the same folder. Returns True if the file has its own name again, and False if no hidden file was found. Lists
+    the folder.
     """
     disk = bare(io)
     if not isinstance(disk, HasFolders):

@@ -26,9 +26,10 @@ class DamagedRecord(ValueError):
 
 
 def read_value(body: bytes, schema: AvroSchema) -> object:
-    """Returns the value that a whole body holds, ready for `pa.array` with the Arrow type of the schema's root.
+    """Decodes one Avro record. `body` are the bytes of the record after the id of its schema. Returns the value in a
+    form that `pa.array` takes with the Arrow type of the schema's root.
 
-    Raises DamagedRecord if the body cannot be read.
+    Raises DamagedRecord if the bytes cannot be read, or if some bytes are left over.
     """
     reading = _Reading(body, schema.records)
     value = reading.value(schema.root, "")
@@ -38,8 +39,8 @@ def read_value(body: bytes, schema: AvroSchema) -> object:
 
 
 class _Reading:
-    """The reading of one body: the position up to which its bytes have been read, and a function for each kind of
-    value.
+    """Decodes the bytes of one Avro record (`body`). `at` is the position of the next byte to read. There is a function
+    for each kind of value.
     """
 
     def __init__(self, body: bytes, records: Mapping[str, Node]) -> None:

@@ -117,8 +117,8 @@ class AvroReader:
         return joined_objects(parts)
 
     def sources(self, values: pa.Array, shape: Shape) -> Objects:
-        """Returns the field `source` of the events, as structs that have only this field, in the given shape. Records
-        without a field `source` are left out.
+        """Reads only the field `source` of Debezium's events, which says from where an event comes. Returns for each
+        event a struct with this one field, in the given shape. Records without a field `source` are left out.
         """
         parts = [_nothing({}, shape.arrow)]
         for group in self._groups(values)[0]:

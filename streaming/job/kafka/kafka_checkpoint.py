@@ -167,8 +167,10 @@ def is_of_cluster(snapshot: Snapshot, cluster: str | None) -> bool:
 def topics_as_now(
     written: WriterOffsets, cluster: str | None, now: TopicIds, partitions: Mapping[str, Sequence[str]]
 ) -> Topics:
-    """Returns the offsets of a writer. A topic that was deleted and created again begins at its first record, in each
-    of its current partitions if `partitions` has them. `now` has the current ids of the topics.
+    """Returns the offsets that a writer has stored, corrected for topics that were deleted and created again. Such a
+    topic begins at its first record in each of its partitions; `partitions` has the partitions that the topics have
+    now. A topic that is missing in `partitions` keeps the partitions that the writer knew. `now` has the current ids of
+    the topics.
     """
     topics = written.topics
     anew = topics.keys() & created_again(ids_in(written.snapshot, cluster), now)

@@ -156,8 +156,8 @@ def _row(found: _Found, config_of: Callable[[Resolved], JobConfig], registry: Re
 
 
 def _schema(config: JobConfig, sample: Sequence[pa.Table]) -> tuple[bool, TableSchema]:
-    """Returns whether the table exists, and the schema of the table. If the table does not exist, returns the schema
-    with which it would be created.
+    """Returns whether the table of the job exists, and the table's schema. If the table does not exist, returns the
+    schema with which the job would create it. That schema may come from what the records in `sample` declare.
     """
     if has_table(config):
         return True, handle_of(open_existing(config)).table_schema
