@@ -385,9 +385,8 @@ class _Expiry:
         return next_of_consumers(self._io, self._root).values() if holds else ()
 
     def _plan(self, begin: int, end: int, tags: Sequence[Tag], pins: Iterable[Pin | None]) -> list[_Step] | None:
-        """Plans the expiry of the snapshots with the ids from `begin` to `end` - 1. Returns for each of these snapshots
-        the files that are removed together with it, oldest snapshot first. Returns None if a snapshot that is to stay
-        was removed meanwhile.
+        """Returns for each snapshot from the id `begin` to `end` - 1 the files that are removed together with it,
+        oldest snapshot first. Returns None if a snapshot that is to stay was removed meanwhile.
         """
         snapshots = {i: s for i in range(begin, end + 1) if (s := self._snapshots.get(i)) is not None}
         oldest_kept = snapshots.pop(end, None)
