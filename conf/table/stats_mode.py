@@ -21,8 +21,9 @@ class StatsKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StatsMode:
-    """A stats mode. `length` is only set for TRUNCATE: the number of code points of a string, or bytes of a binary
-    value.
+    """Says which statistics of a column are stored with a data file (`metadata.stats-mode`): none, null counts, or also
+    a minimum and a maximum. `length` is only set for TRUNCATE: the number of code points of a string, or bytes of a
+    binary value, to which the bounds are shortened.
     """
 
     kind: StatsKind

@@ -49,8 +49,8 @@ def live_inputs(
 def unit_of(
     item: Item, inputs: Sequence[DataFileMeta], levels: Levels, options: CompactOptions
 ) -> CompactUnit | Obsolete:
-    """Returns the compaction of an item for the present files of its bucket, or Obsolete. `inputs` comes from
-    `live_inputs`.
+    """Returns what a plan's item compacts now: its files, and the level of the result. Returns Obsolete if the
+    compaction would be wrong for the present files of the bucket. `inputs` comes from `live_inputs`.
 
     Delete rows are dropped only if no sorted run outside of the inputs is older now. The state at the time of planning
     does not matter.

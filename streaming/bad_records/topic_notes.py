@@ -19,7 +19,9 @@ _SENT, _WITHDRAWN, _TAKEN = "sent", "withdrawn", "taken"
 
 
 def notes_beside(checkpoint: str, topic: str, storage: Mapping[str, str]) -> "TopicNotes":
-    """Returns the notes of a job about a topic. `checkpoint` is the path of the job's checkpoint."""
+    """Returns the notes of a job about its topic for bad records: what was sent to the topic, and what a replay has
+    taken from it. `checkpoint` is the path of the job's checkpoint; the notes are in a folder next to it.
+    """
     return TopicNotes(f"{checkpoint.rstrip('/')}{BESIDE}/topics/{topic}", storage)
 
 

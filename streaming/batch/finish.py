@@ -13,10 +13,10 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 
 def finish_stream(target: Target, engine: SparkEngine) -> Target:
-    """Does the work that is left at the end of a bounded query, and returns the target afterwards. Compactions that did
-    not fit into the time budget stay due in the target's state.
+    """At the end of a bounded query: does the compactions that are still due, and marks partitions as done. Returns the
+    target afterwards. A compaction that does not fit into the time budget stays due in the target's state.
 
-    Raises BucketlineError if this work fails.
+    Raises BucketlineError if a compaction fails.
     """
     target = finish_visibility(taken_over(target.refreshed()), engine)
     budget = target.budget()

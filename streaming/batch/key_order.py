@@ -250,11 +250,12 @@ def check_begun_partitions(
 
 
 def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) -> set[TopicPartition]:
-    """Returns the partitions that existed when the stream began, and so were not added later.
+    """Returns the partitions of topics that existed when the stream began. All other partitions were added later.
 
-    These are the partitions in the query's first offsets (`began`). `others` are the offsets up to which other queries
-    have read. If the query continues a topic where other queries ended, all partitions of this topic in `others`
-    existed too.
+    `began` has the first offsets of the query; `others` are the offsets up to which other queries have read. The
+    partitions in `began` existed. If the query begins a topic at the offsets where other queries have ended, it
+    continues these queries. Then the partitions that the other queries have read existed, and a partition in `began`
+    with offset 0 is new.
     """
     read = [(p, offset) for other in others for p, offset in other.items() if offset > 0]
     anew = {p[0] for p, offset in read if began.get(p, 0) < offset}

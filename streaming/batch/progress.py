@@ -21,23 +21,28 @@ _LOG = logging.getLogger("bucketline.progress")
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """The report of one batch. Times are in seconds, sizes in bytes.
+    """The report of one batch. Times are in seconds, sizes in bytes. The fields are flat and together because log
+    handlers and JSON lines show all of them under their names.
 
-    `level_files` counts the files that the batch made, by level.
-    `postponed_rows` wait in the postpone bucket after the batch, in files of `postponed_bytes`; the oldest has waited
-    `postponed_seconds`. `hidden_rows` are committed, but batch readers do not see them because a compaction failed and
-    has to be done again; the oldest has waited `hidden_seconds`.
-    Some facts are measured as the batch begins, in the partitions that the last batch wrote. `bucket_runs` counts the
-    buckets by their number of sorted runs, and `most_runs` is the largest number of sorted runs. `crowded_buckets` had
-    more sorted runs than the stop trigger allows. `level0_bytes` were on level 0, the oldest file for `level0_seconds`.
-    The batch has waited or compacted `back_pressure_seconds` because buckets had too many sorted runs. `open_items` of
-    compaction plans were open when the stream last looked, the oldest for `open_items_seconds`.
-    `skipped_records` counts, by kind, the records that hold no row and are not bad. `unexpected_rows` counts the rows
-    that do not meet an expectation, by the name of the expectation.
-    `storage_requests` counts the requests of this process to the table's object store; tasks in other processes are not
-    counted.
+    - `level_files`: the number of files that the batch made, by level.
+    - `postponed_rows`: rows that wait in the postpone bucket after the batch, in files of `postponed_bytes`. The oldest
+      row has waited `postponed_seconds`.
+    - `hidden_rows`: committed rows that batch readers do not see, because a compaction failed and has to be done again.
+      The oldest row has waited `hidden_seconds`.
+    - `back_pressure_seconds`: the time that the batch has waited or compacted because buckets had too many sorted runs.
+    - `open_items`: items of compaction plans that were open when the stream last looked. The oldest item was open for
+      `open_items_seconds`.
+    - `skipped_records`: the number of records that hold no row and are not bad, by kind.
+    - `unexpected_rows`: the number of rows that do not meet an expectation, by the name of the expectation.
+    - `storage_requests`: the requests of this process to the table's object store. Tasks in other processes are not
+      counted.
 
-    The fields are flat and together because log handlers and JSON lines show all of them under their names.
+    These are measured as the batch begins, in the partitions that the last batch wrote:
+
+    - `bucket_runs`: the number of buckets, by their number of sorted runs. `most_runs` is the largest number of sorted
+      runs.
+    - `crowded_buckets`: buckets with more sorted runs than the stop trigger allows.
+    - `level0_bytes`: the size of the files on level 0. The oldest of these files was there for `level0_seconds`.
     """
 
     table: str

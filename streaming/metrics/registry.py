@@ -52,8 +52,8 @@ class Registry:
             values[key] = values.get(key, 0.0) + value
 
     def replace(self, metric: Metric, values: Mapping[Labels, float], labels: Mapping[str, str]) -> None:
-        """Removes the values of a gauge whose labels include `labels`, and sets `values` instead. The labels of each of
-        these values are completed with `labels`.
+        """Sets new values of a gauge. Old values of the gauge are removed if they have the labels `labels`, perhaps
+        besides other labels. Each new value gets `labels` in addition to its own labels.
         """
         assert metric.kind is MetricKind.GAUGE, metric.name
         common = set(labels.items())

@@ -108,7 +108,7 @@ def to_arrow(frame: Any) -> pa.Table:
 
 
 def from_arrow(spark: Any, rows: pa.Table, schema: StructType) -> Any:
-    """Returns rows of this process as a DataFrame with the Spark types of `schema`."""
+    """Returns rows in the memory of this process as a DataFrame with the Spark types of `schema`."""
     if HAS_DATA_SOURCES:
         return spark.createDataFrame(rows, schema)
     if not rows.num_rows:

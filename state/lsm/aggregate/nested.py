@@ -95,8 +95,10 @@ class NestedUpdate(AggregateFunction):
         return _finished(values, items.take(pa.array(kept)), entries.rows[kept], events, live)
 
     def unmergeable(self, values: pa.Array, retracts: Mask) -> Iterator[tuple[Mask, str]]:
-        """Yields the -U and -D rows if the number of nested rows is limited, and the rows with a null in a nested key
-        if such a null is an error. Each item is a mask of the rows and the text of the reason.
+        """Yields a mask of the rows that cannot be merged, and the reason, for each of these two cases:
+
+        - The number of nested rows is limited: the -U and -D rows.
+        - A null in a nested key is an error: the rows with such a null.
         """
         bad = validity(values) & retracts
         if self.count_limit != UNLIMITED and bad.any():

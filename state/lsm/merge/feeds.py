@@ -123,7 +123,8 @@ def first_mixed_row(numbers: NDArray[np.int64], feeds: Feeds) -> tuple[int, tupl
     """Returns the index of the first row whose key has an earlier row from another feed (Kafka partition), and the two
     feeds; None if no key has rows from two feeds.
 
-    `numbers` and `feeds` are as in `first_feeds`.
+    `numbers` has the number of each row's key (keys are numbered from 0 without gaps), and `feeds` has the feed of each
+    row.
     """
     if not len(numbers) or (feeds == feeds[0]).all():
         return None

@@ -61,9 +61,11 @@ class CommitBase:
 
 
 class Bases:
-    """Finds the newest snapshot in each try of a commit. `live` has the live files of a snapshot, if they are known. If
-    `is_fresh` is true, the first try takes `live` as the live files of the newest snapshot without asking the storage.
-    Otherwise, and after a lost try, `live` is brought up to date first.
+    """Finds the snapshot after which a commit is tried, which is the newest snapshot. `live` has the live files of a
+    snapshot, if they are known.
+
+    If `is_fresh` is true, the first try takes the snapshot of `live` for the newest snapshot, without asking the
+    storage. Otherwise, and after a lost try, `live` is brought up to date first.
     """
 
     def __init__(

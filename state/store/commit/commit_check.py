@@ -282,8 +282,9 @@ class CommitChecks:
     def _totals(
         self, base: CommitBase, entries: tuple[ManifestEntry, ...], live: list[ManifestEntry] | tuple[()]
     ) -> dict[bytes, int]:
-        """Returns the bucket count of each partition that has an entry in `entries` with fixed buckets, and no entry in
-        `live`.
+        """Returns the bucket count that partitions have in the snapshot `base`. These are the partitions with fixed
+        buckets that the commit changes (`entries`), without the partitions of `live`, whose live files were read
+        already.
         """
         known = {e.partition for e in live}
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)

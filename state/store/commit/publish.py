@@ -36,15 +36,17 @@ from bucketline.state.store.storage.local_io import LocalIO
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Base:
-    """The state on which work was planned: the snapshot `based_on` of a table. The schema in `table` holds all options
-    that apply to the work.
+    """The state on which work was planned: the snapshot `based_on` of a table.
 
-    `based_on` is 0 for the empty table; None if the work does not depend on snapshots that other writers have added.
-    `live` are the live files of the snapshot `based_on`; with them, the snapshot's manifests need not be read.
-    `vectors` are the snapshot's deletion-vector files by bucket, if they are known; with them, a compaction succeeds
-    even if the snapshot has expired meanwhile. `planned_ms` is the time by the table's clock when the work began and
-    this snapshot was the newest (None: now). If `planned_ms` is so long ago that a removal of orphan files could have
-    removed new files of the work, these files are checked before a snapshot is published.
+    - `table`: the table, whose schema holds all options that apply to the work.
+    - `based_on`: the id of the snapshot; 0 for the empty table; None if the work does not depend on snapshots that
+      other writers have added.
+    - `live`: the live files of the snapshot. With them, the snapshot's manifests need not be read.
+    - `vectors`: the snapshot's deletion-vector files by bucket, if they are known. With them, a compaction succeeds
+      even if the snapshot has expired meanwhile.
+    - `planned_ms`: the time by the table's clock when the work began and this snapshot was the newest (None: now). If
+      this was so long ago that a removal of orphan files could have removed new files of the work, these files are
+      checked before a snapshot is published.
     """
 
     table: TableHandle

@@ -114,10 +114,11 @@ def _filled(array: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
 
 
 def _required(array: pa.Array, field: pa.Field, wanted: pa.Array | None, name: str) -> pa.Array:
-    """Returns the array of a field with a value in every NOT NULL position inside it, as `_filled` does. If the field
-    itself is NOT NULL, every position of the array gets a value too. `wanted` tells, for each position, whether the
-    parent has a value there (None: it has one everywhere). Raises SchemaMismatchError for a null in a NOT NULL field
-    whose parent has a value.
+    """Returns the array of a field, changed so that pyarrow can write it: no NOT NULL position is left without a value,
+    neither in the field itself nor in nested fields. pyarrow asks for a value even where the parent is null.
+
+    `wanted` has True where the parent has a value; None means everywhere. Raises SchemaMismatchError for a null in a
+    NOT NULL field whose parent has a value.
     """
     array = _filled(array, field.type, name)
     if field.nullable or array.null_count == 0:

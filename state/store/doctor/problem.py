@@ -71,9 +71,11 @@ class Broken:
         self._open: dict[object, list[_Record]] = {}
 
     def note(self, state: State, rule: str, subject: str, text: str, *, owner: object = None) -> None:
-        """Records a broken file. In `text`, `{state}` stands for the snapshots, tags and branches that need the file. A
-        snapshot needs the broken file if it names `owner` (a data file, an index file or a manifest): `extend` adds the
-        later snapshots that name the same owner.
+        """Records that a file is broken, and that `state` (a snapshot, a tag or a branch) needs the file. In `text`,
+        `{state}` stands for all snapshots, tags and branches that need the file.
+
+        `owner` is a data file, an index file or a manifest that is broken or names the broken file. Every later
+        snapshot that names the owner needs the broken file too; `extend` adds these snapshots.
         """
         record = self._records.setdefault((rule, subject), _Record(text, state.has_tags))
         if state.id is None:

@@ -163,8 +163,8 @@ class _Clauses:
         return UpdateClause({n: self._value(n, node, names) for n, node in values.items()}, condition)
 
     def _is_joined(self, name: str, node: exp.Expression) -> bool:
-        """Returns True if an assignment sets a column of the primary key to the same value that ON compares with the
-        column.
+        """Returns True if an assignment to a column of the primary key changes nothing, because ON compares the column
+        with the same value: `id = s.id` after `ON t.id = s.id`.
         """
         if name not in self._schema.primary_keys or name not in self.key or self._names.sides(node) != {SOURCE}:
             return False

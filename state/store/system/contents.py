@@ -122,7 +122,7 @@ def buckets(table: TableHandle) -> pa.Table:
 
 
 def _shown(rows: Sequence[Mapping[str, object]], schema: pa.Schema, *order: str) -> pa.Table:
-    """Returns the rows that have at least one file, ordered by the columns `order`."""
+    """Returns a table of the rows (of a system table) whose `file_count` is not 0, sorted by the columns `order`."""
     sized = pa.Table.from_pylist(rows, schema=schema)
     return sized.filter(pc.field("file_count") > 0).sort_by([(name, "ascending") for name in order])
 

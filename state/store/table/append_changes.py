@@ -215,7 +215,7 @@ class KeptAndTaken:
             yield from part.batches()
 
     def take_out(self, rows: pa.RecordBatch) -> None:
-        """Adds rows that `read` has yielded to the rows that the change takes out."""
+        """Marks rows as rows that the change takes out of the table. `rows` are rows that `read` has yielded."""
         self.removed.add(rows)
 
     def marked(self) -> Iterator[CommitMessage]:

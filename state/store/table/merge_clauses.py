@@ -115,7 +115,9 @@ class PlannedMerge:
     by_source: tuple[_Change, ...]
 
     def paired(self, target: pa.RecordBatch, source: pa.Table) -> Iterator[ClauseOutcome]:
-        """Yields the outcomes for matched pairs of rows: row i of `target` matches row i of `source`."""
+        """Takes pairs of rows: row i of `target` (the table) matches row i of `source`. Yields for each clause that
+        applies to some of the pairs the rows of the table that change, and the new rows.
+        """
         return self._outcomes(self.matched, target, _seen(target, source))
 
     def alone(self, target: pa.RecordBatch) -> Iterator[ClauseOutcome]:

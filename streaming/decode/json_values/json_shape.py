@@ -33,7 +33,7 @@ class JsonKind(Enum):
 
 
 class ValueReading(Enum):
-    """How one kind of JSON value becomes a table value; `json_convert` does it."""
+    """The ways in which a JSON value is converted to a value of a column. `json_convert` does the conversion."""
 
     PLAIN = "plain"  # the JSON type that corresponds to the table type
     TEXT = "text"  # a text as a person would write it
@@ -44,13 +44,11 @@ class ValueReading(Enum):
     BASE64_URL = "base64 for URLs"
     HEX = "hex"
     UTF8 = "UTF-8"  # a text whose bytes are the value
-    BASE64_OR_HEX = "base64 or hex"  # base64; a text that may also be hex is refused the text of a number; a text that
-    # may also be base64 of a number is refused
+    BASE64_OR_HEX = "base64 or hex"  # base64; a text that may also be hex is refused
     TEXT_OR_BYTES = "text or bytes"  # the text of a number; one that may be base64 of a number as well is refused
     BITS = "bits"  # base64 of bytes, lowest byte first
     UNSIGNED = "unsigned"  # a signed 64-bit number that stands for an unsigned number
     SIGNED_OR_NOT = "signed or not"  # a number; a negative number that may stand for an unsigned number is refused
-    # base64 of a big-endian two's complement number
     DECIMAL_BYTES = "decimal bytes"  # base64 of a big-endian two's complement number
     PARTS = "parts"  # {"year": 2024, "month": 2, ...}: the parts of a date or a time
     COUNT_TEXT = "count as text"  # a whole number of units as a text; infinity is a word
