@@ -147,7 +147,9 @@ def parse_given_duration(text: str) -> int:
 
 
 def with_units(text: str) -> str:
-    """Returns suggestions for a duration without a unit, for an error message: the number of `text` with each unit."""
+    """Returns suggestions for a duration without a unit, for an error message: `'5 ms', '5 s', '5 min', '5 h' or '5 d'`
+    for the text `5`.
+    """
     number = text.strip()
     return f"'{number} ms', '{number} s', '{number} min', '{number} h' or '{number} d'"
 

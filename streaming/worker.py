@@ -62,7 +62,9 @@ def begin_task() -> None:
 
 
 def load_lazy_modules() -> None:
-    """Loads pandas, if it is installed. Otherwise Arrow would load it with the first value that a task converts."""
+    """Loads pandas, if it is installed. Arrow loads pandas when it converts its first Python value. Without this
+    function, the first task of each worker would have to wait for this.
+    """
     pa.array([0])
 
 

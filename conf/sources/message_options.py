@@ -231,9 +231,10 @@ MESSAGE_OPTIONS = (
 class MessageOptions:
     """How the messages of a source are read.
 
-    `source_table` is a name or a pattern. If it is None, the messages may come from any source table, but from several
-    source tables only if `shards` is set. `bytes_form` and `types` (by column) are needed for messages without a
-    schema.
+    `source_table` is the name of the source's table, or a pattern. If it is None, the messages may come from any table;
+    they may come from several tables only if `shards` is set.
+    `bytes_form` says how bytes are written as text, and `types` has the source's types by column. Both are needed for
+    messages without a schema.
     """
 
     source_table: str | None = None

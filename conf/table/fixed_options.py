@@ -93,7 +93,9 @@ _FIXED_FAMILY = "fields."
 
 
 def is_fixed_by_table(key: str) -> bool:
-    """Returns True if only the table may set the option. This includes options of merge engines for single columns."""
+    """Returns True if a job cannot change this option of the table, so that only the value in the table's schema
+    counts. This includes all options `fields.<column>.…`.
+    """
     return key in FIXED_BY_TABLE or key.startswith(_FIXED_FAMILY)
 
 

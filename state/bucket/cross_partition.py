@@ -131,7 +131,7 @@ class KeyEffect:
         return max(0, sum(self.gains.values()))
 
     def with_codes(self, codes: Int32s) -> "KeyEffect":
-        """Returns the same changes with each partition code replaced by `codes[code]`."""
+        """Returns the same changes of keys with other partition codes: code c becomes `codes[c]`."""
         partitions = np.where(self.places.partitions == NOWHERE, NOWHERE, codes[self.places.partitions])
         gains = {(int(codes[code]), bucket): gain for (code, bucket), gain in self.gains.items()}
         return KeyEffect(self.puts, self.removes, KeyPlaces(partitions.astype(np.int32), self.places.buckets), gains)
@@ -191,7 +191,9 @@ def placed_rows(
 
 
 class _Allocator:
-    """Chooses buckets in several partitions, and counts the keys in each bucket."""
+    """Chooses buckets for new keys in several partitions, and counts the keys in each bucket, so that a full bucket
+    gets no further keys.
+    """
 
     def __init__(self, allocations: Mapping[int, Allocation], empty: Allocation) -> None:
         self.allocations = dict(allocations)

@@ -134,8 +134,9 @@ def stored_places(entries: KeyEntries) -> list[bytes]:
 
 
 def read_places(values: Sequence[bytes | None], *, alive_since: int = 0) -> KeyPlaces:
-    """Decodes values of the index into partition codes and buckets. The partition is NOWHERE for a value that is None,
-    and for a key that was last written before `alive_since` (seconds).
+    """Decodes values of the key index, which say where a key is stored. Returns the partition code and the bucket of
+    each value, in order. The partition code is NOWHERE if the value is None, or if the key was last written before
+    `alive_since` (in seconds).
 
     Raises IndexStateError if a value has another format.
     """

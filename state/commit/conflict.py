@@ -415,8 +415,8 @@ def check_deletion_vectors(
 def apply_delta(
     live: Mapping[EntryIdentity, ManifestEntry], delta_entries: Iterable[ManifestEntry]
 ) -> list[ManifestEntry]:
-    """Applies a delta to the entries of live files, and returns the entries that are live afterwards, in order. A
-    DELETE of a file that is not live is ignored.
+    """Applies a delta to the entries of live files. Returns the entries that are live afterwards: first the old entries
+    that stay, then the new entries. A DELETE of a file that is not live is ignored.
     """
     delta = list(delta_entries)
     gone = {e.identity for e in delta if e.kind is FileKind.DELETE}

@@ -63,8 +63,8 @@ class LiveFiles:
         return self._totals.get(partition)
 
     def total_of_bucket(self, bucket_id: BucketId) -> int:
-        """Returns the number of buckets that a bucket's files record. The number is -1 in dynamic tables, -2 in
-        postpone tables, and 0 if the bucket has no live files.
+        """Returns the number of buckets of the partition, as it is recorded in the files of the bucket `bucket_id`. The
+        number is -1 in dynamic tables, -2 in postpone tables, and 0 if the bucket has no live files.
         """
         bucket = self._buckets.get(bucket_id)
         return 0 if bucket is None else bucket.total_buckets

@@ -97,8 +97,8 @@ class ItemState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """The result of an item of a plan. `snapshot_id` is the id of the snapshot that the item committed. `reason` says
-    why there is no commit.
+    """The result of one item (the compaction of one bucket) of a compaction plan. `snapshot_id` is the id of the
+    snapshot that the item committed; None if the item has made no commit, and `reason` then says why.
     """
 
     state: ItemState

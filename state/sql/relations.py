@@ -187,7 +187,9 @@ def _interval(words: Words) -> timedelta:
 
 
 def local_ms(text: str, more: timedelta = timedelta()) -> int:
-    """Parses a time, and returns it in milliseconds since 1970. A time without an offset is in the local time zone."""
+    """Parses a time, adds `more`, and returns the sum in milliseconds since 1970. A time without an offset is in the
+    local time zone.
+    """
     try:
         instant = datetime.fromisoformat(_ZONED.sub(lambda m: "+00:00" if m[0] == "Z" else m[0], text.strip()))
         return round((instant + more).timestamp() * 1000)

@@ -32,5 +32,7 @@ NOTHING_NEEDED = SchemaNeed(pa.null())
 
 
 def decode_need(data: bytes) -> SchemaNeed:
-    """Returns the schema need that `SchemaNeed.encode` turned into these bytes."""
+    """Returns the schema need (the columns and types that records have and the table lacks) that `SchemaNeed.encode`
+    turned into these bytes.
+    """
     return SchemaNeed(pa.struct(list(pa.ipc.read_schema(pa.py_buffer(data)))))

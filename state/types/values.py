@@ -32,8 +32,8 @@ def to_scalar(value: object, data_type: DataType) -> pa.Scalar:
 
 
 def from_scalar(value: pa.Scalar, data_type: DataType) -> Any:
-    """Returns the internal value of a scalar that has the Arrow type of `data_type`; None for a null. Values of nested
-    types cannot be converted.
+    """Returns the internal value of an Arrow scalar, for example the number of days since 1970 for a DATE; None for a
+    null. The scalar must have the Arrow type of `data_type`, which must not be a nested type.
     """
     root = data_type.root
     if root in (TypeRoot.DATE, TypeRoot.TIME):

@@ -101,8 +101,8 @@ def check_async(target: Target, spark: Any) -> None:
 
 
 def notice_batch(target: Target, batch_id: int) -> None:
-    """Tells the thread that a batch was committed. If the thread cannot read what it needs to decide whether a
-    compaction is due, it makes a plan anyway, and a warning is logged.
+    """Tells the compaction thread of the table that a batch was committed, and whether a compaction is due. If the
+    driver cannot read the time of the last compaction, a compaction counts as due, and a warning is logged.
     """
     at = target.at
     running = _running_of(at.table.metadata_path, target.user) if at.plan.compacts_async else None

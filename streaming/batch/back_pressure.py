@@ -41,11 +41,12 @@ class Relief:
 
 
 def relieve(target: Target, engine: Engine) -> tuple[Target, Relief]:
-    """Waits, compacts or continues, as the job's option `back-pressure` says. Returns the target afterwards, and what
-    was found and done. The target must show the newest snapshot.
+    """Looks for buckets with too many sorted runs before a batch. If there are such buckets, waits, compacts or
+    continues, as the job's option `back-pressure` says. The target must show the newest snapshot.
 
-    Raises CompactionFailedError if the compaction thread has failed, and the errors of the compaction that this
-    function does itself.
+    Returns two values: the target, at its newest snapshot after the wait or the compaction, and a report of what was
+    found and how long the batch was held up. Raises CompactionFailedError if the compaction thread has failed, and the
+    errors of the compaction that this function does itself.
     """
     at, started_ms = target.at, target.at.table.world.clock.now_ms()
     if not at.plan.schema.primary_keys:

@@ -41,7 +41,9 @@ class BatchCounts:
 
 
 def counts_in(properties: Mapping[str, str]) -> BatchCounts:
-    """Returns the counts in a snapshot's properties. A count that cannot be parsed is None."""
+    """Returns the counts that a stream stores in the properties of a snapshot: the records of the batch, the rejected
+    records, and the records that the stream is behind. A count that cannot be parsed is None.
+    """
     return BatchCounts(*(_count(properties.get(key)) for key in (INPUT_ROWS, REJECTED, REJECTED_BEFORE, BEHIND)))
 
 

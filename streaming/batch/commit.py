@@ -89,9 +89,10 @@ def commit_batch(
     """Commits what the tasks have written, under the batch's identity. Returns the target after the commit, and a
     report.
 
-    `key_shares` is the number of tasks among which the table's keys are divided; the snapshot records it. `check` says
-    which conflicts the commit checks. `rejected_rows` is the number of bad records that were stored. If `empties` is
-    true, the rows of the batch replace all rows of the table.
+    `key_shares` is the number of tasks among which the table's keys are divided; the snapshot records this number.
+    `check` says which conflicts the commit checks.
+    `rejected_rows` is the number of bad records that were stored.
+    `empties` is true if the rows of the batch replace all rows of the table.
 
     Raises CommitConflictError if another writer changed what this commit depends on, and CommitOutcomeUnknownError if
     the storage does not say whether the commit happened.

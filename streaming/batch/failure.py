@@ -90,8 +90,9 @@ def cause_line(text: str) -> str:
 
 
 def explain(error: BaseException, within: BaseException | None = None) -> BucketlineError:
-    """Returns the error to report for an error of Spark or Py4J. `within` is the error that a sink raised before, if
-    there is one.
+    """Returns the error to report for an error of Spark or Py4J: the BucketlineError that the text of the error
+    contains, if there is one; SparkLostError if Spark's JVM has ended; otherwise a SparkFailedError. `within` is the
+    error that the sink of the query raised before, None if it raised none; the text of `within` is searched, too.
     """
     text = "\n".join(said_by(e) for e in (error, within) if e is not None)
     inner = error_within(text)

@@ -109,8 +109,8 @@ def key_shares(history: UserHistory) -> int | None:
 
 
 def _source_tables(history: UserHistory) -> tuple[str, ...]:
-    """Returns the names of the source's tables whose records the stream has written, from the snapshot of its newest
-    batch.
+    """Returns the names of the source's tables whose records the stream has written. The stream stores these names in
+    its snapshots; they are read from the newest snapshot that has them.
     """
     said = next((s.properties[SOURCE_TABLES] for s in _known(history) if SOURCE_TABLES in s.properties), "")
     return tuple(said.split(TABLE_MARK)) if said else ()

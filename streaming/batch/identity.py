@@ -78,7 +78,9 @@ class BatchIdentity:
 
 
 def commit_user(query_id: str, sink_id: str | None) -> str:
-    """Returns the commit user of a query's sink. `sink_id` is None if the query has only one sink."""
+    """Returns the commit user of a query's sink, which is the name of the writer in the snapshots that the sink makes.
+    `sink_id` is None if the query has only one sink.
+    """
     return query_id if sink_id is None else f"{query_id}-{sink_id}"
 
 

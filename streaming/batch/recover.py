@@ -229,10 +229,11 @@ def _said_of(topic: str, other: Snapshot, *, is_new: bool) -> str:
 
 
 def _refuse_read_by_others(batch: BatchIdentity, last: Snapshot, history: UserHistory) -> None:
-    """Raises CheckpointMismatchError if another query has meanwhile written the records of this batch, or the records
-    of the batch before (`last`) if this process has written that batch.
+    """Raises CheckpointMismatchError if another query has written the records of this batch to the table, after this
+    query wrote its newest batch (`last`).
 
-    Both queries may have written the last batch at the same time. The check is made only if it is certain that both
+    If this process has written the newest batch itself, the records of that batch are checked as well, because the
+    other query may have written these records at the same time. The check is made only if it is certain that both
     queries read the same cluster and all records of their topics. This is certain only for jobs.
     """
     starts, ends = kafka_offsets(batch.start_offsets), kafka_offsets(batch.end_offsets)

@@ -86,7 +86,9 @@ class Target:
 
 
 def taken_over(target: Target) -> Target:
-    """Returns the target of a stream that starts. All files that are on level 0 already are due for compaction.
+    """Returns the target of a stream that starts. If new rows or their changes are shown to readers only after a
+    compaction, and the stream compacts, the stream must compact all files that are on level 0 now. Otherwise the stream
+    starts without such files.
 
     These files include files that this stream left before it ended, because level 0 does not show who wrote its files.
     """

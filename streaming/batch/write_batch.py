@@ -271,10 +271,11 @@ def plan(target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Rec
 def run(
     target: Target, identity: BatchIdentity, engine: SparkEngine, stages: Stages[Records], rows: Records
 ) -> tuple[Target, Stages[Records], Outcome]:
-    """Runs the tasks. Returns the target, the stages that ran last, and what the tasks have written.
+    """Runs the tasks of a batch. Returns the target, which may have a new schema by then, the stages that ran last, and
+    what the tasks have written.
 
-    The tasks run again if records need columns that the table lacks, if the source's table was truncated (then only
-    rows after the truncate are written), and if rows whose key changed lack values.
+    The tasks run a second time in three cases: if records need columns that the table lacks; if the source's table was
+    truncated (then only rows after the truncate are written); and if rows whose key changed lack values.
     """
     target, stages, outcome = _run_by_share(target, identity, engine, stages, rows)
     target = of_one_source_table(target, outcome, rows.decode)

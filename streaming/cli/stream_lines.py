@@ -66,8 +66,8 @@ def batches_table(batches: list[WrittenBatch]) -> pa.Table:
 
 
 def stream_lines(batches: list[WrittenBatch]) -> list[str]:
-    """Returns the lines about each stream of the batches: first its lag and its rejected records, then its batches,
-    newest first.
+    """Returns lines of text about the streams that have written these batches. For each stream, the first line shows
+    the lag and the number of rejected records. Then comes a line for each batch of the stream, newest batch first.
     """
     lines = []
     for writer in dict.fromkeys(b.writer for b in batches):

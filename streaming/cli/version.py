@@ -12,8 +12,8 @@ _COMMIT_FILE = "commit.txt"
 
 
 def version_text(package: Path | None = None) -> str:
-    """Returns the line to print. `package` is the folder of the package, by default that of the running
-    package.
+    """Returns the line that `--version` prints: the versions of bucketline, Python and Spark, and the commit from which
+    bucketline was built. `package` is the folder of the package, by default that of the running package.
     """
     root = Path(bucketline.__file__).parent if package is None else package
     commit = commit_of(root)

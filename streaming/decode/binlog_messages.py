@@ -213,7 +213,8 @@ def decode_binlog(
 def _message_shape(
     data: tuple[DataField, ...], old: tuple[DataField, ...], form: BinlogFormat, tells_source: bool
 ) -> Shape:
-    """Returns the shape of a message whose fields `data` and `old` have the given columns.
+    """Returns the shape (fields with their types) of a message whose fields `data` and `old`, the rows after and before
+    a change, have the given columns.
 
     If `tells_source` is true, the shape also has the fields that say from which table the message comes.
     """

@@ -39,7 +39,9 @@ class ColumnTypes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
-    """The values of a column, and the reasons why some of them failed, by position."""
+    """The converted values of a column. A value that could not be converted is null; `reasons` has the reason, by the
+    position of the value in the column.
+    """
 
     column: pa.Array
     reasons: dict[int, str]

@@ -110,7 +110,9 @@ class Images:
         return schema if isinstance(schema, Mapping) else _NO_SCHEMA
 
     def are_others(self, structs: pa.Array) -> npt.NDArray[np.bool_]:
-        """Returns a mask that is true for records that are neither events nor rows."""
+        """Returns a mask of the records that are not what the job reads. If `key` is set, these are the records without
+        a value in any key column; otherwise the records without `op`, the field that all change events have.
+        """
         if not self.key:
             return true_of(structs.field("op").is_null())
         has_none = np.ones(len(structs), dtype=bool)
@@ -289,8 +291,8 @@ def _unwrap(values: pa.Array, images: Images) -> tuple[list[Unwrapped], npt.NDAr
 
 
 def _in_order(groups: Sequence[PrefixGroup]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns the positions of the texts of all groups in ascending order, and the length of the prefix of each
-    text.
+    """Takes groups of records, where all records of a group begin with the same bytes (the prefix of the group).
+    Returns the positions of all records in ascending order, and for each record the length of its prefix.
     """
     places = np.concatenate([group.positions for group in groups])
     lengths = np.repeat([len(group.prefix) for group in groups], [len(group.positions) for group in groups])
@@ -353,8 +355,9 @@ def _heads_of(images: Images) -> _Heads:
 
 
 def _envelope_head(value: bytes, images: Images) -> tuple[bytes, SourceSchema] | None:
-    """Returns the bytes before the payload, and the schema that the rows before and after a change have. Returns None
-    for a record of another layout.
+    """Takes a Debezium event with its schema: `{"schema": ..., "payload": ...}`. Returns the bytes before the payload,
+    and the schema of a row of the source's table, which is a part of the event's schema. Returns None for a record of
+    another layout.
     """
     try:
         text = value.decode()
@@ -458,7 +461,9 @@ def _writing(messages: MessageOptions) -> Writing:
 
 
 def moved(objects: Objects, positions: npt.NDArray[np.int64]) -> Objects:
-    """Returns the objects of a part of the input, numbered by their `positions` in the whole input."""
+    """Takes the objects that were read from some of the records. Returns the same objects with other record numbers:
+    record i gets the number `positions[i]`, its position among all records.
+    """
     bad = tuple((int(positions[at]), reason) for at, reason in objects.bad)
     skipped = tuple((int(positions[at]), kind) for at, kind in objects.skipped)
     return Objects(objects.structs, positions[objects.positions], bad, objects.need, skipped)

@@ -308,7 +308,9 @@ class DecodeStep:
         return is_newer if keep is None else pc.and_(keep, is_newer)
 
     def _computed(self, records: pa.Table, plan: ComputedColumns) -> DecodedRows:
-        """Decodes the records, and returns the rows of the table, which are computed from the decoded rows."""
+        """Decodes the records into rows, computes the columns of the table from the decoded rows, and returns the rows
+        of the table.
+        """
         decoded = self.decoding._decoded(records)
         rows, kinds = decoded.rows, pa.array(np.zeros(decoded.rows.num_rows, np.int8))
         if self.decode.has_row_kinds:

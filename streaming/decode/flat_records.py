@@ -174,8 +174,9 @@ def _left_out_of_rows(values: pa.Array, images: Images) -> dict[str, npt.NDArray
 
 
 def _others(records: pa.Array) -> dict[int, Skipped]:
-    """Finds Debezium's messages without a row, even if they look like rows because they have a field `id`, which may be
-    a key column. Returns the kind of each such message by the number of its record.
+    """Finds Debezium's own messages, for example about transactions, which hold no row. Such a message may have a field
+    `id`, which may also be the name of a key column, so it can look like a row. Returns the kind of each of these
+    messages by the number of the record.
     """
     doubtful = pc.match_substring_regex(records, _MAYBE_OTHER)
     found = {}

@@ -1,9 +1,12 @@
 """Finds what values of records need and the table does not have: unknown fields, and wider types of columns.
 
-A need is an Arrow type for a value of a row: a struct of the fields that are new, that need a wider type, or that
-contain such fields. It is the null type if nothing is needed. Needs of several values are joined: numbers to the
-smallest type that holds them (whole numbers and fractions to doubles, which hold them approximately), timestamps to the
-finer type, other kinds of values to strings, which hold all of them.
+A need is an Arrow type. For a row it is a struct of those fields that are new, that need a wider type, or that contain
+such fields: the need of a row `{"id": 1, "tip": 0.5}` in a table with only the column `id` is `struct<tip: double>`. If
+nothing is needed, the need is the null type.
+
+Needs of several values are joined. Numbers get the smallest type that holds them; whole numbers and fractions together
+get float64, which holds them approximately. Timestamps get the finer type. Other kinds of values get the type string,
+which holds all of them.
 
 Whole numbers get the type int64 (decimals of 38 digits if they are larger), and fractions get float64. Strings get the
 type string, even if they look like numbers or dates. Fields inside maps are ignored. An object with very many fields is
@@ -106,7 +109,9 @@ def pruned(need: pa.DataType) -> pa.DataType:
 
 
 def part_of(need: pa.DataType, name: str) -> pa.DataType:
-    """Returns the part of a need that belongs to a field of a struct."""
+    """Takes the need of a struct (the type of what the table lacks for the struct). Returns the need of the struct's
+    field `name`; NO_NEED if the table lacks nothing for this field.
+    """
     at = need.get_field_index(name) if pa.types.is_struct(need) else -1
     return NO_NEED if at < 0 else need.field(at).type
 
@@ -180,7 +185,9 @@ def declared_need(source: SourceSchema, fields: Sequence[DataField], mapping: Ty
 
 
 def joined_needs(needs: Iterable[SchemaNeed]) -> SchemaNeed:
-    """Returns one need that covers all of these needs, without fields whose type is not known."""
+    """Takes needs (columns and types that records have and the table lacks). Returns one need that covers all of them,
+    without fields whose type is not known.
+    """
     return SchemaNeed(joined_all(need.type for need in needs))
 
 

@@ -28,8 +28,9 @@ structs, and the position of each row's record.
 def left_out_of_rows(
     values: pa.Array, fields: Sequence[DataField], placeholder: str, read: RowTexts
 ) -> dict[str, npt.NDArray[np.int64]]:
-    """Takes records as binary values without nulls. Returns for each column of type ROW the positions of the records in
-    which the placeholder has taken the place of an object. `read` reads columns from records.
+    """Finds values of type ROW that the source has left out: the record has an object with the placeholder as a name,
+    `{"<placeholder>": ...}`, in place of the value. Returns for each column with such values the positions of the
+    records. `values` are the records as binary values without nulls, and `read` reads columns from records.
     """
     with_rows = tuple(replace(f, type=_TEXT) for f in fields if _has_rows(f.type))
     if not with_rows or not pc.any(pc.match_substring(values, f'"{placeholder}"')).as_py():

@@ -38,8 +38,9 @@ and raises OptionError if tasks must read and cannot.
 
 @dataclass(frozen=True, slots=True)
 class JobSink(TableSink):
-    """The sink of a job. The job has created the stream itself, so nobody else can have changed the stream, and tasks
-    may divide its records in another way than Spark does.
+    """The sink of a job. The job has created the stream itself, so the records of the stream are known to be unchanged
+    records of the source. Therefore tasks may read these records themselves, and may divide the records among tasks in
+    another way than Spark does.
 
     `joins_partitions`, `topics`, `most_records` and `bad_records` mean the same as in `Job`.
     """
@@ -106,9 +107,10 @@ def choose_reader(
 
 
 def choose_file_reader(source: SourceConfig, options: Mapping[str, str]) -> ParquetReader | None:
-    """Returns how tasks read Parquet files themselves; None if Spark reads, and for other sources.
+    """Returns the settings with which tasks read the Parquet files of a source themselves. Returns None if Spark reads
+    the files, or if the source has another format.
 
-    Raises OptionError if `source.reader` is `native` and the options do not allow it.
+    Raises OptionError if `source.reader` is `native` and the options do not allow that tasks read the files.
     """
     if source.format != PARQUET or source.reader is ReaderChoice.SPARK:
         return None

@@ -21,10 +21,11 @@ _STANDARD_ERROR = 2
 
 
 class Ending:
-    """Notes whether the job was asked to end, and decides what further signals do.
+    """Notes whether a signal has asked the job to end, and decides what further signals do.
 
-    `leave` ends the process with an exit code and a line that says why; `give_up` does the same before the session is
-    up. The methods use no lock, because a signal may arrive while the same thread runs one of them.
+    Two functions end the process with an exit code and a line that says why: `give_up` if Spark's session is not up
+    yet, and `leave` if a batch may be running. The methods use no lock, because a signal may arrive while the same
+    thread runs one of these methods, and the thread would then wait for its own lock.
     """
 
     def __init__(

@@ -237,7 +237,9 @@ def watch_topics(ask: AskTopicIds, options: Mapping[str, str], cluster: ClusterN
 def _reset(
     spark: Any, config: JobConfig, source: SourceOptions, table: Table, cluster: ClusterNow, admin: JvmAdmin
 ) -> SourceOptions:
-    """Renames the checkpoint. Returns the options of a source that starts at the table's offsets."""
+    """Renames the folder of the checkpoint, so that the query begins with a new checkpoint. Returns the options of a
+    source that starts at the offsets that the table holds.
+    """
     if config.source.format != KAFKA:
         raise OptionError(
             f"--reset-identity needs Kafka offsets in the table, but the source is {config.source.format!r}; restore "

@@ -258,8 +258,9 @@ class Attempt:
                     self._note_failure(turn, e)
 
     def _settle(self, notes: TaskNotes) -> None:
-        """Makes all checks that can fail, and then stores the bad records. Called before the first commit. A table
-        whose check fails is removed from the batch.
+        """Makes all checks that can still fail before the first commit, and then stores the bad records of all tables.
+        If the check of one table fails, the files of this table are removed, and the table is left out of the batch. If
+        anything else fails, the files of all tables are removed.
         """
         try:
             self._check_topics()

@@ -67,7 +67,9 @@ class Entry:
 
     @property
     def takes_part(self) -> bool:
-        """True if batches write this table together with the other tables: it is neither parked nor catching up."""
+        """True if batches write this table together with the other tables. False if the table is parked (left out after
+        a failure), or catching up (reading the records that it missed while it was parked).
+        """
         return self.parked is None and not self.catching_up
 
 

@@ -170,7 +170,9 @@ class LedgerFiles:
         self.io.overwrite(f"{self.root}/pins/{pin.batch}", pin.encode())
 
     def requests(self) -> tuple[TableRequest, ...]:
-        """Returns the requests to the job. Raises CorruptFileError if a file is not a request."""
+        """Returns the requests that users have made to the job, for example to write a parked table again. Raises
+        CorruptFileError if a file in the folder of requests is not a request.
+        """
         found = []
         for name in self.io.list_names(f"{self.root}/requests"):
             path = f"{self.root}/requests/{name}"

@@ -234,8 +234,8 @@ class Tables:
         return known
 
     def fit(self, known: Known, stages: Stages[Records]) -> bool:
-        """Stores how tasks must read the table's records for these stages. Returns True if tasks have to read in
-        another way than before.
+        """Stores how tasks must read the records of the table `known` if these stages are to write them. Returns True
+        if this differs from what was stored before: then tasks have to read the records of the batch again.
         """
         reading = known.reading_of(stages)
         if reading == known.reading:
@@ -257,8 +257,8 @@ class Tables:
             self.forget(name)
 
     def told(self, parked: frozenset[str]) -> KnownTables:
-        """Returns the facts about the tables that tasks must know. `parked` are the tables whose records tasks leave
-        out. The same object is returned until a fact changes.
+        """Returns what tasks must know about the tables: the number of each table, and how its records are read.
+        `parked` are the tables whose records tasks leave out. Returns the same object as before if nothing has changed.
         """
         if self._told is None or self._told.parked != parked:
             numbers = {name: known.number for name, known in self._known.items()}

@@ -148,7 +148,8 @@ class StreamPlan:
         return self._units[snapshot_id]
 
     def full(self, snapshot_id: int) -> Scan:
-        """Returns the units of a whole snapshot, without the rows that will come as changes later. Raises
+        """Returns the units (files that are read together) of a whole snapshot, for the start of a stream. Rows that a
+        later compaction writes to the changelog are not included, because the stream will read them as changes. Raises
         SnapshotExpiredError if the snapshot is gone.
         """
         if self._full is None or self._full.snapshot_id != snapshot_id:

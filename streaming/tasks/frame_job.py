@@ -59,8 +59,8 @@ def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[
 
 
 def routed_frame(frame: Any, task: FirstOfRows, count: int) -> Any:
-    """Returns a DataFrame with the messages of `task`, each with the key that sends it to one of the `count` tasks of
-    the next stage.
+    """Takes a DataFrame of rows, and runs `task` on them. Returns a DataFrame of the messages that `task` sends to the
+    tasks of the next stage. Each message has a key, which decides to which of the `count` tasks it goes.
     """
     return frame.mapInArrow(in_worker(_Rows(task, count)), ROUTED_DDL)
 

@@ -284,7 +284,9 @@ def _rejects(rejects: RejectedRows, origin: int) -> Routed:
 
 
 def joined_messages(messages: Iterable[bytes], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yields the rows of messages, in tables of about the size that Spark passes to a task at once."""
+    """Takes messages, which are record batches in Arrow's IPC format. Yields their rows in larger tables, of about the
+    size that Spark passes to a task at once.
+    """
     kept, rows, size = list[pa.RecordBatch](), 0, 0
     for message in messages:
         kept.append(pa.ipc.read_record_batch(pa.py_buffer(message), schema))

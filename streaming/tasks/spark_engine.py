@@ -69,8 +69,8 @@ class SparkEngine:
         return self._written(work)
 
     def _done(self, work: Jobs, retired: tuple[CommitMessage, ...] = ()) -> Outcome:
-        """Runs jobs, which send nothing to each other, and returns their outcome. The session's settings are not
-        changed, so another thread may use the session at the same time.
+        """Runs each job in a task of its own, and returns the outcome of all jobs. The tasks exchange no rows. The
+        settings of the Spark session are not changed, so another thread may use the session at the same time.
         """
         jobs = tuple(work.jobs)
         if not jobs:

@@ -59,11 +59,13 @@ class WriteTask:
     packs_spills: bool = False
 
     def __call__(self, sent: Iterator[Sent]) -> Iterator[TaskResult]:
-        """Takes sealed runs (sorted, packed rows) and notes, and yields the results of the task: its commit messages,
-        its statistics, and the notes of other tasks for the driver. After an error no new files are left.
+        """Takes what other tasks have sent to this task: sealed runs (sorted, packed rows) to write, and notes for the
+        driver. Yields the results of the task: its commit messages, its statistics, and the notes. After an error no
+        new files are left.
 
-        If the task must give the work back, because the batch has to be run in another way, it yields a result that
-        says so. An error would make Spark end the other tasks before they have removed their files.
+        If this task cannot do the work, because the batch has to be run in another way, the only result says so. The
+        task raises no error then, because an error would make Spark end the other tasks before they have removed their
+        files.
         """
         try:
             yield from self._results(sent)

@@ -1,7 +1,8 @@
-"""Flattens arrays and maps into columns of elements, gives equal values equal codes, and builds arrays and maps from
-elements again.
+"""Flattens the arrays and maps of a column into one column of their elements, gives equal elements equal codes, and
+builds arrays and maps from elements again.
 
-`grouped` groups the elements of all rows, so that they can be treated like rows.
+`grouped` sorts the elements of all rows by the key of their row and by their code, so that aggregate functions can
+treat elements like rows.
 """
 
 from dataclasses import dataclass

@@ -63,8 +63,9 @@ class AggregateFunction(ABC):
         """Takes a value for each row, and returns one value for each key."""
 
     def strict(self) -> Self:
-        """Returns a variant of the function for rows that are not in the table yet: if a result does not exist, the
-        variant raises SchemaMismatchError instead of returning null.
+        """Returns a variant of the function for rows that are not in the table yet. If the rows of a key have no
+        result, for example because the sum is too large for the column, the variant raises SchemaMismatchError instead
+        of returning null.
         """
         return self
 

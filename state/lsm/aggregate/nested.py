@@ -269,8 +269,9 @@ def _not_taken_back(entries: Entries, codes: Indices, events: Events) -> Mask:
 
 
 def _positions(entries: Entries, codes: Indices, events: Events) -> Indices:
-    """Returns for each entry the position, among the entries of the same key, at which the code of the entry first
-    appears.
+    """Returns for each nested row a number that says where it stands in the array of its key. Nested rows with smaller
+    numbers come first. The numbers follow the order of arrival, and equal codes in the array of one key get the number
+    of the first of them.
     """
     arrived = np.lexsort((np.arange(len(codes)), arrival(events, entries.rows)))
     place = np.empty(len(codes), np.int64)

@@ -243,8 +243,9 @@ def _merge(pieces: list[_Piece], plan: _Plan) -> pa.Table:
 
 
 def _folded(rows: pa.Table, order: RowOrder | None, starts: Starts, ranks: RowOrder, plan: _Plan) -> pa.Table:
-    """Returns the merged rows. Row n in key order is row `order[n]`, which comes from the sorted run
-    `ranks[order[n]]`.
+    """Merges the rows of each key, and returns the merged rows in key order. `order` has the positions of the rows in
+    key order; if it is None, the rows are in key order already. `starts` is true at the first row of each key. `ranks`
+    says for each row from which sorted run it comes.
     """
     if plan.look is not None:
         plan.look(rows, order, starts)

@@ -15,10 +15,11 @@ _Ranged = tuple[Any, Any, DataFileMeta]
 
 
 def sections(files: Iterable[DataFileMeta], key_order: ToComparable) -> list[list[SortedRun]]:
-    """Returns the sections in key order. Each section is a list of sorted runs, and no key is in two sections.
+    """Divides files into sections, which are returned in key order. A section is a list of sorted runs. Files whose key
+    ranges overlap are always in the same section, so no key is in two sections.
 
-    The order of the runs in a section says nothing about their age. Which of two rows is newer depends on the sequence
-    numbers of the rows.
+    The order of the runs in a section says nothing about the age of their rows. Which of two rows is newer depends on
+    the sequence numbers of the rows.
     """
     ranged: list[_Ranged] = [(key_order(f.min_key), key_order(f.max_key), f) for f in files]
     ranged.sort(key=lambda r: (r[0], r[1]))

@@ -146,8 +146,8 @@ def _universal(bucket: _Bucket, options: CompactOptions) -> _Candidate | None:
 
 
 def pick_level0(levels: Levels, options: CompactOptions, local_ms: int) -> CompactUnit | None:
-    """Returns a compaction of all files of level 0, and of the sorted runs above that are not much larger; None if
-    level 0 is empty.
+    """Returns a compaction of all files of level 0, together with the sorted runs of the next levels. A sorted run is
+    taken only if it is not much larger than all files before it together. Returns None if level 0 is empty.
     """
     bucket = _bucket_at(levels, options, local_ms)
     return _unit(levels, options, bucket, _level0_up(bucket))

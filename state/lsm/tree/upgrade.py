@@ -90,8 +90,9 @@ def _settle(
     move_up: Callable[[DataFileMeta], None],
     drop_deletes: bool,
 ) -> None:
-    """Adds a step that rewrites the sections in `pending` to `steps`, and empties `pending`. If `pending` has a single
-    section with a single sorted run, `move_up` is called for its files instead.
+    """Turns the sections in `pending` into one step, a rewrite, adds the step to `steps`, and empties `pending`. (A
+    section is a list of sorted runs whose key ranges overlap.) If there is only a single sorted run in `pending`,
+    nothing has to be rewritten, and `move_up` is called for the files of this run instead.
     """
     if len(pending) == 1 and len(pending[0]) == 1:
         for file in pending[0][0].files:

@@ -218,7 +218,7 @@ def _quotient(left: Value, right: Value) -> Value:
 
 
 def _divided(left: pa.Scalar, right: pa.Scalar, scale: int) -> Decimal:
-    """Returns the quotient, cut off after `scale` digits after the point."""
+    """Returns the exact quotient with `scale` digits after the point. Further digits are cut off, not rounded."""
     units = trunc(Fraction(left.as_py()) / Fraction(right.as_py()) * 10**scale)
     return Decimal((int(units < 0), tuple(map(int, str(abs(units)))), -scale))
 

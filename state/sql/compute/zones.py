@@ -70,8 +70,9 @@ def instants_in(local: pa.Array, zone: str) -> pa.Array:
 
 
 def not_skipped(local: pa.Array, zone: str) -> pa.Array:
-    """Takes local times of a zone, as `shown_in` returns them, and returns them. A time that the zone skips is replaced
-    by a later time: the length of the gap is added.
+    """Takes local times of a time zone, as `shown_in` returns them, and returns these times with one change. A time
+    that the zone skips becomes later by the length of the gap: 02:30 becomes 03:30 if the clocks go from 02:00 to
+    03:00.
     """
     newest = pc.max(local).as_py()
     if zone == "UTC" or newest is None or _fixed_us(zone) is not None:

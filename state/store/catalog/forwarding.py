@@ -166,8 +166,8 @@ class _Copied:
 
     @classmethod
     def of(cls, io: FileIO, root: str) -> "_Copied":
-        """Reads a branch, and returns what the table gets from it. Raises OptionError if the branch was removed
-        meanwhile, and StorageError.
+        """Reads the snapshots, tags and schema files of the branch at `root`. A fast-forward gives these to the table.
+        Raises OptionError if the branch was removed meanwhile, and StorageError.
         """
         snapshots, schemas = Snapshots(io, root), Schemas(io, root)
         read = {i: s for i in snapshots.ids() if (s := snapshots.get(i)) is not None}
@@ -189,8 +189,9 @@ class _Target:
     world: World
 
     def check_goes_on(self) -> None:
-        """Raises CommitConflictError if another process has completed this fast-forward. Must be called before anything
-        is removed that this other process, or writers after it, may have written.
+        """Raises CommitConflictError if the pin of this fast-forward is gone, because another process has completed the
+        fast-forward, or because an hour has passed. Must be called before each removal of files: that other process, or
+        writers after it, may have written these files.
         """
         if not self.pin.is_there():
             raise CommitConflictError(

@@ -215,7 +215,8 @@ class CommitChecks:
         )
 
     def fit(self, wanted: SnapshotChanges, base: CommitBase, based_on: int | None, own: int | None) -> Fit | Conflict:
-        """Applies the changes to the base, and returns the result. Returns a Conflict if the changes break a rule.
+        """Checks all rules for the changes `wanted` against the newest snapshot, `base`. Returns the manifest entries
+        and index entries to commit; a Conflict if the changes break a rule.
 
         `based_on` is the id of the snapshot on which the changes were planned. `own` is the id of the snapshot that
         this commit has already published; None if there is none.

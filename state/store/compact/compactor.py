@@ -121,10 +121,10 @@ def compact_unit(
 
 @dataclass(slots=True)
 class _Compaction:
-    """A unit while it is compacted, with the results so far.
+    """A compaction while it runs: the files to compact (`unit`), how they are read and written, and the results so far.
 
-    The attributes belong together because every step of the unit reads the same bucket with the same access and
-    options, and adds its files to the same lists. After an error all of these files are removed.
+    The attributes belong together because every step of the compaction reads the same bucket with the same access and
+    options, and adds its files to the same lists. After an error all new files are removed.
     """
 
     access: BucketAccess

@@ -35,8 +35,9 @@ class Crowding:
 
 
 def crowding(view: LiveFiles, stop_trigger: int, partitions: Collection[bytes] | None = None) -> Crowding:
-    """Returns how full the buckets of these partitions (None: all partitions) are, in a table with a primary key. Files
-    in the postpone bucket are not counted.
+    """Counts the sorted runs of each bucket in these partitions (None: all partitions) of a table with a primary key.
+    Returns these counts, the buckets with more than `stop_trigger` sorted runs, and the size and age of the files on
+    level 0. Files in the postpone bucket are not counted.
     """
     size, counts = 0, Counter[int]()
     crowded: list[BucketId] = []

@@ -17,7 +17,9 @@ _FOLDERS = 3
 
 
 class ExternalPlaces:
-    """Chooses external paths for the new files of a bucket. `seed` (a fresh UUID) decides which path is the first."""
+    """Chooses external paths for the new files of a bucket. The new files go to the external paths in turn, unless the
+    paths have weights. `seed` (a fresh UUID) decides which path comes first.
+    """
 
     def __init__(self, schema: TableSchema, partition: bytes, bucket: int, seed: str) -> None:
         paths = schema.settings.paths

@@ -141,8 +141,9 @@ class OrcOutput(io.RawIOBase):
         return self._size
 
     def write(self, data: Any) -> int:
-        """Writes the bytes, and returns their number, even if the storage fails or has failed before. In that case the
-        bytes are dropped, and `errors` raises the error.
+        """Writes the bytes, and returns the number of bytes. If the storage fails, or has failed before, the bytes are
+        dropped, no error is raised here, and the number is returned all the same. `errors` raises the error of the
+        storage later.
         """
         rest = memoryview(data).cast("B")
         if self._error is None:

@@ -56,7 +56,9 @@ class ChangedRows:
     origin: int
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun]:
-        """Yields the changed rows as sealed runs. Raises SchemaMismatchError for a row that the table cannot hold."""
+        """Yields the changed rows as sealed runs (sorted rows, packed for the tasks that write the buckets). Raises
+        SchemaMismatchError for a row that the table cannot hold.
+        """
         sealer, acceptance = RunSealer(seal, origin=self.origin), RowAcceptance(seal.schema)
         for batch in self.stored.batches():
             changed = self.change.rows(batch)

@@ -149,8 +149,8 @@ class SortRanges:
 
 @dataclass(frozen=True, slots=True)
 class SortedFiles(Placing):
-    """Writes the rows of a range in order. Sequence numbers are provisional; `in_range_order` computes the
-    real ones.
+    """Writes the rows of one range (the rows of a partition that one task sorts) to files, in sort order. The sequence
+    numbers of these files are provisional; `in_range_order` replaces them with the final numbers.
     """
 
     access: BucketAccess
@@ -167,8 +167,9 @@ class SortedFiles(Placing):
 
 
 def in_range_order(files: Sequence[DataFileMeta], first: int) -> tuple[DataFileMeta, ...]:
-    """Returns the files of all ranges of a partition in the order of their rows, with sequence numbers from
-    `first` on.
+    """Takes the files of a partition that several tasks have written, each task one range of the sorted rows. Returns
+    the files in the order of the ranges. The rows get consecutive sequence numbers across all files, beginning with
+    `first`.
     """
     numbered, number = [], first
     for file in sorted(files, key=lambda f: f.min_sequence_number):

@@ -166,7 +166,9 @@ class KeyIndexBuild:
         yield from self._spill.ranges(self._budget_bytes // 4)
 
     def _places(self) -> KeyEntries:
-        """Returns the partition, the bucket and the time of each source (see `SourcedKeys`), by source number."""
+        """Keys that were written to the same bucket at the same time have the same source number (see `SourcedKeys`).
+        Returns for each source number the partition, the bucket and the time.
+        """
         columns = np.array(list(self._sources), np.int64).reshape(-1, 3)
         partitions, buckets, seconds = columns[:, 0].astype(np.int32), columns[:, 1].astype(np.int32), columns[:, 2]
         return KeyEntries(pa.nulls(len(columns)), partitions, buckets, seconds.astype(np.uint32))

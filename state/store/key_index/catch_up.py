@@ -62,8 +62,8 @@ def catch_up(
     """Brings the index to the snapshot `latest`, snapshot by snapshot. Returns what was done, or the reason why the
     index must be built again. Each step is durable, so the process may be interrupted at any time.
 
-    `wanted` is the share of the keys that the index holds. `expires` says that keys expire, so that the index must
-    record when a key was last written.
+    `wanted` is the share of the index: the group of keys that the index holds. If `expires` is true, keys expire, and
+    the index records when each key was last written.
     """
     steps, note = _steps(index.label, source.snapshots, latest), read_note(index)
     if isinstance(steps, MustRebuild) and note is not None:
@@ -139,7 +139,9 @@ def _steps(label: IndexLabel, snapshots: Snapshots, latest: Snapshot) -> list[Sn
 def _read_delta(
     index: KeyIndex, access: FileAccess, entries: Sequence[ManifestEntry], wanted: KeyShare
 ) -> _Delta | None:
-    """Returns the rows of added files whose keys belong to the share `wanted`; None if there are no such rows."""
+    """Reads the files that a commit has added. Returns those rows whose keys belong to the share `wanted` (the keys
+    that this index holds); None if there are no such rows.
+    """
     parts = list(_delta_parts(index, access, entries, wanted))
     if not parts:
         return None

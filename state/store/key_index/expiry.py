@@ -21,11 +21,12 @@ _STOPPED_AT = "expired-to"
 
 
 def forget_expired(index: KeyIndex, *, alive_since: int, grown_by: int) -> int:
-    """Scans the next part of an open index, removes the keys that were last written before `alive_since` (in seconds),
-    and returns their number.
+    """Removes keys from an open index that were last written before `alive_since` (in seconds), and returns the number
+    of removed keys. Each call looks at one part of the index, and the next call goes on after this part.
 
-    `grown_by` is the number of keys that the batch adds. Entries and counts change together. The label and the notes of
-    the index stay valid, because a batch treats expired keys as unknown anyway.
+    `grown_by` is the number of keys that the batch adds; the size of the part depends on this number. A key is removed
+    in the same step in which the key count of its bucket is reduced. The label and the notes of the index stay valid,
+    because a batch treats expired keys as unknown anyway.
     """
     place = Path(f"{index.directory}/{_STOPPED_AT}")
     with local_disk(index.directory):

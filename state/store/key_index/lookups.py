@@ -1,7 +1,8 @@
 """Two ways to read the values of many keys: look up each key, or scan all entries between the first and the last key.
 
 A scan takes a third of the time of a lookup for each entry. So if a batch has many of the keys of an index, a scan is
-faster. rocksdict ends a scan at a damaged block as if it were the last entry.
+faster. At a damaged block, rocksdict ends a scan without an error, as if there were no more entries. Therefore the
+functions here look for a damaged block where a scan has ended.
 """
 
 from bisect import bisect_right

@@ -73,14 +73,18 @@ class KeyShare:
         return hashed_keys([rows.column(name) for name in self.names], self.types)
 
     def normalized(self, rows: pa.RecordBatch) -> pa.Array:
-        """Returns the normalized keys of the rows that belong to this share."""
+        """Returns the keys of some rows as `normalized_keys` makes them. Only rows whose key belongs to this share
+        (group of keys) are taken.
+        """
         if self.shares == 1:
             return normalized_keys([rows.column(name) for name in self.names], self.types)
         keys = self.keys(rows)
         return keys.normalized.filter(pa.array(self.mine(keys)))
 
     def mine(self, keys: HashedKeys) -> np.ndarray | None:
-        """Returns a boolean mask of the keys that belong to this share; None if all keys do."""
+        """Returns a boolean mask of the keys that belong to this share (group of keys); None if there is only one
+        share, which has all keys.
+        """
         if self.shares == 1:
             return None
         mask: np.ndarray = hash_share(keys.hashes, self.shares) == self.share
@@ -96,8 +100,8 @@ def live_keys(
     alive_since: int = 0,
     readers: int = 1,
 ) -> Generator[KeyBlock, None, None]:
-    """Yields the keys of the share `wanted` that exist in a snapshot with these live entries and index files, in any
-    order.
+    """Yields the keys of the share `wanted` (a group of keys) that exist in a snapshot, in any order. `entries` and
+    `index` are the live files and index files of the snapshot.
 
     A key may be returned several times. Files that were written before `alive_since` (in seconds of local time) are
     left out. First the buckets that need merging are read, one after the other, with the memory of one merge; then all
@@ -124,7 +128,9 @@ def written_at(file: DataFileMeta) -> int:
 
 
 def _has_dead_keys(schema: TableSchema, bucket: BucketFiles) -> bool:
-    """Returns True if some keys in the bucket's files may no longer exist in the bucket."""
+    """Returns True if the files of a bucket may contain keys that the bucket does not hold any more, because later
+    deletes or deletion vectors have removed the keys. The files must then be merged to find the keys of the bucket.
+    """
     if old_place_rule(schema) is not OldPlaceRule.DELETE_OLD:
         return False
     return schema.settings.changelog.deletion_vectors or any(f.may_hold_deletes for f in bucket.files)

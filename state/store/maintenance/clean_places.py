@@ -78,7 +78,9 @@ class TableFolder:
 
 
 def table_folders(table: TableHandle) -> list[TableFolder]:
-    """Returns all folders of a table. Its own folder comes first."""
+    """Returns all folders with files of a table: first the table's own folder, then the external folders that only this
+    table uses.
+    """
     schema = table.table_schema
     depth = _bucket_depth(schema)
     outside = [file_io_for(folder, schema.storage) for folder in own_folders(table.io, table.path, schema)]

@@ -346,8 +346,8 @@ class _Expiry:
         )
 
     def _end_among_others(self, end: int, notes: Notes) -> int:
-        """Returns the id before which this run may remove snapshots while other processes are active: `end`, or a
-        higher id that other runs have announced, or a lower id that a consumer or pin needs.
+        """Returns the id below which this run may remove snapshots while other processes are active. The id is `end`,
+        or the higher end that another run has announced. A consumer or pin that needs an older snapshot lowers the id.
         """
         others = [r for r in notes.removals.values() if r is not None and r.history == self._notebook.history]
         announced = [r for r in others if r.end > end]

@@ -35,7 +35,9 @@ class Upkept:
     done_partitions: tuple[str, ...] = ()
 
     def followed_by(self, later: "Upkept") -> "Upkept":
-        """Returns the sum of this result and a later result."""
+        """Returns one result for this maintenance and a later one: the number of expired snapshots is the sum, and the
+        tags and partitions of the later result come after those of this result.
+        """
         return Upkept(
             self.expired_snapshots + later.expired_snapshots,
             (*self.tags, *later.tags),

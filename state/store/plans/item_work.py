@@ -67,8 +67,8 @@ class BucketJob:
         return self.item.place
 
     def message(self) -> CommitMessage:
-        """Carries out the item, and returns the commit message of its bucket. Raises GivenBack if the item was
-        released.
+        """Carries out the compaction of the item, and returns the commit message of the item's bucket. Raises GivenBack
+        if the item was released.
         """
         return do_item(self)
 

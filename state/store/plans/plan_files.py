@@ -65,9 +65,10 @@ class Listing:
 
 
 class PlanFolder:
-    """The compaction plans of a table, or of a branch, whose metadata is at `path`.
+    """The compaction plans of a table or branch whose metadata folder is `path`.
 
-    Files of plans, leases and releases never change, so each of these files is read only once.
+    The folder has files of three kinds: plans, leases (a compactor works on an item of a plan) and releases (a
+    compactor has given an item back). None of these files ever changes, so each of them is read only once.
     """
 
     def __init__(self, io: FileIO, path: str) -> None:

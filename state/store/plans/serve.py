@@ -126,7 +126,9 @@ def _round(path: str, compactor: Compactor, *, once: bool) -> Sequence[Finished]
 
 @contextmanager
 def kept_alive(renew: Callable[[], None], lease: Lease) -> Iterator[None]:
-    """Renews heartbeats in a separate thread during a `with` block."""
+    """Calls `renew`, which renews the heartbeats of leases, at regular intervals in a separate thread during a `with`
+    block. `lease` determines the length of the intervals.
+    """
     over = threading.Event()
 
     def beat() -> None:

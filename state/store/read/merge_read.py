@@ -84,8 +84,8 @@ def paths_of(access: FileAccess, bucket: BucketFiles) -> Iterator[str]:
 
 
 def parts_of(schema: TableSchema, bucket: BucketFiles) -> list[BucketFiles]:
-    """Divides the files of a bucket into parts that can be read independently. The rows of all parts, one part after
-    the other, are the rows of the bucket.
+    """Divides the files of a bucket into parts. Each part can be read without the other parts. The rows of all parts
+    together, one part after the other, are the rows of the bucket.
     """
     if not schema.primary_keys:
         if schema.settings.reading.data_evolution:

@@ -103,7 +103,9 @@ def pinned_values(schema: pa.Schema, expression: pc.Expression) -> dict[str, pa.
 
 
 def guarantee(field: DataField, bounds: Bounds) -> pc.Expression | None:
-    """Returns the guarantee that the bounds give for every row; None if they give none."""
+    """Returns a condition that the column has in every row, judging by its bounds: for example `a >= 1 and a <= 9`.
+    Returns None if nothing is known.
+    """
     column = pc.field(field.name)
     if bounds.null_count is not None and bounds.null_count == bounds.row_count:
         return column.is_null()

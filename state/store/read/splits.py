@@ -59,7 +59,9 @@ class SplitSizes:
         return max(self.open_cost_bytes, sum(f.file_size for f in files))
 
     def limit(self, weights: Sequence[int]) -> int:
-        """Returns the largest size of a split, for units of these sizes. A split of a single unit may be larger."""
+        """Returns the largest size of a split, in bytes. `weights` are the sizes of the units (files that must be read
+        together) that are packed into splits. A split of a single unit may be larger.
+        """
         return min(self.target_bytes, max(self.open_cost_bytes, sum(weights) // LEAST_SPLITS))
 
     def shares(self, file: DataFileMeta, limit: int) -> int:
@@ -185,8 +187,9 @@ def plan_scan(
 
 
 def pack(units: Sequence[Split], sizes: SplitSizes) -> list[Split]:
-    """Packs the units into as few splits as their sizes allow, in order, and returns the splits. Neighbouring units of
-    the same bucket in a split become one `BucketFiles`.
+    """Packs units (files that must be read together) into splits, in order, and returns the splits. There are as few
+    splits as the sizes in `sizes` allow. Neighbouring units of one bucket in the same split become one `BucketFiles`. A
+    large unit that is divisible becomes several splits.
     """
     weights = [sizes.weight(u.files) for u in units]
     limit = sizes.limit(weights)

@@ -34,7 +34,9 @@ _SNAPSHOT, _TAG, _BRANCH = "SNAPSHOT", "TAG", "BRANCH"
 
 
 def table_path(name: TableName) -> tuple[str, ...]:
-    """Returns the path of a table, or of a branch, below the catalog's prefix."""
+    """Returns the path of a table, or of a branch, as segments below the catalog's prefix: `("databases", "db",
+    "tables", "t")`.
+    """
     return ("databases", name.database, "tables", name.object_name)
 
 

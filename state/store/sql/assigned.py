@@ -21,8 +21,9 @@ from bucketline.state.types.logical import DataField, DataType, TypeRoot
 def values_by_column(
     assignments: SetValues, fields: Sequence[DataField], verb: str, table: str | None = None
 ) -> dict[str, exp.Expression]:
-    """Returns the new value of each column that a SET clause names. Fields that are not set are read from the columns
-    of `table`. `verb` is the statement, for messages.
+    """Returns for each column that a SET clause names an expression for the column's new value. If the clause sets only
+    some fields of a struct, the expression reads the other fields from the column itself; `table` is the name of the
+    table in front of this column. `verb` is the kind of the statement, for messages.
 
     Raises OptionError for an unknown column or field, and if a column or field is set twice.
     """

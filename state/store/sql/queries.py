@@ -58,8 +58,8 @@ class Queries(Protocol):
         ...
 
     def spread(self, session: SqlSession, query: Query) -> SpreadRows | None:
-        """Returns the rows of a query without collecting them in this process: tasks compute the rows where the rows
-        are needed. Returns None if queries run in this process. Raises the errors of `rows`.
+        """Returns the rows of a query in a form that tasks compute and read by themselves, so that this process never
+        holds the rows. Returns None if queries run in this process. Raises the errors of `rows`.
         """
         ...
 
@@ -110,8 +110,9 @@ LOCAL_QUERIES = LocalQueries()
 
 
 def engine_of(queries: Queries, table: Table) -> Engine:
-    """Returns the engine that changes rows of a table: the engine of `queries`, or this process if readers of the table
-    also see rows in the postpone bucket, because no other engine can read the postpone bucket.
+    """Returns the engine that changes rows of a table. This is the engine of `queries`, with one exception: if readers
+    of the table also see the rows in the postpone bucket, this process changes the rows itself, because no other engine
+    can read the postpone bucket.
     """
     reading = handle_of(table).table_schema.settings.reading
     return LOCAL_ENGINE if reading.sees_postponed else queries.engine

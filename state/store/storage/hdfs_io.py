@@ -211,7 +211,7 @@ class HdfsIO:
 
 
 class _NewFile(io.RawIOBase):
-    """A file that is being written. Errors are those of FileIO."""
+    """A file on HDFS that is being written. Its methods raise the errors that `FileIO` describes."""
 
     def __init__(self, path: str, writer: HdfsWriter) -> None:
         self._path, self._writer, self._written = path, writer, 0

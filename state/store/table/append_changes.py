@@ -59,7 +59,9 @@ class AppendedChange(Protocol):
         ...
 
     def replacing(self, taken_out: pa.RecordBatch) -> pa.Table | None:
-        """Returns the rows to append in place of the rows that are taken out; None if nothing is appended."""
+        """Returns the new rows that the change appends in place of the rows `taken_out`; None if the change appends no
+        row.
+        """
         ...
 
 

@@ -37,8 +37,8 @@ _RANGED = (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 
 @dataclass(frozen=True, slots=True)
 class JoinKey:
-    """The columns by which rows are joined, in the types of the table's columns. A key with a null matches no other
-    key.
+    """The columns by which a merge joins source rows to rows of the table. The values are compared in the types of the
+    table's columns. A row with a null in one of the columns matches no row.
     """
 
     schema: TableSchema
@@ -88,7 +88,7 @@ class MergeSource:
         return pa.Table.from_batches(batches, schema=self.schema).combine_chunks()
 
     def share_of(self, hashes: np.ndarray) -> np.ndarray:
-        """Returns the share of each key, computed from the hash of the key."""
+        """Returns for each hash of a key the number of the key's share (group of keys that are handled together)."""
         return hash_share(hashes, self.share_count)
 
 

@@ -113,8 +113,9 @@ def _hashes(row: pa.Table) -> HashSet:
 
 @dataclass(frozen=True, slots=True)
 class SourceShare:
-    """A function for tasks: returns source rows and the share of each row. The rows are cast to the source's schema
-    first, because a task may see timestamps in another time zone, or columns as NOT NULL.
+    """A function for tasks: takes source rows, and returns the rows and the number of the share of each row. A share is
+    the group of keys that one task handles; the hash of a key decides its share. The rows are cast to the source's
+    schema first, because a task may see timestamps in another time zone, or columns as NOT NULL.
     """
 
     keys: SourceKeys

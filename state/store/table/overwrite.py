@@ -100,7 +100,9 @@ class _Source(Protocol):
         ...
 
     def checked(self, check: PartitionCheck) -> Any:
-        """Returns the rows as a source for an engine. The run may call `check` with the partitions of the rows."""
+        """Returns the rows in the form that an engine reads. While the engine reads the rows, it may call `check` with
+        the partitions of the rows; `check` raises an error for a partition that must not be written.
+        """
         ...
 
 

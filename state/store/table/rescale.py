@@ -127,8 +127,9 @@ def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None
 
 
 def rescaled(at: TableAt, engine: Engine, stages: Stages[Parts], made: list[CommitMessage]) -> Commit | None:
-    """Runs the stages, adds the messages of the run to `made`, and returns the commit that replaces the partitions by
-    the rescaled buckets; None if there are no partitions to replace.
+    """Runs the stages, which write the rows of partitions into new buckets, and adds the commit messages of the run to
+    `made`. Returns the commit that replaces all files of these partitions by the new files; None if there are no
+    partitions to rescale.
     """
     replaced = frozenset(stages.write.write.counts.others)
     if not replaced:

@@ -101,8 +101,9 @@ def write_source(
 
 
 def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | None) -> Iterator[pa.Table]:
-    """Yields the data as tables. If `row_kinds` is not None, the tables have these row kinds in the column
-    `_row_kind`.
+    """Yields the data as tables. If `row_kinds` is an array, the tables have the column `_row_kind` with these row
+    kinds. If `row_kinds` is the name of a column of the data, this column is renamed to `_row_kind`. If `row_kinds` is
+    None, the columns stay unchanged.
     """
     data = given(data)
     if isinstance(data, pa.RecordBatch):

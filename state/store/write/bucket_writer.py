@@ -209,7 +209,10 @@ class Flushed:
 
 
 def _flush(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: Runs | SortedRows) -> Flushed:
-    """Merges the sealed runs of a bucket of a primary-key table into files of level 0, and returns these files."""
+    """Merges the rows of the sealed runs of a bucket, and writes the merged rows to new files of level 0. If the table
+    logs its input, also writes the unmerged rows to changelog files. Returns the new files. The table must have a
+    primary key.
+    """
     if not runs:
         return Flushed()
     access = write.access
@@ -330,8 +333,8 @@ def _append(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: R
 
 
 def _sequenced(blob: Blob, start: int) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of a sealed run. `start` is added to the arrival ranks, so that they become sequence
-    numbers.
+    """Yields the batches of a sealed run. In the run, the column `_SEQUENCE_NUMBER` has arrival ranks; `start` is added
+    to each rank, and the sum is the sequence number of the row.
     """
     for batch in unseal(blob):
         position = batch.schema.get_field_index(SEQUENCE)

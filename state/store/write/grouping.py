@@ -36,7 +36,9 @@ group number of each row as int64.
 
 
 class Grouping(Protocol):
-    """A rule that decides which rows are sent together. The value can be sent to tasks."""
+    """A rule that decides which rows a task sends together: the rows of one bucket, or the rows of one share (the keys
+    that one task handles, by their hash). A Grouping is a plain value that can be sent to tasks.
+    """
 
     def open(self, schema: TableSchema) -> GroupRows:
         """Returns a function that takes rows of a table with this schema, and returns a group number for each row. A

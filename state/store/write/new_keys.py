@@ -53,11 +53,12 @@ class NewKeys(Placing):
     def assigned(
         self, known: KnownHashes, share: int, runs: Sequence[tuple[SealedRun, Blob]]
     ) -> Iterator[SealedRun | BucketNews]:
-        """Yields the rows of one share of a partition's keys as runs of the buckets to which the rows go, then the new
-        hashes of each bucket. `known` holds the hashes of the share that have a bucket already. The runs stay sorted,
-        and keep their origin, flush number and arrival ranks.
+        """Finds the buckets of the rows in one share of a partition (the group of keys that one task handles). Yields
+        the rows as runs that each belong to one bucket, then for each bucket the hashes of its new keys. `known` holds
+        the hashes of the share that already have a bucket. The runs stay sorted, and keep their origin, flush number
+        and arrival ranks.
 
-        Raises OptionError if no bucket is left to open.
+        Raises OptionError if a new key needs a bucket and no further bucket may be opened.
         """
         partition = runs[0][0].partition
         own = self.assigners.ownership(partition, share)

@@ -19,8 +19,9 @@ from bucketline.state.store.write.sealed_runs import SealedRun
 
 @dataclass(frozen=True, slots=True)
 class BucketNews:
-    """A message for the task that writes a bucket, in addition to the bucket's rows. Only the `Placing` that made the
-    payload can read it.
+    """A message about a bucket, in addition to the bucket's rows. The task that finds the buckets of rows sends the
+    message to the task that writes the bucket. `payload` (for example the hashes of new keys) can only be read by the
+    kind of `Placing` that wrote it.
     """
 
     partition: bytes
@@ -29,8 +30,8 @@ class BucketNews:
 
 
 class SharedBucket(Exception):
-    """Raised if rows of a share must go to a bucket in which other shares also have keys, so that the task that places
-    the rows may not write them.
+    """Raised if a task that handles one share of the keys was to write the rows of this share itself, but some of these
+    rows belong to a bucket in which other shares also have keys. Two tasks must not write one bucket.
     """
 
 

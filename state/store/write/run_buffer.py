@@ -24,7 +24,9 @@ from bucketline.state.store.write.sealed_runs import CutRows, SealedRun, seal, u
 
 
 class SpilledBlob(io.RawIOBase):
-    """One sealed run in the spill file, as a file of `size` bytes. A SpilledBlob is for one reader only."""
+    """The bytes of one sealed run in the spill file, as a file object of `size` bytes. The object has one read
+    position, so only one reader may use it; `again` returns an object for a second reader.
+    """
 
     def __init__(self, descriptor: int, offset: int, size: int) -> None:
         super().__init__()
@@ -74,8 +76,8 @@ class OwnerBlob:
         return 0 if isinstance(self._blob, SpilledBlob) else int(self._blob.size * row_count // self._row_count)
 
     def shared(self, place: RunPlace) -> pa.Table:
-        """Returns the rows of the piece at `place`, which shares its record batch with other pieces. Only one thread at
-        a time may call this method.
+        """Returns the rows at `place`: some rows of a record batch that also holds rows of other buckets. Only one
+        thread at a time may call this method.
         """
         if self._shared is None or self._shared[0] != place.batch:
             if self._reader is None:

@@ -116,10 +116,11 @@ Run = TypeVar("Run")
 
 
 class Sealer(ABC, Generic[Run]):
-    """Buffers accepted rows up to a budget in bytes, and returns sealed runs when the budget is reached.
+    """Collects rows that the table accepts in a buffer. When the rows reach a budget in bytes, the buffer is emptied,
+    and the rows become sealed runs (sorted rows, packed for the task that writes them).
 
-    `mixed` is a key whose rows came from several feeds (topic partitions), found when rows were folded here; None if no
-    such key was found.
+    `mixed` is a key whose rows came from several feeds (topic partitions). Only keys whose rows were merged in the
+    buffer are checked. `mixed` is None if no such key was found.
     """
 
     def __init__(self, plan: SealPlan, *, origin: int) -> None:
@@ -219,7 +220,9 @@ class Groups:
 
 
 class RunSealer(Sealer[SealedRun]):
-    """Seals rows into runs that hold the rows of one group each."""
+    """Seals rows into runs (sorted rows, packed for the task that writes them). Each run holds rows of one group: of
+    one bucket, or, if the buckets are not known yet, of the keys that one task handles.
+    """
 
     def _seal(self, rows: pa.Table, kinds: pa.Array, feeds: Feeds | None) -> Iterator[SealedRun]:
         grouped = self._grouped(rows)
@@ -309,8 +312,11 @@ class RunSealer(Sealer[SealedRun]):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The rows of one bucket or share in a flush: their positions among the rows of the flush, the arrival rank of the
-    first row, and the feed (topic partition) of each row if feeds matter.
+    """The rows of one bucket, or of one share (the keys that one task handles), at the time when the buffer is emptied.
+
+    `members` are the positions of these rows among all rows of the buffer.
+    `start` is the arrival rank of the first row.
+    `feeds` has the feed (topic partition) of each row; None if the order of rows does not depend on the feed.
     """
 
     partition: bytes
@@ -401,8 +407,9 @@ def unseal(blob: pa.Buffer | bytes | pa.Table | RawIOBase | CutRows) -> pa.Recor
 
 
 def sequence_offsets(runs: Iterable[SealedRun]) -> dict[tuple[int, int], int]:
-    """Returns, for each origin and group of a bucket, the number to add to the arrival ranks of this origin and group.
-    After the addition, these ranks come after the ranks of all lower origins and groups.
+    """Takes all runs of one bucket. A run has arrival ranks, which are counted separately for each pair of origin
+    (number of the task) and group. Returns for each pair the number to add to the arrival ranks of this pair. After the
+    addition, no two pairs have a rank in common, and a lower pair has lower ranks.
     """
     ends: dict[tuple[int, int], int] = {}
     for run in runs:

@@ -29,8 +29,12 @@ class BucketResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WriteStage:
-    """Says how tasks make files out of sealed runs. `states` are the existing buckets of the table. `groups` finds the
-    buckets of runs that have no bucket yet. `result` is the form of the commit messages.
+    """Says how tasks make files out of sealed runs (sorted rows, packed for the task that writes them).
+
+    `write` says how each bucket is written.
+    `states` has what the table holds in each existing bucket.
+    `groups` finds the buckets of rows whose bucket is not known yet; None if all buckets are known.
+    `result` is the form in which tasks return the commit messages.
     """
 
     write: BucketWrite
@@ -55,11 +59,14 @@ class TaskCounts:
 class Stages(Generic[Source]):
     """Everything that an engine needs to write rows once.
 
-    `source` supplies the rows. `seal` says how the rows are grouped and sorted. `place` is a separate stage between
-    reading and writing, which finds the buckets of rows; if `place` is None, the tasks that write find the buckets
-    themselves (`WriteStage.groups`). `idle` are buckets that are compacted even if they get no rows. `retired` are
-    messages that are committed together with the messages of the run; these messages remove files of the source whose
-    rows the run has moved. `key_shares` is the number of shares of the keys that a later run has to keep.
+    `source` supplies the rows, and `seal` says how the rows are grouped and sorted.
+    `place` is a separate stage between reading and writing, which finds the buckets of rows. If `place` is None, the
+    tasks that write find the buckets themselves (`WriteStage.groups`).
+    `idle` are buckets that are compacted even if they get no rows.
+    `retired` are commit messages that remove files of the source whose rows the run has moved. These messages are
+    committed together with the messages of the run.
+    `key_shares` is the number of shares (groups of keys that one task handles each). A later run has to keep this
+    number.
     """
 
     source: Source

@@ -186,8 +186,8 @@ class TableAt:
 
 
 def table_at(table: TableHandle, job_options: Mapping[str, str], *, is_stream: bool = False) -> TableAt:
-    """Returns the table as a job with these options writes it, without reading a snapshot yet; `refreshed` reads the
-    newest snapshot.
+    """Returns the table with the options of a job that writes the table. No snapshot is read yet, so the result shows
+    no files; `refreshed` returns the table at its newest snapshot.
 
     `is_stream` means the same as in `WritePlan`. Raises the errors of `plan_write`. Nothing is written.
     """

@@ -277,7 +277,9 @@ class WritePlan:
         return replace(self.seal_plan(self._fixed(counts)), fold=sealing_fold(self.schema))
 
     def counted_seal_plan(self) -> SealPlan:
-        """Returns how new rows are sealed into runs if each partition has its own bucket count."""
+        """Returns how new rows are sealed into runs (sorted rows, packed for the task that writes them) if each
+        partition has its own number of buckets.
+        """
         return self.seal_plan(self._fixed({}))
 
     def _fixed(self, counts: Mapping[bytes, int]) -> FixedBuckets:

@@ -105,8 +105,8 @@ def scanned_fields(scan: PlanNode) -> list[dict[str, Any]]:
 
 
 def _chosen(tree: Sequence[PlanNode]) -> tuple[_Id, _Id]:
-    """Takes one column of a projection. Returns the id of this column, and the id of the input column from which the
-    projection takes it.
+    """Takes one column of a projection in Spark's plan: either a plain column, or another name for a column (`a AS b`).
+    Returns the id of the projection's column, and the id of the input column. The two ids are equal for a plain column.
     """
     if len(tree) == 2 and tree[0]["class"] == ALIAS and tree[0]["num-children"] == 1:
         return _id(tree[0]), _id(_only(tree[1:]))

@@ -37,7 +37,9 @@ _BUCKETS_LOOKED_AT = 8
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The ranges that Spark has planned for a batch, and the settings with which Spark's tasks would read them."""
+    """The Kafka offset ranges that Spark has planned for a batch, and the settings with which Spark's tasks would read
+    these ranges.
+    """
 
     ranges: tuple[OffsetRange, ...]
     group: str
@@ -48,8 +50,8 @@ class Planned:
 
 @dataclass(slots=True)
 class Asked:
-    """Holds the newest plan that Spark has made (`plan`); None if Spark was not asked for a plan yet. Within one run of
-    the query, only the ranges of the plans differ.
+    """Holds the newest plan of offset ranges that Spark has made for a batch (`plan`); None if Spark was not asked for
+    a plan yet. During one run of the query, a newer plan has other ranges, but the same settings.
     """
 
     plan: Planned | None = None

@@ -160,7 +160,9 @@ def _as(kind: pa.DataType, values: pa.Array) -> pa.Array:
 
 
 def _branches(node: Node, cursor: Cursor, path: str) -> list[tuple[Node, Longs]]:
-    """Reads which branch of a union each row has. Returns the branches that occur, each with its rows."""
+    """Reads for each row which branch (which of the possible types) of a union the row has. Returns the branches that
+    occur, each with the indices of the rows that have this branch.
+    """
     chosen = cursor.numbers(path)
     inside = (chosen >= 0) & (chosen < len(node.children))
     cursor.demand(inside, f"{path}the union has {len(node.children)} branches, and the record names one beyond them")
@@ -214,11 +216,12 @@ def _by_row(rows: Longs, count: int) -> tuple[pa.Array, pa.Array]:
 
 
 def _each_item(node: Node, cursor: Cursor, path: str, read: Callable[[Cursor], object]) -> Longs:
-    """Calls `read` with a cursor of the rows that have a next item, until no row has a next item. Returns the row of
-    each item, in the order of the calls.
+    """Reads the items of an array or map in many rows at a time: first the first item of each row, then the second
+    items, and so on. Each call of `read` gets a cursor at the next item of all rows that have a further item. Returns
+    for each item that was read the index of its row, in the order of the calls.
 
-    Items come in blocks: a count, then that many items. After a negative count comes the size of the block in bytes. A
-    count of 0 is the end.
+    In the bytes of an array, items come in blocks: a count, then that many items. After a negative count comes the size
+    of the block in bytes. A count of 0 is the end.
     """
     fewest = node.children[0].fewest_bytes + (node.kind is AvroKind.MAP)
     rows_of_items: list[Longs] = [np.zeros(0, dtype=np.int64)]

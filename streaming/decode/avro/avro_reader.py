@@ -47,7 +47,9 @@ class KnownSchemas(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Records with the same schema, and their positions in ascending order. Each body begins at byte `begin`."""
+    """The records with one schema. `positions` has the positions of these records in the input, in ascending order. The
+    Avro value of each record begins at byte `begin`, after the bytes that name the schema.
+    """
 
     schema: AvroSchema
     positions: Longs

@@ -52,8 +52,9 @@ def columns_of(values: pa.Array, shape: Shape, misfits: Misfits) -> pa.Array:
 
 
 def _converted(values: pa.Array, shape: Shape, places: Longs, path: str, misfits: Misfits) -> pa.Array:
-    """Converts values of any type to the shape, by the kind of the shape. `places` has for each value the position
-    of its record.
+    """Converts values of any Arrow type to the type of the column, `shape.arrow`. A value that does not fit becomes
+    null, and the reason goes into `misfits`. `places` has for each value the position of its record, and `path` is the
+    path of the field, for reasons.
     """
     kind = values.type
     if pa.types.is_null(kind):
@@ -204,7 +205,9 @@ def _of_bytes(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
 
 
 def _big_decimals(values: pa.Array) -> pa.Array:
-    """Returns Avro's big-decimals as structs for `_variable_decimal`. The bytes of each value are an Avro body."""
+    """Takes values of Avro's logical type big-decimal, which are bytes with a number and its scale. Returns structs
+    with the number and the scale, for `_variable_decimal`.
+    """
     present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     bodies = read_bodies(values.take(pa.array(present)), _BIG_DECIMAL)
     if bodies.bad:

@@ -14,8 +14,8 @@ from bucketline.state.types.schema_need import NOTHING_NEEDED, SchemaNeed
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the table, and its expression. Without an expression the column is null. `is_needed` is true if
-    deletes must have the value too.
+    """A column of the table, and the expression that computes the column. If `expression` is None, the column is null.
+    `is_needed` is true if the row of a delete must also have the value of the column.
     """
 
     field: DataField
@@ -67,8 +67,8 @@ class ComputedColumns:
     tells_time: bool = False
 
     def need_of(self, need: SchemaNeed) -> SchemaNeed:
-        """Takes the columns that records need and the table lacks, and returns them without the columns that are
-        computed or left out.
+        """Takes the columns that records have and the table lacks. Returns the same need without the fields that the
+        job only uses to compute columns, or leaves out.
         """
         kept = [f for f in need.columns if f.name in self.plain or f.name not in self.left_out]
         return SchemaNeed(pa.struct(kept)) if kept else NOTHING_NEEDED

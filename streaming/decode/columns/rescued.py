@@ -148,8 +148,10 @@ def _scanned(
     good: npt.NDArray[np.int64],
     values: pa.Array,
 ) -> pa.Array:
-    """Returns the rescued text of each record, found by scanning the `values` of the `good` records all at once; see
-    `rescued_texts`. Raises ValueError if a value cannot be scanned.
+    """Returns for each record its rescued text: a JSON string of the fields that no column takes, and of the values
+    that do not fit; null if there are none. `good` are the numbers of the records that are not bad, and `values` are
+    the JSON values of these records, which are scanned all at once. See `rescued_texts` for the other arguments. Raises
+    ValueError if a value cannot be scanned.
     """
     scan = ScannedJson.of(values)
     texts = pa.nulls(records.num_rows, pa.string())
@@ -168,7 +170,10 @@ def _of_images(
     numbers: npt.NDArray[np.int64],
     images: pa.Array,
 ) -> pa.Array:
-    """Returns the rescued texts of rows that are JSON objects; `numbers` are the numbers of their records."""
+    """Returns for each record its rescued text: a JSON string of the fields that no column takes, and of the values
+    that do not fit; null if there are none. `images` are rows as JSON objects, and `numbers` has for each row the
+    number of its record.
+    """
     scan = ScannedJson.of(images)
     keys, found = scan.entries()
     names = slices(scan.data, keys.starts + 1, keys.ends - 1).cast(pa.string())

@@ -138,9 +138,9 @@ def _read_block(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> 
 
 
 def _read_fast_objects(values: pa.Array, shape: Shape, start: int, watch: WatchFor) -> Objects | None:
-    """Returns the objects as `read_fast` reads them; None if `read_fast` cannot read them. If `watch` asks for all
-    needs, the result has the columns that the table lacks. No wider types are needed, because the values that
-    `read_fast` can read fit their columns.
+    """Returns the objects as `read_fast` reads them; None if `read_fast` cannot read them. If `watch` is
+    `WatchFor.ALL`, the result also names the fields that the table lacks. The result never names a wider type for a
+    column of the table, because the values that `read_fast` can read fit their columns.
     """
     positions = np.arange(start, start + len(values))
     if watch is WatchFor.ALL:
@@ -255,11 +255,12 @@ def _texts(values: pa.Array) -> pa.Array | None:
 
 
 def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> Shape | None:
-    """Returns the shape with one form for each leaf: the form of the first sample that is not null.
+    """Returns the shape in which each value that is not nested has only one form (way of writing in JSON): the form of
+    the first sample that is not null.
 
-    Columns that the reader cannot read are marked as late: maps, and STRING columns for which a sample is not a string.
-    Returns None if the fast way cannot read the shape, because a form is refused, or because a late column is inside an
-    array (then `in_rows` is false).
+    Columns that the fast reader cannot read are marked as late: maps, and STRING columns for which a sample is not a
+    string. Returns None if the fast reader cannot read the objects at all, because a form is refused, or because a late
+    column is inside an array (then `in_rows` is false).
     """
     present = [s for s in samples if s is not None]
     if shape.is_map:

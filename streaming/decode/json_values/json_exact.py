@@ -320,8 +320,8 @@ def _nested_text(value: object) -> str:
 
 
 def show(value: object) -> str:
-    """Returns a parsed value as shown in a reason. Single surrogates, which are not valid Unicode, are shown as
-    escapes.
+    """Returns a parsed value as text for the reason why a record is bad; a long text is shortened. Single surrogates,
+    which are not valid Unicode, are shown as escapes.
     """
     try:
         text = _shortened(_nested_text(value), _SHOWN_CHARACTERS)

@@ -76,12 +76,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A logical type with its forms. Leaves have `forms`, rows have `names` and children, arrays have one child, maps
-    two.
+    """A type of the table, with the forms in which JSON may write its values. A value that is not nested has `forms`
+    (for example a date as a number of days, or as text). A row has `names` and one child for each name, an array has
+    one child, a map has two.
 
     `arrow` is the Arrow type of the values that are read; all of its parts are nullable and without field ids.
-    `is_envelope` is true for the shape of a Debezium event. `is_late` marks a column that is read separately
-    (`late_columns`).
+    `is_envelope` is true for the shape of a Debezium event.
+    `is_late` marks a column that is read separately (`late_columns`).
     """
 
     type: DataType
@@ -177,10 +178,11 @@ _NO_UNIT = Form(
 
 
 def row_shape(fields: Sequence[DataField], source: SourceSchema = _NO_SOURCE, writing: Writing = PLAIN_JSON) -> Shape:
-    """Returns the shape of an object with these columns.
+    """Returns the shape of JSON objects with these columns: the type of each field, and the forms in which its values
+    may be written.
 
-    `source` is the object's schema, if there is one; `writing` says how the program writes values that the schema does
-    not describe. Raises UnsupportedTableError for columns that JSON cannot hold.
+    `source` is the schema that came with the object; empty if there is none. `writing` says how the source's program
+    writes values that this schema does not describe. Raises UnsupportedTableError for columns that JSON cannot hold.
     """
     return shape_of(DataType(TypeRoot.ROW, fields=tuple(fields)), source, writing)
 

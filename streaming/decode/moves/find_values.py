@@ -40,11 +40,12 @@ batch, with at least these columns.
 
 @dataclass(frozen=True, slots=True)
 class MovedOrder:
-    """The facts about the table that decide which row a value comes from: the table's columns, the columns of the key,
-    and the order of the rows of one key.
+    """The facts about the table that decide from which row a value is taken that a record lacks.
 
-    If `null_keeps` is true, a null in a row counts as a value that the row leaves out. If `keeps_deleted` is true, the
-    table ignores deletes, so a delete ends no search.
+    `names` are the columns of the table, and `key` are the columns of the key.
+    `sequence` are the columns that order the rows of one key, each with its direction.
+    `null_keeps` is true if a null in a row counts as a value that the row leaves out.
+    `keeps_deleted` is true if the table ignores deletes. Then the search for a value goes on in rows before a delete.
     """
 
     names: tuple[str, ...]

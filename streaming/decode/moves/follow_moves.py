@@ -72,9 +72,15 @@ class Follower:
     judges_old: bool = False
 
     def follow(self, records: pa.Table, rows: pa.Table, of_rows: pa.Array, moves: KeyMoves) -> Followed:
-        """Puts the values that the driver has found into the rows, or asks the driver for values, or answers a question
-        of the driver; `told` decides which. If the task only answers a question, the result has no rows. `of_rows` has
-        the index of each row's record, in ascending order.
+        """Does the part of this task in finding values that the source has left out of rows whose key changed. `told`
+        decides what is done:
+
+        If `told` is None, the result has a question to the driver about the missing values.
+        If `told` is a question of the driver, the result has the answer, and no rows.
+        If `told` has the values that the driver has found, the result has the rows with these values put in.
+
+        If no record in `moves` needs a value, the rows are returned unchanged. `of_rows` has for each row the index of
+        its record, in ascending order.
         """
         if not moves and not isinstance(self.told, Asking):
             return Followed(rows)
@@ -124,8 +130,9 @@ def _all_for(records: Longs, reason: str) -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The records of one call, and their rows. `of_rows` has the index of each row's record, and `kinds` the kind of
-    each row. `moves` are the records that may change the key of a row and leave out values.
+    """The records of one call of `follow`, and the rows that were decoded from these records. `of_rows` has for each
+    row the index of its record, and `kinds` has the row kind of each row. `moves` are the records that may change the
+    key of a row although the source has left out some values of the row.
     """
 
     records: pa.Table
@@ -164,7 +171,9 @@ class _Found:
 
     @property
     def has_position(self) -> npt.NDArray[np.bool_]:
-        """Returns a mask of the records in `inserted` that have a position in the source's log."""
+        """Returns a mask of the records in `inserted`: true if the position of the record in the source's log is not
+        null.
+        """
         return true_of(self.moves.inserted_at.is_valid())[self._gives_row]
 
     @property

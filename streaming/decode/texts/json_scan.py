@@ -140,7 +140,7 @@ class ScannedJson:
         return Ranges(objects.texts[has_field], starts, self._ends(starts))
 
     def _ends(self, starts: Positions) -> Positions:
-        """Returns the ends of the values that begin at these positions."""
+        """Returns for each JSON value that begins at a position in `starts` the position after its last byte."""
         first = self.data[starts]
         ends = starts.copy()
         is_text, is_nested = first == _QUOTE, _STEPS[first] > 0

@@ -1,4 +1,6 @@
-"""Converts numbers in bytes to decimals, or to strings, which hold any number of digits."""
+"""Converts numbers that are stored as bytes (big-endian two's complement, with a scale beside them) to decimals, or to
+strings, which hold any number of digits.
+"""
 
 from decimal import Decimal
 

@@ -1,7 +1,7 @@
 """The foreachBatch function of a job of several tables.
 
-If an earlier process began a batch with other settings, the batch is finished with these other settings: some tables
-may already hold rows that were made with them.
+An earlier process may have begun a batch with other settings of the job. The batch is then finished with the settings
+of the earlier process, because some tables may already hold rows of the batch that were made with these settings.
 """
 
 import logging

@@ -19,7 +19,8 @@ _UNKNOWN_LIFE_SECONDS = 60.0
 
 
 def client_settings(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the settings for creating a client, with a function that returns tokens.
+    """Returns the settings with which a Kafka client is created. If the settings name a file with a token, or a Python
+    function that returns tokens, the result has a function instead, which the client calls when it needs a token.
 
     Raises KafkaReaderError if the function cannot be imported.
     """

@@ -304,8 +304,8 @@ class _Reading:
         return self._known.reading(number).sealing(self._plan.notes_to, self._plan.feeds, self._plan.now_us)
 
     def _noted(self, routed: Routed, number: int) -> Routed:
-        """Returns a table's note on its records (see `TableNote`), sent to the one task that collects all notes. The
-        note carries `number`, the number of its table, in the field that holds the bucket of a run.
+        """Returns a note about the records of a table (see `TableNote`), addressed to the one task that collects all
+        notes. A note has no field for the number of its table, so the number is put where a run has its bucket.
         """
         assert not isinstance(routed.run, OwnerRun), "notes are no runs"
         return replace(routed, task=self._plan.notes_to, run=replace(routed.run, bucket=number))

@@ -66,7 +66,9 @@ class Part:
 
 @dataclass(slots=True)
 class Splitter:
-    """Splits chunks of records by table. It remembers what the routes say about each origin."""
+    """Divides chunks of records among the tables to which the routes send them. For each pair of topic and source
+    table, the result of the routes is remembered, so the routes are asked only once.
+    """
 
     routes: Resolver
     decode: RecordFormat

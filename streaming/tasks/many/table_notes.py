@@ -107,7 +107,7 @@ def pass_on(sent: Iterable[Sent]) -> Iterator[TaskResult]:
 
 
 def of_table(number: int, payload: bytes) -> bytes:
-    """Returns the payload with the number of its table in front."""
+    """Returns the bytes of a result with the number of its table in front."""
     return number.to_bytes(_NUMBER_BYTES, "little", signed=True) + payload
 
 

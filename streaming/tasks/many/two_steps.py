@@ -75,7 +75,9 @@ def steps_without_input(spark: Any, tasks: int, first: FirstOfNothing, count: in
 
 
 class _AsItIs(RDD):  # type: ignore[misc]
-    """An RDD on which `runJob` adds no step of its own: an added step would start a second worker for each task."""
+    """An RDD that `runJob` runs as it is. On another RDD, `runJob` calls `mapPartitions` to add a step, and this step
+    would start a second Python worker for each task.
+    """
 
     def mapPartitions(self, f: Any, preservesPartitioning: bool = False) -> "_AsItIs":
         return self

@@ -1,9 +1,10 @@
-"""Finds partition and bucket for the rows of a cross-partition table. One task does this for one share of the keys, in
-order of arrival.
+"""Finds partition and bucket for the rows of a cross-partition table. The keys are divided by hash into groups, called
+shares. One task handles the rows of one share, in order of arrival.
 
-The share's key index says where each key is stored. Before a batch, the index is brought up to date with the snapshot
-on which the batch is written. The changes of the batch itself go into the index with the next batch, when these changes
-are read from the table. The changes that earlier rows of the same batch have made are held in memory.
+The key index of a share says where each key of the share is stored. Before a batch, the index is brought up to date
+with the snapshot on which the batch is written. The changes of the batch itself go into the index with the next batch,
+when these changes are read from the table. The changes that earlier rows of the same batch have made are held in
+memory.
 """
 
 import logging
@@ -66,12 +67,16 @@ CHUNK_BYTES = 192 << 20
 
 @dataclass(frozen=True, slots=True)
 class CrossWrite(Placing):
-    """Finds the partition and bucket of keys. All fields are plain values, so the object can be sent to tasks. Memory
-    limits are in bytes.
+    """Finds the partition and bucket for the rows of a cross-partition table. All fields are plain values, so the
+    object can be sent to tasks. Memory limits are in bytes.
 
-    `snapshot` is the snapshot on which the batch is planned; None for the empty table. `backup` is a folder on storage
-    that outlives the machine, and `back_up_now` asks for a copy of the index in this folder. With `writes_alone`, the
-    task that has placed a share also writes the share's buckets, in which no other share may have keys.
+    `snapshot` is the snapshot on which the batch is planned; None for the empty table.
+    `shares` is the number of shares. A share is the group of keys that one task handles; the hash of a key decides its
+    share.
+    `backup` is a folder for copies of the key index, on storage that outlives the machine. If `back_up_now` is true,
+    the index is copied into this folder in this batch.
+    `writes_alone` is true if the task that places the rows of a share also writes these rows. No other share may then
+    have keys in the buckets of the share.
 
     The attributes are together because a task gets everything about its share of the keys as one value.
     """
@@ -144,15 +149,16 @@ class CrossWrite(Placing):
                 forget_expired(index, alive_since=alive_since, grown_by=grown)
 
     def check_owned(self, share: int, buckets: Int32s) -> None:
-        """Raises SharedBucket if one of the buckets also has keys of other shares. A bucket can have keys of several
+        """Raises SharedBucket if the task of the share is to write its buckets alone, but one of the buckets also has
+        keys of other shares. A share is the group of keys that one task handles. A bucket can have keys of several
         shares after the number of shares has changed, because a key stays in the bucket of its first write.
         """
         if self.writes_alone and (buckets % self.shares != share).any():
             raise SharedBucket(f"share {share} of {self.shares} has keys in buckets of other shares")
 
     def in_one_task(self) -> "CrossWrite":
-        """Returns a copy of this object for a write in which one task writes all buckets, so that a bucket may have
-        keys of several shares.
+        """Returns a copy of this object for a write in which a single task writes all buckets. In such a write, a
+        bucket may have keys of several shares (groups of keys that are placed together).
         """
         return replace(self, writes_alone=False)
 

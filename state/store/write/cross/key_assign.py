@@ -29,10 +29,11 @@ from bucketline.state.types.hashes.distinct import distinct
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedBatch:
-    """The rows to write, in order. Row i has the row kind `kinds[i]` (int8), the partition `partitions[codes[i]]` and
-    the bucket `buckets[i]`.
+    """The rows of a batch that are to be written, in order, with the place of each row.
 
-    `keys` are the batch's distinct keys and `effect` is the change of each key; both are arguments of `write_note`.
+    Row i has the row kind `kinds[i]` (as int8), the partition `partitions[codes[i]]` and the bucket `buckets[i]`.
+    `keys` has each key of the batch once, and `effect` says for each of these keys how its entry in the key index
+    changes. Both are arguments of `write_note`.
     `mixed` is a key whose rows came from several feeds (topic partitions); None if there is no such key.
     """
 

@@ -219,7 +219,9 @@ def packed_again(blob: pa.Buffer) -> bytes:
 
 
 def pieces_bytes(pieces: pa.RecordBatch) -> bytes:
-    """Returns the description of the pieces as bytes, for `read_pieces`."""
+    """Turns a description of pieces into bytes, which `read_pieces` reads. A piece is the part of a sealed run that
+    goes to one bucket; the description has one row for each piece.
+    """
     data: bytes = pieces.serialize().to_pybytes()
     return data
 

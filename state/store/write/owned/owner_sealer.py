@@ -43,8 +43,8 @@ class Owners(Protocol):
 
 
 class OwnerSealer(Sealer[OwnerRun]):
-    """Seals rows as `RunSealer` does, but makes one sealed run for all groups of an owner (the task that writes the
-    groups).
+    """Seals rows into runs (sorted rows, packed for the task that writes them), like `RunSealer`. Here a run does not
+    hold a single group: it holds the rows of all groups that go to one task, the owner of these groups.
     """
 
     def __init__(self, plan: SealPlan, owners: Owners, *, origin: int) -> None:

@@ -41,8 +41,11 @@ class SortedRows:
 
 
 class SortedWindows:
-    """Takes buckets out of a buffer. The rows of a small bucket are already sorted. `next_number` returns the next
-    sequence number of a bucket. A window holds at most `window_bytes` bytes of rows.
+    """Takes the rows of one bucket after another out of a buffer. Small buckets that follow each other are sorted
+    together, as one window, because sorting each of them alone would cost more. A window holds at most `window_bytes`
+    bytes of rows.
+
+    `next_number` is a function that returns the next sequence number of a bucket.
     """
 
     def __init__(

@@ -69,8 +69,9 @@ class PostponedRows(Placing):
 
 
 def _mixed(schema: TableSchema, runs: Sequence[tuple[SealedRun, Blob]]) -> MixedKey | None:
-    """Returns a key whose rows came from several feeds (topic partitions); None if there is no such key among the first
-    rows of the share. The runs can be read again afterwards.
+    """Looks at the first rows of the runs, until their keys have `MOST_KEY_BYTES` bytes. Returns a key whose rows came
+    from several feeds (topic partitions); None if there is no such key among these rows. The runs can be read again
+    afterwards.
     """
     if len({feed for run, _ in runs if run.feeds for feed in FeedSpans.from_bytes(run.feeds).feeds.tolist()}) < 2:
         return None
