@@ -119,8 +119,8 @@ def newest_of(history: History) -> NewestId | CutShort | Vanished:
 
 
 def _proofs_of_rollback(history: History) -> tuple[Reference, ...]:
-    """Returns the references to snapshots above the newest id that were committed at the time of the newest snapshot or
-    later. These references prove that a rollback was started.
+    """Returns the tags, hints and changelogs that prove that a rollback was started: they refer to snapshots with ids
+    above the newest id, and these snapshots were committed at the time of the newest snapshot or later.
     """
     newest_ms = history.newest_time_ms
     if newest_ms is None:

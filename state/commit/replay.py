@@ -38,8 +38,9 @@ def commit_user(prefix: str | None, writer: str) -> str:
 
 
 def writer_of(user: str) -> str:
-    """Returns the name of the writer that commits as `user`: the part after the prefix. A user name without an id
-    has no prefix.
+    """Returns the name of the writer that commits as `user`: the user without the prefix before its id. For example,
+    the writer of `etl_<uuid>-1` is `<uuid>-1`. A user that contains no uuid has no prefix, and is the writer's name
+    itself.
     """
     match = _PREFIXED.fullmatch(user)
     return user if match is None else match[1]

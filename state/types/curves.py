@@ -51,7 +51,9 @@ def sort_key(columns: Sequence[pa.Array], strategy: OrderStrategy) -> pa.Table:
 
 
 def curve_words(column: pa.Array, *, nulls_last: bool = False) -> CurveWords:
-    """Returns 64 bits for each value, in the same order as the values."""
+    """Returns an unsigned 64-bit number for each value. The numbers compare as the values do, but strings with the same
+    first eight bytes have the same number. A null is the smallest number, or with `nulls_last` the largest.
+    """
     plain = _plain(column)
     words: CurveWords
     if pa.types.is_boolean(plain.type):

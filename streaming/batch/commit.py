@@ -202,8 +202,9 @@ def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots:
 
 
 def _to_mark(snapshots: tuple[Snapshot, ...]) -> Snapshot:
-    """Returns the snapshot to which the writer's tag moves: the last of the batch's snapshots before a gap, because
-    another batch of the writer may lie in the gap.
+    """Takes the snapshots of a batch, and returns the snapshot to which the writer's marker tag moves. Normally this is
+    the last snapshot. If the ids have a gap, another batch of the writer may lie in the gap; then the tag moves to the
+    last snapshot before the gap.
     """
     newest = snapshots[0]
     for snapshot in snapshots[1:]:

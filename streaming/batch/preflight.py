@@ -99,7 +99,9 @@ def worker_python_advice(settings: dict[str, str]) -> str | None:
 
 
 def _environment_of(python: str) -> tuple[str, str]:
-    """Returns the real paths of a Python's folder, which decides what this Python imports, and of its program."""
+    """Takes the path of a Python program. Returns the real path of its folder, which decides what this Python imports,
+    and the real path of the program.
+    """
     return os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
 
 

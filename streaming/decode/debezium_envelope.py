@@ -142,8 +142,8 @@ class Images:
         return declared_need(source, self.fields, self.messages.type_mapping)
 
     def as_declared(self, need: pa.DataType) -> pa.DataType:
-        """Takes the columns and types that rows without a schema need, and returns them with the types mapped as the
-        job asks.
+        """Takes the columns and types that rows need if their records contain no schema. Returns the same columns with
+        their types mapped as the job's message options ask.
         """
         return as_declared(need, self.messages, {f.name for f in self.fields})
 

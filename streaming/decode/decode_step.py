@@ -169,8 +169,8 @@ class DecodeStep:
         return self.keeping.marks
 
     def key_of_table(self, table: str) -> tuple[str | None, ...]:
-        """Takes the name of a source table. Returns the values that its rows have in the key columns that hold the name
-        of the source table, such as `_source_table`.
+        """Takes the name of a source table, such as `shop.orders`. Returns the parts of the name that are in the key of
+        the table's rows: for each key column such as `_source_table` its value, in the example `orders`.
         """
         if not self.decode.has_row_kinds:
             return ()
@@ -390,10 +390,8 @@ class DecodeStep:
         return None if self.registry is None else AvroReader(self.registry)
 
     def _need(self, need: pa.DataType) -> SchemaNeed:
-        """Takes the columns and types that records need. Returns the columns and types that are added to the table for
-        them. Columns with reserved names are left out, because they are never added.
-
-        Raises SchemaMismatchError if the records hold more than 1000 fields that the table does not have.
+        """Takes the columns and types that records need, and returns those that can be added to the table: all except
+        columns with reserved names. Raises SchemaMismatchError for more than 1000 new fields.
         """
         if pa.types.is_string(need):
             raise SchemaMismatchError(

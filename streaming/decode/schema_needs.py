@@ -161,7 +161,9 @@ def _need_of_row(value: dict[str, object], shape: Shape, watch: WatchFor) -> pa.
 
 
 def needs_of_texts(texts: pa.Array, shape: Shape) -> pa.DataType:
-    """Returns the joined need of JSON strings, which are read one by one. A string that is not JSON needs nothing."""
+    """Takes JSON strings, and returns the columns and types that all of them together need and the `shape` lacks. The
+    strings are parsed one by one. A string that is not JSON needs nothing.
+    """
     need = NO_NEED
     for text in texts.to_pylist():
         with suppress(ValueError):

@@ -130,9 +130,10 @@ def next_ledger(
 
 
 def _left_of(cutoff: FeedOffsets | None, end: FeedOffsets) -> FeedOffsets | None:
-    """Returns the offsets up to which a table has its records after a batch that ends at the offsets `end`; None if
-    these are the offsets `end` in every partition. If the table already has records of a partition beyond the end of
-    the batch, the result has the table's own offset, so that these records are not written twice.
+    """Returns the offsets up to which a table has its records after a batch. `end` are the offsets at which the batch
+    ends, and `cutoff` are the offsets up to which the table had its records before the batch. In each topic partition
+    of the batch the larger offset counts, so that no record is written twice. Returns None if this is `end` in all of
+    these partitions.
     """
     ahead = {f: at for f, at in (cutoff or {}).items() if at > end.get(f, at)}
     return {**end, **ahead} if ahead else None

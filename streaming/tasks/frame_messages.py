@@ -53,8 +53,8 @@ def frame_messages(spark: Any, frame: Any, *, is_alone: bool = True) -> FrameMes
 
 
 def _messages(spark: Any, frame: Any) -> Any:
-    """Returns an RDD of the frame's rows as Arrow messages (record batches), with at most `MESSAGE_ROWS` rows each. The
-    session's setting that limits these rows is changed only while Spark plans the RDD.
+    """Returns Spark's RDD of the DataFrame's Arrow IPC messages. Each message has few rows, because Spark plans the RDD
+    with a smaller setting for the number of rows. Afterwards the session has its old setting again.
     """
     before = spark.conf.get(ARROW_ROWS, "10000")
     if before.isdigit() and 0 < int(before) < MESSAGE_ROWS:

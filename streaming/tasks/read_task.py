@@ -214,7 +214,7 @@ class ReadKafkaTask:
 
 @dataclass(frozen=True, slots=True)
 class ReadParquetTask:
-    """A task that reads its own parts of Parquet files. It holds only plain values, so that it can be sent to
+    """A task that reads its own parts of Parquet files. The object holds only plain values, so that it can be sent to
     executors.
 
     The task ends at the first file that only Spark can read, because Spark will then read the whole batch again. The

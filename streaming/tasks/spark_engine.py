@@ -96,8 +96,9 @@ class SparkEngine:
         write: WriteTask | None,
         *after: tuple[int, Next],
     ) -> list[TaskResult]:
-        """Runs the tasks that read, and then further stages. `after` has the number of tasks and the task of each
-        further stage. Returns the results of the last stage. If `write` is set, the tasks that read also write.
+        """Runs the tasks that read, and then the tasks of further stages. Each item of `after` has the number of tasks
+        in a stage, and the task. Returns the results of the last stage. If `write` is set, the tasks that read also
+        write.
         """
         source, to = stages.source, read_destination(stages)
         if isinstance(source, Joined):

@@ -110,8 +110,8 @@ def routed_mixed(key: MixedKey, origin: int) -> Routed:
 
 
 def routed_news(news: BucketNews, task: int) -> Routed:
-    """Returns a message to the task that writes a bucket, with what the task must know in addition to the bucket's
-    rows.
+    """Returns a message to the task that writes a bucket. The message holds no rows. It holds what this task must know
+    in addition to the bucket's rows, for example the hashes of the new keys.
     """
     return Routed(task, NEWS, _no_run(news.partition, news.bucket, 0, 0, news.payload))
 

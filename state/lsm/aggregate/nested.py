@@ -253,7 +253,9 @@ def _opening(live: Mask, events: Events) -> Indices:
 
 
 def _single(live: Mask, events: Events) -> Mask:
-    """Returns a mask of the keys that have a single array and no other rows that count."""
+    """Returns a mask of the keys that have exactly one live row, if this row adds its array and does not take it back.
+    `live` is the mask of the rows that count.
+    """
     is_single: Mask = np.add.reduceat(live, events.starts, dtype=np.int64) == 1
     return is_single & np.logical_or.reduceat(live & (events.ops != Op.RETRACT), events.starts)
 

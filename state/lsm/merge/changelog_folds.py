@@ -16,8 +16,8 @@ from bucketline.state.lsm.merge.fold import Fold, Selection
 
 @dataclass(frozen=True, slots=True)
 class LogEverything:
-    """Merges rows with the inner fold, and returns every input row as a changelog row in addition. The result has the
-    column PART.
+    """Merges rows with the inner fold. Returns the merged rows, and in addition every input row as a changelog row. The
+    column PART of the result says which rows are stored and which belong to the changelog.
     """
 
     inner: Fold

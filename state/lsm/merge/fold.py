@@ -83,7 +83,9 @@ class KeepAll(Selection):
 
 @dataclass(frozen=True, slots=True)
 class Visible(Selection):
-    """Selects what the selection `of` selects, but leaves out -U and -D rows, which readers do not see."""
+    """A selection that keeps only some of the rows that the selection `of` keeps: -U and -D rows are left out, because
+    readers do not see these rows.
+    """
 
     of: Selection
 

@@ -158,7 +158,9 @@ class Notebook:
 
 @dataclass(frozen=True, slots=True)
 class HeldPin:
-    """A pin that has been written. At the time of writing, no process was removing what the pin keeps."""
+    """A pin that this process has written: a file that keeps other processes from removing some snapshots. When the pin
+    was written, no process was removing these snapshots.
+    """
 
     notebook: Notebook
     name: str

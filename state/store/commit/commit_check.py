@@ -317,8 +317,11 @@ class CommitChecks:
     def _check_looked_up(
         self, spans: Sequence[tuple[int, int]], delta_entries: tuple[ManifestEntry, ...]
     ) -> Conflict | None:
-        """Looks at the changes of all snapshots after the first id up to the second id, for each pair of ids in
-        `spans`. Returns a Conflict if the changes break the rule `levels-changed`; otherwise None.
+        """Checks the rule `levels-changed`: the files in which a compaction has looked up its keys are still the files
+        of its bucket. Returns the conflict if the commit breaks the rule; otherwise None.
+
+        For each pair of snapshot ids in `spans`, the changes of all snapshots after the first id up to the second id
+        are checked. Also returns a conflict if these changes can no longer be read.
         """
         assert self._key_order is not None, "only tables with keys look them up"
         for before_id, after_id in spans:

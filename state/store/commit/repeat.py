@@ -21,7 +21,7 @@ files, or the work takes longer than a day.
 
 
 def may_repeat(error: CommitConflictError) -> bool:
-    """Returns True if work may be repeated after its commit has failed with this error."""
+    """Returns True if the work may be planned and done again after its commit has failed with this error."""
     return isinstance(error, FilesGoneError) or error.rule in (HISTORY_GONE, ROWS_CHANGED)
 
 

@@ -131,8 +131,8 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Keys that were found in a block: their positions among the keys that are looked up, and the positions of their
-    rows in the data file.
+    """Keys that were found in a block of a data file. `keys` are their positions among the keys that are looked up, and
+    `positions` are the positions of their rows in the data file.
     """
 
     block: _Block

@@ -51,8 +51,8 @@ class FileMapping:
 
 
 class Mappings:
-    """The mappings that were found for files of one table. Files that were written under the same schema with the same
-    columns share a mapping.
+    """Remembers how the files of one table are read (FileMapping): from which column of a file each wanted column
+    comes. Files that were written under the same schema with the same columns share a mapping.
     """
 
     def __init__(self) -> None:

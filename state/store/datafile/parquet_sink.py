@@ -94,8 +94,9 @@ def _has_required(arrow: pa.DataType) -> bool:
 
 
 def _filled(array: pa.Array, arrow: pa.DataType, name: str) -> pa.Array:
-    """Returns the array with a value in every position that is NOT NULL. pyarrow refuses a missing value there even if
-    the parent is null.
+    """Returns the array with a value in place of each null in a NOT NULL field. Such a null is only allowed if the
+    parent of the field is null; pyarrow refuses it even then. Raises SchemaMismatchError for other nulls in NOT NULL
+    fields.
     """
     if not _has_required(arrow):
         return array

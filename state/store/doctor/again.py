@@ -31,8 +31,9 @@ _QUIET_WAITS = 20
 
 
 def still_broken(table: TableHandle, problems: Sequence[Problem]) -> tuple[list[Problem], list[Finding]]:
-    """Returns the problems that still exist, and the findings about the metadata folders (see `folder_findings`). Waits
-    only if an expiry may be running.
+    """Looks again at problems that a check has found, and returns the problems that still exist. Also returns the
+    findings about the metadata folders (see `folder_findings`). If an expiry may be running, waits and looks several
+    times, because an expiry may have caused the problems.
     """
     folders = list(folder_findings(table))
     pending = [p for p in problems if p.needed is not None]

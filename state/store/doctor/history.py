@@ -247,8 +247,8 @@ class HistoryWalk:
             return None
 
     def _entries(self, state: State, meta: ManifestFileMeta) -> list[ManifestEntry] | None:
-        """Returns a manifest's entries; None if the manifest cannot be read. Also records what the entries add up to
-        (`_Sum`): the rows of ADD entries minus the rows of DELETE entries, and a sum of hashes.
+        """Returns the entries of a manifest; None if the manifest cannot be read. Also records what the entries add up
+        to: the number of rows, and a sum of hashes in which a DELETE cancels its ADD.
         """
         try:
             entries = self._manifests.read(meta)

@@ -161,8 +161,8 @@ class LiveOfShare:
         return self._touched
 
     def problems(self, state: str) -> Iterator[Problem]:
-        """Yields the problems in buckets that have changed, each problem once. `state` describes the snapshot in the
-        problems.
+        """Yields the problems in buckets that have changed since the last call, each problem once. `state` is the name
+        of the snapshot in the texts of the problems.
         """
         touched, self._touched = self._touched, set()
         for bucket in sorted(touched):

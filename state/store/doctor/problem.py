@@ -88,8 +88,8 @@ class Broken:
             self._open.setdefault(owner, []).append(record)
 
     def extend(self, snapshot_id: int, owners: Container[object]) -> None:
-        """Records that a snapshot also needs the broken files of these owners. Other owners are forgotten, because no
-        later snapshot names them.
+        """Records that the snapshot also needs the broken files of `owners`, which are the data files, index files and
+        manifests that the snapshot names. All other owners are forgotten, because no later snapshot names them.
         """
         for owner in list(self._open):
             if owner not in owners:

@@ -37,8 +37,8 @@ class ShareOf(Protocol):
     """
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        """Returns the rows in the form in which they are joined, and the share of each row (`NO_SHARE` for a row to
-        leave out).
+        """Returns the rows in the form in which they are joined, and for each row the number of its share (the group of
+        keys that one task joins). The number is `NO_SHARE` for a row that takes no part in the join.
         """
         ...
 

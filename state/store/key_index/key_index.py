@@ -65,8 +65,9 @@ _SETTLE_WAITS = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexChange:
-    """Keys to put, keys to remove, and the new key count of each changed bucket. A key is put or removed at most once,
-    and not both.
+    """A change of the key index: the keys to put, with the partition and bucket of each key; the keys to remove; and
+    the new key count of each changed bucket, by partition code and bucket. A key is put or removed at most once, and
+    not both.
     """
 
     puts: KeyEntries

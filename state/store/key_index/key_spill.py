@@ -68,7 +68,9 @@ class KeySpill:
         self._skip = (self._skip - len(sourced)) % _SAMPLE_STEP
 
     def ranges(self, range_bytes: int) -> Iterator[SourcedKeys]:
-        """Yields the keys in ranges of about the given size in bytes. The ranges ascend."""
+        """Yields the keys in ranges of about the given size in bytes. All keys of a range are smaller than the keys of
+        the next range. Inside a range, the keys are not sorted.
+        """
         with rocks_errors(self._directory):
             self.close()
         sample = pa.concat_arrays(self._samples)

@@ -61,7 +61,9 @@ class KeyShare:
         return [f.type for f in self.schema.select(self.names)]
 
     def scope(self, table: str) -> IndexScope:
-        """Returns the scope of an index of these keys. `table` is the table's URI. Each branch has its own index."""
+        """Returns what identifies the key index for these keys: the table or branch, the key and partition columns, and
+        the share of the keys. `table` is the table's URI. Each branch has its own index.
+        """
         branch = self.schema.settings.reading.branch
         columns = [f"{f.name} {f.type}" for f in self.schema.select(self.names)]
         partitions = [f"{f.name} {f.type}" for f in self.schema.select(self.schema.partition_keys)]

@@ -56,8 +56,9 @@ def drop_note(io: FileIO, path: str, tag_name: str) -> None:
 
 
 def _read(io: FileIO, path: str, user: str) -> tuple[int, int] | None:
-    """Returns the two ids in the writer's note: the id of the marker's snapshot, and the id up to which the writer has
-    made no later snapshot. Returns None if there is no note that can be read.
+    """Reads the note that expiry has left for a writer. Returns two snapshot ids: the id of the snapshot that the
+    writer's marker tag keeps, and the id up to which the writer has made no later snapshot. Returns None if there is no
+    note that can be read.
     """
     data = io.read_optional(_path(path, user))
     try:

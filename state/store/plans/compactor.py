@@ -225,8 +225,8 @@ class Compactor:
         return done_jobs
 
     def _run(self, c: Claimed, job: ItemJob) -> Made | ItemResult:
-        """Returns the commit messages of the job, or the result of the item if the job failed because its input files
-        are gone.
+        """Runs the compaction of a claimed item. Returns its commit messages. If the compaction fails because its input
+        files are gone, returns the result of the item instead.
         """
         try:
             return self._engine.run(job.stages if isinstance(job, MoveJob) else Jobs([job])).messages

@@ -100,7 +100,9 @@ class PlanFolder:
         return Listing(tuple(sorted(numbers)), items, tuple(item_names))
 
     def _forget_others(self, numbers: set[int], paths: set[str]) -> None:
-        """Drops everything from memory that is not in the listing."""
+        """Drops the plans, leases and releases from memory whose files are no longer in the folder. `numbers` are the
+        numbers of the plans in the folder, and `paths` are the paths of all files in the folder.
+        """
         self._plans = {n: plan for n, plan in self._plans.items() if n in numbers}
         self._leases = {path: lease for path, lease in self._leases.items() if path in paths}
         self._releases = {path: release for path, release in self._releases.items() if path in paths}

@@ -147,8 +147,8 @@ def masked_files(entries: VectorFiles) -> frozenset[str]:
 
 
 def vectors_by_file(entries: VectorFiles) -> dict[str, VectorFiles]:
-    """Returns, for each data file, the entry of the index file that has its vector. The entry lists no vectors of other
-    files.
+    """Returns for each data file the entry of the index file that has its deletion vector. The entry is a copy that
+    lists only this vector, and no vectors of other data files.
     """
     by_file: dict[str, VectorFiles] = {}
     for entry in entries:

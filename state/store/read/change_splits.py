@@ -70,7 +70,9 @@ def change_units(table: TableHandle, snapshot: Snapshot, *, postponed: bool = Fa
 
 
 def possible_units(table: TableHandle, units: Sequence[ChangeUnit], projection: Projection) -> list[ChangeUnit]:
-    """Returns the units that may hold rows that meet the filter."""
+    """Returns those units (files with changes of a snapshot) that may hold rows that meet the filter. The other units
+    need not be read.
+    """
     if projection.expression is None:
         return list(units)
     schema = table.table_schema

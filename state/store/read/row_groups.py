@@ -35,7 +35,8 @@ class GroupChoice:
 
     def only(self, names: Sequence[str]) -> "GroupChoice":
         """Returns a choice that uses only the bounds of these columns. If another file may have a newer row of a key,
-        only the key columns may decide.
+        `names` must be the key columns: if a newer row was skipped because of its other columns, its older row would
+        come back.
         """
         return GroupChoice(self.schema, self.expression, tuple(f for f in self.fields if f.name in names))
 

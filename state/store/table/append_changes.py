@@ -153,8 +153,9 @@ class Removed:
             self.positions.setdefault(number, BitMap()).update(positions[files == number].astype(np.uint32))
 
     def reports(self) -> Iterator[PartReport]:
-        """Yields one report for each file, with the file's `number` and the positions, in the form in which a task
-        sends a report to the planner. Yields nothing if no row is taken out.
+        """Yields one report for each file from which rows are taken out. The report has the file's `number` and the
+        positions of these rows, in the form in which a task sends a report to the planner. Yields nothing if no row is
+        taken out.
         """
         for number, positions in self.positions.items():
             yield PartReport(_NUMBER.pack(number) + positions.serialize())

@@ -66,8 +66,9 @@ def join(
     memory_bytes: int,
     directory: str | None,
 ) -> Iterator[Matched | Alone | UnmatchedRows]:
-    """Yields the matched pairs of rows, then the source rows without a match, share after share. With `keeps_alone` the
-    function also yields the rows of the table that match no source row.
+    """Joins rows of the source and rows of the table, one share (group of keys) after the other. Yields for each share
+    the matched pairs of rows, and then the source rows without a match. With `keeps_alone` the function also yields the
+    rows of the table that match no source row.
 
     A pair matches if its keys are equal and `passes` is true for the pair (None: for every pair). `target` are the rows
     of the table. If `is_matched_used`, that is if the merge changes matched rows, raises SchemaMismatchError for a row

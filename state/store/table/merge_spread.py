@@ -135,8 +135,9 @@ class SourceShare:
 
 @dataclass(frozen=True, slots=True)
 class TargetShare:
-    """A function for tasks: returns rows of the table, and for each row the number of its share (group of keys). The
-    number is `NO_SHARE` if the hash of the row's key shows that the source does not have the key.
+    """A function for tasks of a MERGE: returns rows of the table unchanged, and for each row the number of its share
+    (the group of keys that one task joins). The number is NO_SHARE if the hash of the row's key does not occur in the
+    source, so that the row matches no source row.
     """
 
     key: JoinKey

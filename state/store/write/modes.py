@@ -33,7 +33,9 @@ needs RocksDB.
 
 
 def mode_of(schema: TableSchema) -> Mode:
-    """Returns the object of a table's bucket mode. Raises OptionError as `bucket_mode` does."""
+    """Returns the object with the rules of writing in the table's bucket mode. Raises OptionError as `bucket_mode`
+    does.
+    """
     module, _, name = _OBJECTS[bucket_mode(schema)].partition(":")
     mode = getattr(import_module(f"bucketline.state.store.write.{module}"), name)()
     assert isinstance(mode, Mode)

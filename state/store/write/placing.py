@@ -54,8 +54,9 @@ class Placing:
     """A way to find the buckets of rows. Subclasses are plain values, so that they can be sent to tasks."""
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[Placed]:
-        """Yields the results for the rows of one share of the keys. `runs` are in order of arrival, and there is at
-        least one run.
+        """Finds the bucket of each row of one share (the keys that one task owns). Yields the results, for example a
+        sealed run for each bucket. `runs` are the sealed runs (sorted, packed rows) with the share's rows, in order of
+        arrival; there is at least one run.
         """
         raise NotImplementedError
 

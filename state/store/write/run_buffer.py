@@ -59,8 +59,8 @@ class SpilledBlob(io.RawIOBase):
 
 
 class OwnerBlob:
-    """The rows of an `OwnerRun` (a run for several buckets), in memory or on disk; the rows of single buckets are read
-    out of the blob.
+    """The rows of an `OwnerRun` (a sealed run for several buckets), in memory or on disk. The rows of one bucket,
+    called a piece, can be read without the rows of other buckets.
 
     The record batch that was read last stays in memory. Pieces are taken in the order of the sealed run, so the next
     piece often has rows in the same batch.

@@ -146,8 +146,8 @@ class TableAt:
         return states
 
     def with_stored(self, states: Mapping[BucketId, BucketState]) -> dict[BucketId, BucketState]:
-        """Returns the states with the live files of every bucket, including buckets that will not be compacted, because
-        new rows may need values of stored rows.
+        """Returns the states of buckets, with the live files of every bucket added. Buckets that will not be compacted
+        also get their live files, because new rows may need values of stored rows.
         """
         vectors = self.deletion_entries()
         return {

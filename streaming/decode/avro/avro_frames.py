@@ -94,7 +94,9 @@ def frames_of(records: pa.Array) -> Frames:
 
 
 def _why_not(record: bytes) -> str:
-    """Returns the reason why a record without a known frame is bad."""
+    """Takes a record that does not begin with a known frame (byte 0 and the schema's id, or byte 1 and the schema's
+    GUID). Returns the reason why the record is bad.
+    """
     if len(record) >= _LONG_ID_FRAME and record.startswith(_FIRST_ID + _NO_ID):
         return _APICURIO
     is_glue = len(record) >= _GLUE_FRAME and record.startswith(_GLUE_STARTS)

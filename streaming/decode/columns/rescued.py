@@ -42,10 +42,12 @@ _NULL = b"null"
 
 @dataclass(frozen=True, slots=True)
 class Rescued:
-    """The column for rescued values, and its position in the table.
+    """The column for rescued values (fields that no column takes, and values that do not fit their column), and its
+    position in the table.
 
-    `known` are fields that are read, or left out on purpose; `fixed` are fields whose values are not rescued. Fields
-    that begin with `skipped` do not belong to the row.
+    - `known` are fields that are read, or left out on purpose.
+    - `fixed` are fields whose values are not rescued, so that their record stays bad.
+    - Fields that begin with `skipped` do not belong to the row.
     """
 
     field: DataField

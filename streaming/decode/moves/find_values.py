@@ -69,11 +69,14 @@ def no_values() -> pa.Table:
 
 
 def find_values(answers: pa.Table, order: MovedOrder, read_stored: ReadStored) -> pa.Table:
-    """Returns a table with a row for each record that lacks values: the topic, partition and offset of the record
-    (`PLACE`), whether the record is refused (`REFUSED`), which columns get values (`FILLED`), and these values.
+    """Returns a table with a row for each record that lacks values:
+
+    - the topic, partition and offset of the record (`PLACE`);
+    - whether the record is refused, because a value was not found (`REFUSED`);
+    - which columns get values (`FILLED`), and these values.
 
     `answers` are the rows that tasks have sent; the rows of each task are in the order of arrival. `read_stored` reads
-    the rows of the old keys that the table has stored.
+    the rows of the old keys that the table had before the batch.
     """
     rows = _sorted(answers, order)
     group = np.cumsum(key_changes(rows, [f.name for f in order.key])) - 1 if len(rows) else np.zeros(0, np.int64)
@@ -288,8 +291,9 @@ class _Search:
 
 
 def old_keys(answers: pa.Table, asked: pa.Table, key: Sequence[DataField]) -> pa.Table:
-    """Returns the keys that the driver has to ask for next. These are the keys of the deletes in `answers` whose
-    position in the source's log is in `asked`. Keys that are in `asked` already are left out.
+    """Returns the keys that the driver has to ask for next. `asked` has the positions in the source's log, and the
+    keys, that the driver has asked for. The result has the keys of the deletes in `answers` at one of these positions,
+    without the keys that are in `asked` already.
     """
     is_there = pc.and_(pc.equal(answers[ROW_KIND_COLUMN], _DELETE), answers[AT].is_valid())
     there = answers.filter(is_there)

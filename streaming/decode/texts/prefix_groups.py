@@ -149,8 +149,8 @@ class _Bytes:
         return matches
 
     def split(self, group: Positions, at: int) -> list[Positions]:
-        """Returns the group, split into groups of texts that have the same eight bytes from the position `at` on. A
-        byte beyond the end of a text counts as zero.
+        """`group` are positions of texts. Returns these positions in groups of texts that have the same eight bytes
+        from the byte `at` on. A byte beyond the end of a text counts as zero.
         """
         places = (self.starts[group] + at)[:, None] + np.arange(_WORD_BYTES)
         inside = places < self.ends[group][:, None]

@@ -73,7 +73,8 @@ _NO_COLUMN = DataField(0, "_no_table", DataType(TypeRoot.VARCHAR, length=2**31 -
 
 
 def run_any(job: JobConfig | RoutedJob, *, ending: Ending, log: SparkLog, **flags: bool) -> None:
-    """Runs a job of one table or of several. `flags` are the flags of `run_job`.
+    """Runs a job of one table or of several. `flags` are passed on to the function that runs the job, such as
+    `run_job`.
 
     A job of one table whose checkpoint has a ledger (the state of a job of several tables) keeps the ledger: it runs as
     a job with one route.

@@ -68,7 +68,9 @@ class TableReading:
     looks: bool = False
 
     def among(self, tasks: int) -> Destination:
-        """Returns the tasks to which rows are sent, if `tasks` tasks write."""
+        """Returns where the table's rows are sent if `tasks` tasks write: the number of tasks, and which task gets
+        which bucket.
+        """
         return Destination(tasks, self.assigners, self.first % tasks)
 
     def sealing(self, tasks: int, feeds: KafkaFeeds | None, now_us: int | None) -> Sealing:
@@ -330,8 +332,8 @@ class ReadTablesOfKafka:
 
 @dataclass(frozen=True, slots=True)
 class ReadTablesOfFrame:
-    """A task that reads the records of a DataFrame from Arrow messages. It holds only plain values, so that it can be
-    sent to executors.
+    """A task that reads the records of a DataFrame from Arrow IPC messages, for the tables of a job. The object holds
+    only plain values, so that it can be sent to executors.
     """
 
     reading: ReadTables

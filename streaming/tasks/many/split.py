@@ -55,8 +55,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The records of a chunk that have the same origin, in their order, and where they go: to a table (Resolved), or to
-    no table, with the reason (Left).
+    """Records of one chunk that come from the same source table and topic (`origin`), in the order of the chunk. `to`
+    says where the records go: to a target table (Resolved), or to no table, with the reason (Left).
     """
 
     origin: Origin

@@ -82,9 +82,12 @@ class NewTable:
 
 @dataclass(frozen=True, slots=True)
 class TaskNotes:
-    """The notes of one task, or of all tasks together. `tables` has the note of each table that the task knew, by the
-    number of the table. `new` has the tables that the task did not know, by the name of the table. `left` and `parked`
-    count records that were left out: `left` by origin and reason, `parked` by the name of the parked table.
+    """What one task, or all tasks together, have noted about the records of a batch.
+
+    - `tables` has the TableNote of each table that the task knew, by the number of the table.
+    - `new` has the tables that the task did not know, by the name of the table.
+    - `left` counts records that go to no table, by origin (source table and topic) and reason.
+    - `parked` counts records that were left out because their table is parked, by the name of the table.
     """
 
     tables: Mapping[int, TableNote] = field(default_factory=dict)

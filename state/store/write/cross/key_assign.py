@@ -98,8 +98,10 @@ def place_batch(
 def _row_and_old_codes(
     index: KeyIndex, rows: pa.Table, old: KeyPlaces, schema: TableSchema
 ) -> tuple[Int32s, KeyPlaces, Int32s]:
-    """Returns the partition of each row, the old partition and bucket of each key, and a list of all these partitions:
-    their codes in the key index, in ascending order. In the first two results, a partition is an index in this list.
+    """Returns the partition of each row, the old partition and bucket of each key, and a list of partitions.
+
+    The list has the code of each of these partitions in the key index, in ascending order. In the first two results, a
+    partition is given by its position in the list. A key that has no old partition has NOWHERE.
     """
     named, codes_here = partition_codes(rows, schema)
     own_codes = index.codes(named)

@@ -41,8 +41,9 @@ the piece's record batches.
 
 @dataclass(frozen=True, slots=True)
 class OwnerRun:
-    """A sealed run with the rows that the task `origin` sends to the task `owner` after one flush. `flush` is the
-    number of earlier runs of the sending task. `table` is the index of the rows' table among the tables of a job.
+    """A sealed run (sorted, packed rows) that the task `origin` sends to the task `owner`. A task seals the rows in its
+    memory several times (each time is a flush), and `flush` is the number of earlier flushes. `pieces` describes the
+    rows of each bucket or group of keys in the run. `table` is the index of the rows' table among the tables of a job.
     """
 
     owner: int
@@ -95,7 +96,9 @@ class RunPlace:
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """Rows of a group that go into one sealed run. `begins` is True if they are the first rows of the group."""
+    """A number of rows of one group (a bucket or a group of keys) that go into the same sealed run. `begins` is True if
+    these rows are the first rows of the group.
+    """
 
     group: int
     row_count: int

@@ -122,8 +122,8 @@ class OwnerSealer(Sealer[OwnerRun]):
 
 
 def _places_and_ranks(groups: Groups, ordered: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns for each row the position of its group in `ordered` (as 16-bit integers if all positions fit), and the
-    arrival rank of the row.
+    """Returns two arrays with one number for each row. The first is the position of the row's group (bucket or group of
+    keys) in `ordered`, as 16-bit integers if all positions fit. The second is the arrival rank of the row in its group.
     """
     count = len(groups.by_group)
     sizes = np.diff(groups.borders)
