@@ -47,11 +47,11 @@ def writer_of(user: str) -> str:
 
 
 def compactor_user(writer: str) -> str:
-    """Returns the writer name for compactions that a writer runs outside its batches. `writer_of` treats this name as
-    that of another writer.
+    """Returns the name under which a writer commits the compactions that it runs outside its batches. `writer_of`
+    treats this name as the name of a separate writer.
 
-    Such a compaction may be published after a later batch. If the compaction had the writer's own name, it would look
-    like the writer's newest commit.
+    A compaction of this kind may be published after a later batch. If the compaction had the writer's own name, the
+    compaction would look like the writer's newest commit.
     """
     return f"compactor-{writer}"
 

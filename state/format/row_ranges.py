@@ -1,9 +1,9 @@
-"""Groups the files of a data evolution table by the rows they belong to. In such a table, the columns of a row can be
-in several files.
+"""Groups the files of a data evolution table by the rows that they hold. In a data evolution table, the columns of a
+row can be in several files.
 
-Every file has a range of row ids. Files with the same range hold different columns of the same rows, or newer values of
-the same columns. A blob or vector file holds one column for a part of the range.
-Source: Paimon 2.0 DataEvolutionSplitRead.mergeRangesAndSort, DataEvolutionUtils, RangeHelper, SpecialFields.
+Every file has a range of row ids. Files with the same range hold different columns of the same rows, or newer values
+of the same columns. A blob or vector file holds one column for a part of the range. Source: Paimon 2.0
+DataEvolutionSplitRead.mergeRangesAndSort, DataEvolutionUtils, RangeHelper, SpecialFields.
 """
 
 from collections.abc import Iterable

@@ -107,8 +107,8 @@ class ItemResult:
 
 
 def executors_worth_having(items: Sequence[Item]) -> int:
-    """Returns the number of workers above which the items would not be finished much earlier. The largest item limits
-    this number.
+    """Returns the number of workers above which the items (planned compactions) would not be finished much earlier.
+    The largest item limits this number.
     """
     sizes = sorted((max(1, i.input_bytes) for i in items), reverse=True)
     if not sizes:

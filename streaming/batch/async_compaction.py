@@ -148,12 +148,13 @@ def finish_async(
     held_ms: int = 2 * LEASE_MS,
     world: World = SYSTEM_WORLD,
 ) -> None:
-    """Lets the thread of a stream do all compactions that are due, and ends the thread. Does nothing if there is no
-    thread.
+    """Lets the compaction thread of a stream do all compactions that are due, and ends the thread. Does nothing if
+    there is no thread.
 
-    The thread waits up to `held_ms` for plan items on which other compactors work. A compactor that was killed keeps
-    its items until its lease ends; such a compactor may be the previous run of this stream. When `is_ending` returns
-    true, the thread is stopped like in `stop_async`. Raises CompactionFailedError if the thread has failed.
+    The thread waits up to `held_ms` for plan items (planned compactions) on which other compactors work. A compactor
+    that was killed keeps its items until its lease ends; such a compactor may be the previous run of this stream.
+    When `is_ending` returns true, the thread is stopped like in `stop_async`. Raises CompactionFailedError if the
+    thread has failed.
     """
     running = _running_of(path, user)
     if running is None:
@@ -181,8 +182,9 @@ def finish_async(
 
 
 def stop_async(path: str, user: str) -> None:
-    """Ends the thread of a stream, if there is one. The thread gets `async-compaction.stop-timeout` to finish its
-    running plan items. Items that are not finished by then are given back, so that another compactor can do them.
+    """Ends the compaction thread of a stream, if there is one. The thread gets the time
+    `async-compaction.stop-timeout` to finish the plan items (planned compactions) on which it works. Items that are
+    not finished by then are given back, so that another compactor can do them.
     """
     running = _running_of(path, user)
     _keep(path, user, None)

@@ -173,8 +173,9 @@ def batch_properties(
 ) -> dict[str, str]:
     """Returns the properties of a batch's snapshot.
 
-    The properties are the identity of the batch, the names of the key-index notes that belong to this snapshot, the
-    number of tasks among which the keys are divided, and whether one bucket may hold the keys of several tasks.
+    The properties are the identity of the batch, and the names of the key-index notes (files with changes of keys)
+    that belong to this snapshot. They also say among how many tasks the keys are divided, and whether one bucket may
+    hold the keys of several tasks.
     """
     named = {
         DIGEST: identity.digest,

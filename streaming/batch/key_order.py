@@ -265,7 +265,8 @@ def known_before(began: OffsetOfPartition, others: Iterable[OffsetOfPartition]) 
 
 
 def is_full(starts: OffsetOfPartition, ends: OffsetOfPartition, most_records: int | None) -> bool:
-    """Returns True if a batch may leave records behind, because it takes about as many records as the limit allows.
+    """Returns True if the source may have more records than this batch takes: the batch takes about as many records
+    as the limit `most_records` allows.
 
     Spark divides the limit among the partitions in proportion to their numbers of records, rounds down, and takes one
     record from each partition that would get none. Source: Spark 4.0 KafkaMicroBatchStream.rateLimit.

@@ -95,11 +95,11 @@ def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: lis
 def expire(
     path: str, option: tuple[str, ...], retain_min: int | None, retain_max: int | None, retain_time: str | None
 ) -> None:
-    """Removes old snapshots, and files that only these needed.
+    """Removes old snapshots, and the files that no remaining snapshot needs.
 
-    The table's options are the defaults: at least snapshot.num-retained.min (10) snapshots stay, and all snapshots that
-    are younger than snapshot.time-retained (1 h). Tags and consumers keep the snapshots that they need. If the table
-    has partition.expiration-time, older partitions are dropped first.
+    The table's options are the defaults: at least snapshot.num-retained.min (10) snapshots stay, and all snapshots
+    that are younger than snapshot.time-retained (1 h). Tags and consumers keep the snapshots that they need. If the
+    table has partition.expiration-time, older partitions are dropped first.
     """
     older_than = None if retain_time is None else duration(retain_time, "--retain-time")
     table = opened(path, option)

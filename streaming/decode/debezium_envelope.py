@@ -173,8 +173,8 @@ def read_events(values: pa.Array, images: Images, watch: WatchFor = WatchFor.NOT
 
 
 def _named(values: pa.Array, position: int, reason: str) -> str:
-    """Returns why a record is bad: `reason`, or a reason with the name of the record's format if this is a known format
-    other than Debezium's.
+    """Returns the reason why a record is bad. If the reason is only that the record is no Debezium event, and the
+    record has another known format, such as Canal, the returned reason names this format. Otherwise returns `reason`.
     """
     if not reason.endswith(NO_OBJECT):
         return reason

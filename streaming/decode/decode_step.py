@@ -492,8 +492,8 @@ def _as_texts(keys: pa.Array) -> tuple[pa.Array, dict[int, str]]:
 
 
 def _as_timestamps(moments: pa.Array, field: DataField) -> pa.Array:
-    """Returns the records' timestamps in the unit of the column; without a time zone they are in UTC. Finer digits are
-    cut off.
+    """Returns the timestamps of Kafka records in the unit of the column `field`, which may be coarser; finer digits
+    are cut off. For a column without a time zone the result is in UTC.
     """
     if field.type.root not in _STAMPS:
         return moments

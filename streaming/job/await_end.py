@@ -107,9 +107,10 @@ def await_end(query: Any, gate: BatchGate, ending: Ending, silence: Silence, *wa
 def _stop(query: Any) -> bool:
     """Stops a query that runs no batch. Returns True if the query has ended.
 
-    Spark closes its Kafka client when it stops a query, and the client waits for as long as no broker answers. This
-    function lets Spark wait for the query for five seconds, unless the user has set another time. A query that has not
-    ended by then ends with the JVM; none of its batches can reach the sink any more.
+    Spark closes its Kafka client when it stops a query. The client waits until a broker answers, and this may take
+    forever. So Spark may wait for the end of the query for five seconds, or for the time in
+    `spark.sql.streaming.stopTimeout` if the user has set this option. A query that has not ended by then ends with
+    the JVM; none of its batches can reach the sink any more.
     """
     settings = query._jsq.sparkSession().conf()
     is_ours = str(settings.get(_STOP_TIMEOUT, _NO_LIMIT)) == _NO_LIMIT

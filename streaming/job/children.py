@@ -15,11 +15,12 @@ _PAUSE_SECONDS = 0.01
 
 
 def kill_children() -> None:
-    """Kills the child processes, and the groups that they lead. Returns when they are gone, after ten seconds at most.
+    """Kills the child processes of this process, and all processes in the process groups of these children. Returns
+    when the processes are gone, after ten seconds at most.
 
     A JVM that is starting does not notice the end of its parent, because the script that starts it first runs another
-    JVM to find the command. Without /proc this function does nothing, and the JVM ends when it finds its standard input
-    closed.
+    JVM to find the command. Without /proc this function does nothing, and the JVM ends when it finds its standard
+    input closed.
     """
     _kill(list(children_of(os.getpid())))
 

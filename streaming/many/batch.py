@@ -47,8 +47,8 @@ _RECENT = 8
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The records of a batch: `batch` returns them. `between` returns the records between two offsets, for a table that
-    was parked and has missed these records.
+    """Gives the records of a batch. `batch` returns the records of this batch. `between` returns the records between
+    two offsets, for a table that was parked (left out for a while) and has missed these records.
     """
 
     batch: Callable[[], Records]

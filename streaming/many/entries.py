@@ -147,7 +147,9 @@ def is_routed(name: str, entry: Entry, routes: Resolver) -> bool:
 
 
 def route_of(name: str, entry: Entry, resolve: Callable[[Origin], Resolved | Left]) -> Resolved | None:
-    """Returns the route that sends records of one of the table's origins to the table; None if no route does."""
+    """Returns the route that sends records to the table, from one of the origins (source table and topic) in the
+    table's entry. Returns None if no route does.
+    """
     found = (resolve(origin) for origin in sorted(entry.origins, key=str))
     return next((to for to in found if isinstance(to, Resolved) and to.table == name), None)
 

@@ -1,5 +1,6 @@
-"""The steps of one table in a batch that has records for the table: decide, plan, check, commit. Each step is the same
-as in a job of one table.
+"""The steps that a batch takes for one table, if the batch has records for the table: decide whether the table lacks
+the batch, plan the write, check the results of the tasks, and commit. The steps are the same as in a job of one
+table.
 """
 
 from collections.abc import Sequence

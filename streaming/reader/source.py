@@ -52,8 +52,9 @@ class BucketlineSource(DataSource):  # type: ignore[misc]
         self._read: BatchRead | None = None
 
     def schema(self) -> StructType:
-        """Returns the columns. Spark asks for them before it says whether it reads a batch or a stream, so a batch and
-        a stream have the same columns, unless an option tells which of the two is read.
+        """Returns the columns of the read. Spark asks for the columns before it says whether it reads a batch or a
+        stream. So both have the same columns. Only options that tell a batch from a stream can make the columns
+        differ.
         """
         self._read = unchecked_read(self._options)
         return planned_schema(self._read)

@@ -1,5 +1,5 @@
-"""The first tasks of a job, which run while its query starts. They load the modules that tasks of batches need, and
-report whether tasks can read Kafka themselves.
+"""The first tasks of a job. The tasks run while the query of the job starts. They load the modules that tasks of
+batches need, and find out whether tasks can read Kafka themselves.
 """
 
 from collections.abc import Iterator, Mapping

@@ -82,7 +82,7 @@ def received(batches: Batches) -> Iterator[Sent]:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Turns the messages that a task sends to other tasks into rows for Spark's shuffle."""
+    """Turns the messages that a task sends to tasks of the next stage into rows of a DataFrame, for Spark's shuffle."""
 
     task: FirstOfRows
     to_count: int

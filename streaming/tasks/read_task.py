@@ -76,11 +76,11 @@ Records = Frame | KafkaRanges | ParquetFiles
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """How one task turns rows or records into sealed runs (sorted, packed rows). It holds only plain values, so that it
-    can be sent to tasks.
+    """The settings with which one task turns rows or records into sealed runs (sorted, packed rows). All settings are
+    plain values that can be sent to tasks.
 
     `decode`, `reject_limit` and `feeds` are the attributes of the source with these names (see `Frame`). If a record
-    needs a column that the table lacks, the batch will be read again. So the task then sends no more sealed runs, and
+    needs a column that the table lacks, the batch will be read again. Then the task sends no more sealed runs, and
     only finds out which other columns its records need.
     """
 

@@ -55,8 +55,8 @@ class FeedSpans:
 
     @classmethod
     def of(cls, feeds: Feeds, first_rank: int) -> "FeedSpans":
-        """Returns the spans of rows whose ranks are `first_rank` and the integers after it. `feeds` has the feed of
-        each row and is not empty.
+        """Returns the FeedSpans of rows that arrived one after the other: the first row has the rank `first_rank`,
+        the next row the next integer, and so on. `feeds` has the feed (Kafka partition) of each row and is not empty.
         """
         borders = np.flatnonzero(np.append(True, feeds[1:] != feeds[:-1]))
         return cls(borders + first_rank, feeds[borders].astype(np.int32))

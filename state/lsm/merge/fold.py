@@ -73,8 +73,8 @@ class Selection(ABC):
 
 @dataclass(frozen=True, slots=True)
 class KeepAll(Selection):
-    """Keeps every row, sorted by key and age. This fold is for sorted runs whose rows are merged later, by another
-    fold.
+    """A fold (a function that merges the rows of each key) that keeps every row, sorted by key and age. It is used
+    for sorted runs whose rows another fold merges later.
     """
 
     def select(self, starts: Starts, kinds: Kinds) -> Indices:

@@ -128,8 +128,9 @@ def distinct_places(values: Longs) -> tuple[Longs, Longs]:
 
 
 def _runs(pieces: tuple[Piece, ...]) -> Iterator[tuple[str, tuple[Piece, ...]]]:
-    """Groups consecutive pieces of a pattern that show the same part of a time. Yields this part and the pieces.
-    Literal text belongs to the group before it.
+    """Divides the pieces (fields and literal texts) of a time pattern into groups: the pieces of a group follow each
+    other and show the same part of a time, for example the day or the second. Yields for each group the name of this
+    part, and the pieces. Literal text belongs to the group before it.
     """
     rooms = list[str]()
     for at, piece in enumerate(pieces):

@@ -137,11 +137,13 @@ def unfinished(io: FileIO, path: str, pins: Iterable[Pin | None]) -> set[str]:
 
 
 def _is_done(io: FileIO, path: str, root: str, pin: Pin) -> bool:
-    """Returns True if the table at `path` has everything that it gets from the branch at `root`.
+    """Returns True if a fast-forward is complete: the table at `path` has everything that it gets from the branch at
+    `root`.
 
-    The table then has the newest snapshot of the branch, and a snapshot after it. If the fast-forward takes schemas
-    away, the snapshot after it must be the one that the fast-forward adds as its last step. Any other snapshot there
-    can come from a writer that began under a schema that was taken away.
+    The table then has the newest snapshot of the branch, and at least one later snapshot. If the fast-forward removes
+    schemas of the table, the snapshot right after the branch's newest snapshot must be the snapshot that the
+    fast-forward adds as its last step. Any other snapshot there can come from a writer that began under a removed
+    schema.
     """
     try:
         newest, target = Snapshots(io, root).latest(), Snapshots(io, path)

@@ -78,8 +78,8 @@ class Notebook:
         )
 
     def deleted(self) -> set[str]:
-        """Returns the histories of branches that were deleted and have a note; a history is a branch's metadata folder
-        relative to the table. The call costs one listing, and one read for each note.
+        """Returns the metadata folders of deleted branches, relative to the table. Only branches for which a note of
+        the deletion exists are returned. The call costs one listing, and one read for each note.
         """
         notes = self._read(self._io.list_names(self._folder), _DELETED, decode_removal)
         return {note.history for note in notes.values() if note is not None}

@@ -206,8 +206,9 @@ def _take_back(later: _Later, newer: list[int], tags: Tags, world: World, goes_o
 
 
 def _lower_hint(later: _Later) -> None:
-    """Makes LATEST name the wanted snapshot, unless writers have committed on top of it. If writers commit while this
-    function runs, the hint may be too low until their next commit. A hint that is too low costs one listing.
+    """Makes the hint file LATEST name the wanted snapshot, unless writers have committed on top of it. If writers
+    commit while this function runs, LATEST may name an older snapshot than the newest until their next commit. Then a
+    reader has to list the snapshots once more.
     """
     hint = read_hint(later.snapshots.io, f"{later.snapshots.root}/{SNAPSHOT_DIR}", LATEST)
     if (hint is None or hint.snapshot_id != later.wanted.id) and later.is_untouched():

@@ -91,11 +91,11 @@ class Bases:
 def changes_since(
     snapshots: Snapshots, manifests: Manifests, since: int, latest: int
 ) -> Iterator[tuple[Snapshot, Sequence[ManifestEntry]]] | None:
-    """Returns each snapshot after the id `since` up to the id `latest`, newest first, with the manifest entries that it
-    has added. Returns None if one of these snapshots no longer exists.
+    """Returns the snapshots with ids after `since` up to `latest`, newest first, each with the manifest entries of its
+    changes. Returns None if one of these snapshots no longer exists.
 
-    Also returns None if `latest` is before `since`, as after a rollback. The entries are read when the caller asks for
-    them.
+    Also returns None if `latest` is before `since`, as after a rollback. The entries of a snapshot are read when the
+    caller asks for the snapshot.
     """
     newer = list(snapshots.newest_first(latest, since))
     if latest < since or len(newer) < latest - since:

@@ -82,7 +82,9 @@ class CheckedSource(PositionedReader):
         return parts
 
     def _fetch(self, low: int, high: int) -> None:
-        """Fetches the pieces with the numbers from `low` to `high` with one request, and checks them."""
+        """Fetches the pieces (aligned ranges of the file's bytes) with the numbers from `low` to `high` in one
+        request, and compares their blocks with the checksums.
+        """
         start, end = low * self._step, min((high + 1) * self._step, self._sums.body_bytes)
         data, block_bytes = self._stored(start, end), self._sums.block_bytes
         try:

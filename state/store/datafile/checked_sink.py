@@ -23,8 +23,9 @@ def block_bytes_for(target_bytes: int) -> int:
 
 
 class CheckedSink(io.RawIOBase):
-    """A file-like object that writes to `sink`. It holds back the last bytes, until `finish` writes them together with
-    the checksums. `sink` stays open. In memory are the bytes of two writes, or of one block if a block is larger.
+    """A file-like object that passes on to `sink` what is written to it. The last bytes are held back until `finish`
+    writes them together with the checksums. `sink` stays open. In memory are the bytes of two writes, or of one block
+    if a block is larger.
     """
 
     def __init__(self, sink: "pa.NativeFile | io.RawIOBase", block_bytes: int) -> None:

@@ -1,6 +1,7 @@
-"""Sources of rows that are already in the table: postponed rows, and buckets that are rescaled.
+"""Sources of rows that are in the table already: rows in the postpone bucket, and rows of buckets that are rescaled.
+An engine writes these rows to new buckets.
 
-Files are read in order, and their rows are sealed into sorted runs of their new buckets, as in a write.
+Files are read in order. The rows are sealed (sorted and packed) for the new buckets, as in a write.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

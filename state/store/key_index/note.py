@@ -45,7 +45,9 @@ class Note:
     gains: Mapping[tuple[int, int], int]
 
     def is_of(self, snapshot: Snapshot, label: IndexLabel) -> bool:
-        """Returns True if the note was written for this snapshot, and for an index with this label."""
+        """Returns True if this note (the changes of keys in one batch) was written for the given snapshot, and for an
+        index with the given label.
+        """
         tokens = snapshot.properties.get(NOTE_PROPERTY, "").split(",")
         return snapshot.commit_kind is CommitKind.APPEND and self.base == label and self.token in tokens
 

@@ -84,8 +84,8 @@ class IndexReport:
 
 
 def ready_index(plan: IndexPlan, source: IndexSource, latest: Snapshot | None) -> tuple[KeyIndex, IndexReport]:
-    """Opens the index, brings it to the snapshot `latest` (None for a table without snapshots), and returns it with a
-    report. The caller closes the index.
+    """Opens the key index, and brings it to the state of the snapshot `latest` (None for a table without snapshots).
+    Returns the index, and a report of how it was obtained and how many rows were read. The caller closes the index.
 
     Raises IndexStateError if another running process uses the index, or if the index reflects a later snapshot of the
     same history; in the second case the batch is an old one and must stop. Raises CorruptFileError if the table has a

@@ -192,7 +192,9 @@ class PlanFolder:
         self._io.overwrite(self._path(claim.plan_id, claim.number, "beat", claim.epoch), str(beat).encode())
 
     def is_superseded(self, claim: Claim) -> bool:
-        """Returns True if another process has taken the item since this claim was made. Raises StorageError."""
+        """Returns True if another process has taken over the item (a planned compaction) after this claim was made.
+        Raises StorageError.
+        """
         return self._io.exists(self._path(claim.plan_id, claim.number, "lease", claim.epoch + 1))
 
     def release(self, claim: Claim, failure: str | None = None) -> None:

@@ -1,7 +1,8 @@
-"""A compactor as a process: looks for work in several tables, again and again, until it is asked to stop.
+"""A compactor as a process: looks for work in several tables, again and again, until somebody asks the compactor to
+stop.
 
-After the first request to stop, the items that are being worked on are finished. A second request, which the caller
-raises as an exception, releases these items.
+After the first request to stop, the compactor finishes the items (planned compactions) on which it works. A second
+request, which the caller raises as an exception, makes the compactor release these items.
 """
 
 import logging

@@ -1,7 +1,9 @@
-"""Reads a postpone table as if a compaction had already merged the rows of the postpone bucket into their real buckets.
+"""Reads a postpone table as if a compaction had already merged the rows of the postpone bucket into their real
+buckets.
 
-Files in the postpone bucket are neither sorted nor merged. So their rows are sorted in pieces that fit in memory, and
-the pieces are spilled to local disk until the bucket that they belong to is merged.
+Files in the postpone bucket are neither sorted nor merged. So the rows are read in portions that fit in memory. Each
+portion is sorted and written to local disk. When a real bucket is read, the sorted rows for this bucket are merged
+with the bucket's own rows.
 
 Source: Paimon 2.0 PostponeUtils, `postpone.merge-on-read`; files are read in the order of Spark's and Flink's
 compaction.

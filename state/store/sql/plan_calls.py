@@ -65,11 +65,11 @@ def plan_compaction(table: Table, arguments: Arguments) -> pa.Table:
 
 
 def run_compactor(table: Table, arguments: Arguments, engine: Engine) -> pa.Table:
-    """Carries out planned compactions until no item is left to claim. Returns one row for each item that this process
-    has claimed, in the order in which the items ended.
+    """Carries out items (planned compactions of buckets) until no item is left to claim. Returns a table with one row
+    for each item that this process has claimed, in the order in which the items ended.
 
-    Also waits while other compactors hold items, at most for the time in the argument `wait`, and takes over items
-    whose leases end. Raises OptionError, UnsupportedTableError, StorageError.
+    Also waits while other compactors work on items, at most for the time in the argument `wait`. If the lease of
+    another compactor ends, takes over its item. Raises OptionError, UnsupportedTableError, StorageError.
     """
     lease_ms, others = lease_and_others(options_of(arguments))
     handle = handle_of(table)

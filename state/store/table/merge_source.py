@@ -1,7 +1,7 @@
 """The source rows of a merge, stored by share: a share is the part of the keys that a hash selects. The rows are in
 memory up to a budget, and above it on local disk.
 
-The stored rows can be read again, so a merge that conflicted with another writer can be planned again.
+The stored rows can be read more than once. So a merge that conflicted with another writer can be planned again.
 """
 
 from collections.abc import Iterator, Sequence

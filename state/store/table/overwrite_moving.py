@@ -169,7 +169,8 @@ def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:
 
 
 def _taken_out(at: TableAt, write: BucketWrite, message: CommitMessage) -> CommitMessage:
-    """Returns the message of a bucket that is not replaced: it deletes the keys that have moved to other partitions.
+    """Returns the commit message of a bucket that is not replaced. The message adds files that delete the keys which
+    have moved to other partitions.
 
     If readers skip level 0, the bucket is also compacted, so that the deletes take effect in the same commit and no
     reader sees a key twice.

@@ -179,10 +179,10 @@ class SpillFile(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The sealed runs of several neighbouring buckets, without their rows.
+    """The sealed runs (sorted, packed rows) of several neighbouring buckets, without their rows.
 
-    `by_bucket` holds the runs of each bucket. `order` lists the runs in the order of their rows. `order` holds two
-    indices for each run: the index of the bucket in `by_bucket`, and the index of the run among the bucket's runs.
+    `by_bucket` holds the runs of each bucket. `order` lists the runs in the order of their rows, with two indices for
+    each run: the index of the bucket in `by_bucket`, and the index of the run among the bucket's runs.
     """
 
     by_bucket: Sequence[Sequence[SealedRun]]
@@ -279,9 +279,9 @@ class RunBuffer:
         return sorted(pairs, key=lambda pair: (pair[0].origin, pair[0].flush))
 
     def small_bytes(self, bucket_id: BucketId, most_rows: int) -> int | None:
-        """Returns the approximate size of a small bucket's rows, in bytes; None if the bucket is not small. A bucket is
-        small if all its sealed runs are pieces of `OwnerRun`s, with at most `most_rows` rows on average. A bucket
-        without runs is not small.
+        """Returns the approximate size of a bucket's rows, in bytes, if the bucket is small; otherwise returns None.
+        A bucket is small if all its sealed runs have come inside runs of many buckets (`OwnerRun`), and have at most
+        `most_rows` rows on average. A bucket without runs is not small.
         """
         pieces = self._pieces.get(bucket_id, ())
         if not pieces or bucket_id in self._runs or sum(p.row_count for p, _, _ in pieces) > most_rows * len(pieces):

@@ -1,10 +1,10 @@
 """The map side of a write: turns accepted rows into sealed runs. After each flush there is one run for each partition
 and group; a group is a bucket, or a share of the keys.
 
-A sealed run is what is sent through the shuffle: one compressed value instead of many rows. Its rows are sorted by
-trimmed primary key, sequence fields and arrival, and rows of one key may be folded into one. The column
-`_SEQUENCE_NUMBER` holds the arrival rank of a row among the rows with the same origin, partition and group. The reduce
-side turns ranks into Paimon's sequence numbers by adding a start for each origin and group.
+A sealed run is what is sent through the shuffle: one compressed value instead of many rows. The rows in a run are
+sorted by trimmed primary key, sequence fields and arrival. Several rows of one key may be merged into one row. The
+column `_SEQUENCE_NUMBER` holds the arrival rank of a row among the rows with the same origin, partition and group.
+The reduce side turns ranks into Paimon's sequence numbers by adding a start for each origin and group.
 
 Source: Paimon 2.0 SortBufferWriteBuffer (the order; one number for each accepted row, even if it is merged away).
 """

@@ -1,5 +1,5 @@
-"""Turns all sealed runs of a buffer into commit messages: first finds buckets for rows without a bucket, then writes
-bucket after bucket.
+"""Turns all sealed runs (sorted, packed rows) of a buffer into commit messages. First finds buckets for rows without
+a bucket, and then writes the files of one bucket after the other.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

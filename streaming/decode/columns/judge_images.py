@@ -50,9 +50,12 @@ def without_moves(kinds: Kinds, origin: Longs, keys: Sequence[pa.Array], *, keep
 
 
 def judged(kinds: Kinds, origin: Longs, passes: Bools, images: JudgedImages, inserted: Bools) -> tuple[Kinds, Bools]:
-    """Returns the kinds of the rows after the condition was applied, and a mask of the rows that stay. `images` says to
-    which rows the condition is applied, and `passes` is true for rows that meet the condition. `inserted` marks the
-    rows that are new according to the source.
+    """Applies the condition of a job to the rows of changes. `passes` is true for rows that meet the condition.
+    `images` says to which rows the condition is applied, and `inserted` marks the rows that are new according to the
+    source.
+
+    Returns new row kinds, and a mask of the rows that stay. For example, an updated row that does not meet the
+    condition gets the kind -D, and an inserted row that does not meet it is left out.
     """
     kinds = kinds.copy()
     if images is JudgedImages.INSERTS:

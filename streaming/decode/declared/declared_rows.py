@@ -103,8 +103,8 @@ def _avro_keys(keys: pa.Array, schemas: RegistrySchemas) -> dict[int, tuple[str,
 
 
 def _record(name: SchemaName, schemas: RegistrySchemas) -> SourceSchema | None:
-    """Returns the schema with that id or GUID; None if the registry has no such schema, or it is not the schema of an
-    Avro record.
+    """Returns the schema with the id or GUID `name` from the registry. Returns None if the registry has no schema
+    with this name, or if the schema does not describe an Avro record.
     """
     schema = schemas.schema(name)
     if isinstance(schema, str) or value_node(schema.root).kind is not AvroKind.RECORD:

@@ -164,8 +164,8 @@ def _only(
 
 
 def _offsets(collections: Sequence[Mapping[str, object] | None]) -> pa.Array:
-    """Returns the offsets of lists or maps among their items, as Arrow's constructors take them: a null collection has
-    a null offset.
+    """Returns the offsets at which the items of each list or map begin and end, among the items of all lists or maps.
+    Arrow's constructors take the offsets in this form; a null list or map has a null offset.
     """
     ends = np.cumsum([0, *(len(c or ()) for c in collections)])
     return pa.array(ends.astype(np.int32), mask=np.array([*(c is None for c in collections), False]))

@@ -79,8 +79,8 @@ def _column(scan: ScannedJson, values: Ranges, count: int, shape: Shape, read: R
 
 
 def _text(raw: pa.Array, read: Read) -> pa.Array:
-    """Returns JSON values as strings. A JSON string gives its contents; any other value is kept as it was written,
-    without blanks.
+    """Returns JSON values as strings. A JSON string gives its contents: `"a"` gives `a`. Any other value is kept as
+    it was written, without blanks: `{"a": 1}` gives `{"a":1}`.
     """
     is_string = pc.starts_with(raw, pattern=b'"').to_numpy(zero_copy_only=False)
     has_escape = pc.match_substring(raw, b"\\").to_numpy(zero_copy_only=False)

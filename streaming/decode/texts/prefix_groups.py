@@ -34,11 +34,11 @@ class PrefixGroup:
 def group_by_prefix(
     texts: pa.Array, positions: Positions, prefix_of: Callable[[bytes], bytes | None]
 ) -> Iterator[PrefixGroup]:
-    """Takes texts as binary values without nulls, and yields the texts at these positions in groups with the same
-    prefix.
+    """Takes texts as binary values without nulls, and yields groups of texts with the same prefix. Only the texts at
+    `positions` are grouped.
 
-    `prefix_of` finds the prefix of one text, and is called for few texts of each prefix. A text without a prefix is in
-    no group; the texts of one prefix may be in several groups.
+    `prefix_of` finds the prefix of one text, and is called for few texts of each prefix. A text without a prefix is
+    in no group. The texts of one prefix may be in several groups.
     """
     bytes_of = _Bytes.of(texts)
     pending = [positions]

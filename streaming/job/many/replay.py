@@ -172,7 +172,7 @@ class ReplayFiles:
         return replace(self.files, root=f"{self.files.root}/{number}")
 
     def newest(self) -> int | None:
-        """Returns the number of the replay's newest batch that all tables hold; None if there is none."""
+        """Returns the number of the newest batch of the replay that all tables have; None if there is no such batch."""
         numbers = sorted((int(n) for n in self.files.io.list_names(self.files.root) if n.isdigit()), reverse=True)
         return next((number for number in numbers if self.of_batch(number).read(number) is not None), None)
 

@@ -52,8 +52,8 @@ _PASSING = frozenset({-195, -193, -185, -187, -180, 5, 6, 7, 9, 13, 74, 75, 78})
 
 @dataclass(slots=True)
 class RangeFetch:
-    """Fetches one range after the other with one consumer. `columns` are the requested columns of Spark's Kafka
-    source.
+    """Fetches the records of offset ranges from Kafka, one range after the other, with one Kafka client (`consumer`).
+    `columns` are the requested columns of Spark's Kafka source.
     """
 
     consumer: Consumer

@@ -315,7 +315,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadTablesOfKafka:
-    """A task that reads its own offset ranges from Kafka. It holds only plain values, so that it can be sent to
+    """A task that reads its own offset ranges from Kafka. All attributes are plain values that can be sent to
     executors.
     """
 

@@ -1,4 +1,6 @@
-"""Writes a new object as a file: a small object with one request, a large object in parts while it is being written."""
+"""A file-like object that writes a new object to an object store. A small object is sent with one request when it is
+complete, a large object is sent in parts while the caller still writes.
+"""
 
 import io
 from collections.abc import Callable, Iterator

@@ -47,9 +47,9 @@ class PostponedRows(Placing):
     since_ms: Mapping[bytes, int]
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[CommitMessage | MixedKey]:
-        """Writes the rows of one share of a partition's keys, in order of arrival, to files of the writer number
-        `share`, and yields the commit message. If feeds (topic partitions) matter, first yields a key that has rows of
-        several feeds.
+        """Writes rows of one partition, in order of arrival, to new files of the postpone bucket, and yields the
+        commit message. `share` is the number of this task's part of the keys, and becomes part of the file names. If
+        the order between feeds (topic partitions) matters, first yields a key that has rows of several feeds.
         """
         mixed = _mixed(self.access.schema, runs)
         if mixed is not None:
