@@ -179,8 +179,8 @@ def file_key(entry: ManifestEntry) -> FileKey:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The files that a snapshot needs in addition to data files. `lists`, `manifests` and `statistics` are file names
-    without their folder. `index_files` are paths relative to the table's folder.
+    """The files that a snapshot needs in addition to data files. `lists` (manifest lists), `manifests` and `statistics`
+    are file names without their folder. `index_files` are paths relative to the table's folder.
     """
 
     lists: frozenset[str] = field(default_factory=frozenset)

@@ -78,8 +78,9 @@ class MergeGroup:
 
 @dataclass(frozen=True, slots=True)
 class ManifestMergePlan:
-    """A plan for merging manifests. If `full` is not None, the full merge is tried first. `minor` has all manifests, in
-    order; the minor merge is done if there is no full merge.
+    """A plan for merging manifests. `full` is a full merge, which is tried first; None if it is not due. `minor` is
+    what a minor merge would do, for the case that there is no full merge: all manifests in order, in groups that are
+    merged or stay.
     """
 
     full: FullMerge | None

@@ -130,7 +130,9 @@ def _of_batches(batches: Sequence[BatchName]) -> pc.Expression:
 
 
 def _with_all(table: TableHandle, changes: pa.Table) -> pa.Table:
-    """Returns the changes with all columns of the table that stores them. Columns that bad records lack are null."""
+    """Returns the rows with all columns of the table that stores bad records. The table may have more columns than bad
+    records need: such a column is null.
+    """
     for own in table.schema:
         if own.name not in changes.column_names:
             changes = changes.append_column(own.name, pa.nulls(changes.num_rows, own.type))

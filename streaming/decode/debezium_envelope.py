@@ -228,8 +228,8 @@ def read_keys(
     messages: MessageOptions = NO_MESSAGE_OPTIONS,
     reader: EventReader | None = None,
 ) -> pa.Array:
-    """Takes record keys as binary values, and returns the key columns of each as a struct; null if a key lacks one of
-    the columns.
+    """Takes the keys of records as binary values. Returns the values of the columns `fields` as a struct for each key;
+    null if the key lacks one of these columns.
     """
     present = np.flatnonzero(true_of(keys.is_valid()))
     images = Images(fields, messages=messages, key=tuple(f.name for f in fields), reader=reader)

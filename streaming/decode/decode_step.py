@@ -446,8 +446,8 @@ def framed_records(records: pa.Table, decode: RecordFormat) -> tuple[pa.Array, p
 
 
 def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
-    """Returns the Avro records in the column `name`, each with its frame. A frame may also come in the header with the
-    name `header`. Returns None if the column does not exist.
+    """Returns the Avro records in the column `name`. Each record begins with a frame, which names its schema. If the
+    frame was sent as the header `header`, it is put before the record. Returns None if there is no such column.
     """
     if name not in records.column_names:
         return None

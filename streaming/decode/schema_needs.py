@@ -98,7 +98,9 @@ def joined_all(needs: Iterable[pa.DataType]) -> pa.DataType:
 
 
 def pruned(need: pa.DataType) -> pa.DataType:
-    """Returns the need without fields that have no type yet: fields that were always null, `{}` or `[]`."""
+    """Takes a need (fields and wider types that records have and the table lacks), and returns it without the fields
+    whose type is not known. These are fields that were null, `{}` or `[]` in all records.
+    """
     if pa.types.is_struct(need):
         kept = [(f.name, pruned(f.type)) for f in need if not pa.types.is_null(pruned(f.type))]
         return pa.struct(kept) if kept else NO_NEED

@@ -61,8 +61,8 @@ class JobSink(TableSink):
             self.topics.ask.close()
 
     def _parquet_reader(self, table: LiveTable) -> ParquetReader | None:
-        """Returns how tasks read the files of the job's source. The job has chosen this before, so the DataFrame of the
-        batch is not checked.
+        """Returns how tasks read the Parquet files of the job; None if Spark reads the files. The choice was made when
+        the job started, so it does not depend on the DataFrame of the batch.
         """
         return self.parquet
 
@@ -78,7 +78,9 @@ class JobSink(TableSink):
 
 
 def splits(options: Mapping[str, str]) -> bool:
-    """Returns True if the options of a Kafka source say how Spark splits a batch."""
+    """Returns True if the options of a Kafka source set how Spark divides a batch among tasks, for example by
+    `minPartitions`.
+    """
     return any(find_option(options, name) is not None for name in _SPLITS)
 
 

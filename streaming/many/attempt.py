@@ -369,8 +369,8 @@ class Attempt:
 
 
 def _is_of_table(error: Exception) -> bool:
-    """Returns True if an error concerns only one table and would happen again, and the batch is certainly not in that
-    table.
+    """Returns True if an error is a reason to park one table (to leave it out of batches) instead of stopping the job.
+    The error must concern only this table and would happen again, and the batch is certainly not in the table.
     """
     if not isinstance(error, BucketlineError) or isinstance(error, CommitOutcomeUnknownError):
         return False

@@ -221,9 +221,9 @@ def caught_up(entry: Entry, end: FeedOffsets, *, is_all: bool) -> Entry:
 
 
 def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> Entry:
-    """Returns the ledger entry (stored state) of a parked table. A table may hold the batch in which it seemed to fail;
-    then the entry is corrected. `newest` is the newest batch in the table. `batch` is the current batch, which an
-    earlier attempt may have written.
+    """Returns the ledger entry (stored state) of a parked table. The batch in which the table seemed to fail may have
+    been committed all the same: then the returned entry says that the table has this batch. `newest` is the newest
+    batch in the table. `batch` is the current batch, which an earlier attempt may have written.
 
     Raises CheckpointMismatchError if the table holds a batch that the ledger does not know.
     """

@@ -66,8 +66,9 @@ def _compacted(target: Target, batch: int, engine: Any) -> Target:
 
 
 def renewed(tables: Tables, entries: Mapping[str, Entry], before: Ledger | None, now_ms: int) -> dict[str, Entry]:
-    """Renews the tags that are due to be renewed, and returns the new ledger entries (stored states) of the tables with
-    these tags. `before` is the newest ledger in the checkpoint.
+    """Creates new tags for tables that got no records for long, because otherwise the newest snapshots of these tables
+    would expire. Returns the changed ledger entries (stored states) of these tables. `before` is the newest ledger in
+    the checkpoint.
     """
     due = [name for name, e in sorted(entries.items()) if e.last_batch is not None and _is_due(e, now_ms)]
     done: dict[str, Entry] = {}

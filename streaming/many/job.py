@@ -19,16 +19,18 @@ from bucketline.streaming.tasks.many.split import Resolver
 
 @dataclass(frozen=True, slots=True)
 class ManyJob:
-    """The settings of a job that hold for all batches. `settings` is the text of the settings that affect rows, and
-    `pin` is the hash of this text.
+    """The settings of a job that hold for all batches and all tables.
 
-    `nameless` decodes records that belong to no table; the settings `bad_records` apply to the bad records among them.
-    `places` returns the place (folder, table or topic) that settings for bad records name; None if they name none.
-    `one` has the settings that a job of one table has, too. A table that was parked reads at most `most_missed` of its
-    missed records with each batch. `metrics` says where metrics are shown, unless the settings of a table say
-    otherwise.
-
-    There is one attribute for each setting that all batches share.
+    - `routes` finds the table of a record, and `unmatched` says what happens to records that no route takes.
+    - `on_failure` says whether the job stops if a table fails, and `commit_parallelism` is how many tables are
+      committed at the same time.
+    - `nameless` decodes the records that belong to no table, and `bad_records` are the settings for bad records among
+      them.
+    - `places` returns the place (folder, table or topic) that settings for bad records name; None if they name none.
+    - `settings` is the text of all settings that affect rows, and `pin` is the hash of this text.
+    - `one` has the settings that a job of one table has, too.
+    - `most_missed` is the most records that a formerly parked table reads with each batch to catch up.
+    - `metrics` says where metrics are shown, unless the settings of a table say otherwise.
     """
 
     routes: Resolver

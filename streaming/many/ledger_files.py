@@ -107,7 +107,7 @@ class LedgerFiles:
         return sorted(int(name) for name in self.io.list_names(f"{self.root}/ledger") if name.isdigit())
 
     def read(self, batch: int) -> Ledger | None:
-        """Returns the ledger of a batch; None if it has none."""
+        """Returns the ledger (the stored states of all tables) of a batch; None if the batch has no ledger file."""
         path = self._ledger(batch)
         data = self.io.read_optional(path)
         return None if data is None else decode_ledger(data, path)

@@ -158,8 +158,9 @@ def plan_turn(turn: Turn) -> None:
 
 
 def check_turn(turn: Turn, batch: BatchIdentity) -> None:
-    """Checks that the rows that tasks have written may be committed. Raises the errors that a job of one table would
-    raise.
+    """Checks, before the commit, the rows that tasks have written for one table. `turn` is the state of the table in
+    this batch. Raises an error if the rows came from several source tables, if rows do not meet the expectations, or if
+    rows of one key came from several topic partitions, as a job of one table would do.
     """
     assert turn.outcome is not None and turn.stages is not None, "only a table that was written is checked"
     outcome, decode = turn.outcome, turn.stages.source.decode

@@ -86,8 +86,10 @@ class BatchRead:
 
 
 def unchecked_read(options: ReaderOptions, place: TablePlace | None = None) -> BatchRead:
-    """Returns the read that the options describe, for a batch or a stream. `place` is the table, if it was opened
-    before. Raises OptionError, and the errors of opening a table.
+    """Returns the read that the options describe, for a batch or a stream. It has not been checked whether the options
+    are allowed for a batch or for a stream. `place` is the table, if it was opened before.
+
+    Raises OptionError, and the errors of opening a table.
     """
     if place is None:
         # `open_table` is not used, because Spark starts processes for each read, and importing all that a `Table` can

@@ -33,7 +33,9 @@ _SAID_DDL = "payload binary"
 
 @dataclass(frozen=True, slots=True)
 class Unsealed:
-    """A decoder that reads rows from the Arrow IPC streams in a binary column."""
+    """A decoder for rows that the caller gave as Arrow data. The rows were sent as Arrow IPC streams, in the binary
+    column `blob`.
+    """
 
     schema: pa.Schema
 

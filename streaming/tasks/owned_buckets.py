@@ -32,11 +32,12 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class OwnedBuckets:
-    """The buckets of all tasks, packed.
+    """The existing buckets that the tasks must know, as compressed bytes. A task unpacks only the bytes that it needs.
 
-    If `is_shared_out` is true, `shares` has one packed part for each task; otherwise it has one packed part with all
-    buckets, which every task reads. The number beside a part is its size in bytes when unpacked. `among` says which
-    task gets which bucket.
+    - `among` says which task gets which bucket.
+    - `is_shared_out` is true if each task has bytes of its own; otherwise every task unpacks the same bytes, with all
+      buckets.
+    - `shares` has the bytes for each task (or only one item), and their size when unpacked.
     """
 
     among: Destination

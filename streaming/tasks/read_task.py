@@ -264,8 +264,9 @@ def to_each(note: Routed, to: Destination) -> Iterator[Routed]:
 
 
 def routed(result: SealedRun | PartReport, to: Destination) -> Routed:
-    """Returns a sealed run (sorted, packed rows) that was made of a part, addressed to the task of the next stage that
-    needs it. If `result` is the report of a part, it is returned as a note, which any task passes on to the driver.
+    """Addresses something that a task of the first stage has made, and returns it as a message to a task of the next
+    stage. A sealed run (sorted, packed rows) goes to the task that writes its rows. A report becomes a note to any
+    task, which passes it on to the driver.
     """
     if isinstance(result, PartReport):
         return routed_note(REPORT, origin=task_number(), row_count=0, blob=result.payload)

@@ -187,8 +187,8 @@ def _sent(head: bytes, blob: pa.Buffer) -> Sent:
 
 
 def routed_row(routed: Routed, task_count: int) -> pa.RecordBatch:
-    """Returns a message as a row whose key Spark's hash sends to the receiving task. The blob, which may be large, is
-    not copied.
+    """Returns a message to a task of the next stage as one row of a DataFrame. The row's column `task_key` makes Spark
+    send the row to the receiving task. The blob (the packed rows) may be large, and is not copied.
     """
     blob = routed.run.blob
     columns = [pa.array([task_keys(task_count)[routed.task]], pa.int32()), pa.array([_head(routed)], pa.binary())]

@@ -202,8 +202,11 @@ class _Row:
         return [_compact(octets, kept)]
 
     def list_pieces(self, offsets: NDArray[np.int64], items: pa.LargeBinaryArray) -> list[pa.LargeBinaryArray]:
-        """Returns the pieces of a list column. A list with items is one Avro block, followed by the empty block that
-        ends an Avro array. An empty list is only the empty block.
+        """Returns the bytes of a column of lists: several arrays of byte strings. For each row, joining the strings of
+        all arrays gives the Avro bytes of the list. A list with items is one Avro block, followed by the empty block
+        that ends an Avro array. An empty list is only the empty block.
+
+        `items` are the bytes of all items, and `offsets` says which items belong to which list.
         """
         counts = np.diff(offsets)
         octets, kept = _varints(counts)

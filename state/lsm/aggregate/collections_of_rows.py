@@ -202,8 +202,9 @@ def _newest_adds(groups: Events) -> Mask:
 
 
 def _set_members(groups: Events) -> Mask:
-    """Returns a mask of the elements that remain if equal elements are kept once: of each group of equal elements, the
-    first element that was added after the last removal. `groups` has the events of each group.
+    """Decides which elements a set keeps. Each group has equal elements, and `groups` has an event for each element:
+    the element is added or removed. Returns a mask of the elements to keep: of each group, the first element that was
+    added after the last removal.
     """
     adds = groups.ops != Op.RETRACT
     first = groups.first(adds & groups.after(groups.last(~adds)))

@@ -127,8 +127,9 @@ class NestedUpdate(AggregateFunction):
         )
 
     def _usable(self, values: pa.Array, entries: Entries) -> Entries:
-        """Returns the entries that count. Null rows are left out, and also nested rows with a null in the key if
-        `null_keys` says so. Raises SchemaMismatchError if null in a key is an error.
+        """Returns the entries (elements of the arrays) that count. Null elements never count. If `null_keys` is IGNORE,
+        elements with a null in their key do not count either; if it is ERROR, such an element raises
+        SchemaMismatchError.
         """
         items = values.values.take(pa.array(entries.places))
         usable = validity(items)

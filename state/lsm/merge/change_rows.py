@@ -86,7 +86,9 @@ def marked(stored: pa.Table, logged: pa.Table | None) -> pa.Table:
 
 
 def split_marked(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Splits the result of `marked` into the rows to store and the changelog rows, without the column PART."""
+    """Takes rows with the column PART, which `marked` has added. Returns the rows to store and the changelog rows, both
+    without this column.
+    """
     parts = rows.column(PART)
     bare = rows.drop_columns([PART])
     if len(parts) == 0 or pc.max(parts).as_py() == STORED:

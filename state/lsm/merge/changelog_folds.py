@@ -28,9 +28,12 @@ class LogEverything:
 
 @dataclass(frozen=True, slots=True)
 class FullChangelog:
-    """Merges all rows of each key for the last level, and logs how the result differs from the row that was on the last
-    level before. Input rows have the column LEVEL, and the result has the column PART. Rows of kind -U and -D are not
-    stored. If `stores` is false, the result has only changelog rows.
+    """Merges all rows of each key in a compaction to the last level. The changelog gets the difference between the
+    merged row and the row that was on the last level before.
+
+    The input rows have one more column, LEVEL, which has the level of each row. The result has one more column, PART,
+    which tells the rows to store from the changelog rows. Rows of kind -U and -D are not stored. If `stores` is false,
+    the result has only changelog rows.
     """
 
     inner: Fold

@@ -42,9 +42,9 @@ def strict_fold(fold: Fold) -> Fold:
 
 
 def early_fold(schema: TableSchema) -> Fold:
-    """Returns a fold with which a task may merge some sorted runs of a batch before the other sorted runs have arrived.
-    If the fold of `sealing_fold` selects rows, this fold is returned. Otherwise `KeepAll` is returned, which keeps
-    every row.
+    """Returns a fold (a function that merges the rows of each key) for some sorted runs of a batch, before the other
+    sorted runs are known. This is the fold of `sealing_fold` if that fold selects one row of each key; otherwise it is
+    `KeepAll`, which keeps every row.
     """
     fold = sealing_fold(schema)
     return fold if isinstance(fold, Selection) else KeepAll()

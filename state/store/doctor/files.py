@@ -31,8 +31,8 @@ class FileChecks:
         self._sound: set[bytes] = set()
 
     def with_schemas(self, schema_of: Callable[[int], TableSchema]) -> "FileChecks":
-        """Returns checks of the same files for snapshots with other schemas. A file that either of the two has found
-        correct is not checked again.
+        """Returns checks of the same files for snapshots with other schemas. The new object and this object share what
+        they know: a file that one of them has found correct is not checked again.
         """
         other = FileChecks(self._io, self._path, self._schema, schema_of, self.broken)
         other._sound = self._sound

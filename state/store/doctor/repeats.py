@@ -46,8 +46,8 @@ _NO_REMEDY = (
 def repeat_problems(
     access: FileAccess, bucket: BucketFiles, state: State, *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[Problem]:
-    """Yields a problem for a bucket with keys that have several rows above level 0; none for tables whose readers
-    merge.
+    """Yields a problem if keys of a bucket have several rows above level 0. Tables whose readers merge rows are not
+    checked, because several rows of a key are no problem there.
 
     `access` must have the deletion vectors. Only files whose key ranges overlap are read, and only their key columns.
     Takes `MEMORY_BYTES` of memory.

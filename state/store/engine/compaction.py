@@ -29,8 +29,8 @@ class IdleBucket:
 
 
 def compact_buckets(engine: Engine, write: BucketWrite, work: BucketWork) -> tuple[CommitMessage, ...]:
-    """Compacts the buckets in `work` as `write` says, and returns the commit messages of the buckets. Nothing is
-    committed.
+    """Compacts the buckets in `work`, and returns their commit messages. Nothing is committed. `write` has the
+    settings, for example which compactions are due.
     """
     if not work:
         return ()

@@ -186,7 +186,7 @@ class Rows(Protocol):
 
 @runtime_checkable
 class SpreadEngine(Engine, Protocol):
-    """An engine whose tasks run in other processes, and read a caller's rows there."""
+    """An engine whose tasks run in other processes. A caller's rows are sent to these processes."""
 
     def rows(self, data: object, row_kinds: object = None) -> AbstractContextManager[Rows]:
         """Makes the rows available to tasks for the time of a `with` block. `data` and `row_kinds` are the arguments of

@@ -267,7 +267,9 @@ def _warm(index: KeyIndex) -> None:
 
 
 def _chunks(sourced: SourcedKeys, values: NDArray[np.object_]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Yields stored keys and values, one chunk at a time. `values` holds the value for each source number."""
+    """Yields the entries of the key index, CHUNK_ROWS at a time: a list of keys and a list of values, in the form in
+    which the index stores them. `values` has the value for each number in `sourced.sources`.
+    """
     for start in range(0, len(sourced), CHUNK_ROWS):
         sources = sourced.sources[start : start + CHUNK_ROWS]
         yield stored_keys(sourced.keys.slice(start, CHUNK_ROWS)), values[sources].tolist()

@@ -30,9 +30,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Note:
-    """The changes to an index with the label `base`. For each of the `keys` there is its partition, as a position in
-    `partitions` (`numbers`; NOWHERE for a key to remove), its bucket, and its time of writing in seconds. `gains` says
-    how many keys each bucket gains or loses.
+    """The changes that one batch makes to a key index, which has the bucket of each key.
+
+    - `token` is also in the snapshot of the batch, and `base` is the label of the index that the note changes.
+    - `keys` are the changed keys. The arrays `numbers`, `buckets` and `seconds` have one value for each key: its
+      partition (as a position in `partitions`), its bucket, and the time at which it was written. NOWHERE instead of a
+      partition means that the key is removed.
+    - `gains` says for each partition and bucket how many keys it gains or loses.
     """
 
     token: str

@@ -85,7 +85,8 @@ class Turns:
 
 
 class CompactionThread:
-    """The thread that compacts. It sleeps until `notice` wakes it, and works on one turn at a time.
+    """The thread that compacts a table. It sleeps until `notice` wakes it. Then it calls `Turns.turn`, which makes a
+    plan and carries out its items, and sleeps again.
 
     The attributes belong together because one lock protects what callers ask of the thread and what the thread reports
     to them.

@@ -45,8 +45,8 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """An item with which this compactor has finished. Without a result, the item was released, or its outcome is not
-    known.
+    """An item of a compaction plan with which this compactor has finished. `result` is None if the item was released
+    for other compactors, or if it is not known whether its commit was published; `reason` says why.
 
     If the compactor has given up the item, `failures` says how often the item has failed.
     """

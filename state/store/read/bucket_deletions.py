@@ -38,8 +38,8 @@ NO_VECTORS: Mapping[BucketId, VectorFiles] = MappingProxyType({})
 
 
 class BucketDeletions:
-    """The positions of deleted rows, by the name of the data file. `is_modified` says whether the positions differ from
-    the stored vectors.
+    """The positions of the deleted rows in the files of one bucket, by file name. They were read from deletion vectors,
+    and more positions can be added. `is_modified` is true if the positions differ from the stored deletion vectors.
     """
 
     def __init__(self, vectors: Mapping[str, BitMap] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Divides the changes of snapshots into parts that other processes read.
+"""Divides the changes of snapshots into splits, which other processes read. A split has one or more units.
 
 A unit is one file with changes of one snapshot. The units of a snapshot always have the same order, so a position in
 this order says which units were read before.

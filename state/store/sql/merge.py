@@ -81,7 +81,9 @@ class _Clauses:
 
     @property
     def _inserts_by_key(self) -> bool:
-        """Returns True if a new row may replace a row of the table that has the same key."""
+        """Returns True if the statement inserts rows into a table with a primary key. A new row then replaces a row of
+        the table that has the same key, even if ON did not match the two rows.
+        """
         return bool(self._statement.not_matched) and bool(self._schema.primary_keys)
 
     def _joins(self, part: exp.Expression) -> bool:

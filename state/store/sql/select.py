@@ -295,8 +295,8 @@ class _Select:
         return _Output(name, column=of.name, aggregate=function, distinct=distinct)
 
     def _group(self, outputs: Sequence[_Output]) -> list[str] | None:
-        """Returns the columns of GROUP BY. Without GROUP BY, returns an empty list if the query has aggregates (the
-        result is then one row), and None if it has no aggregates.
+        """Returns the columns by which the query groups its rows: those of GROUP BY. Without GROUP BY the result is an
+        empty list if the query has aggregates (all rows are then one group), and None if it has no aggregates.
         """
         group = self._tree.args.get("group")
         keys: list[str] = []

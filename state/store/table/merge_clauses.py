@@ -155,8 +155,9 @@ class PlannedMerge:
         return written
 
     def outcomes(self, joined: Iterable[Matched | Alone | UnmatchedRows]) -> Iterator[ClauseOutcome | pa.Table]:
-        """Yields the changes of rows of the table, and the new rows as tables. `joined` are the results of a join, as
-        `merge_join.join` yields them.
+        """Takes the results of joining the table's rows with the source rows, as `merge_join.join` yields them. Applies
+        the clauses, and yields for each result what to do: a ClauseOutcome (rows of the table that change), or a table
+        with new rows.
         """
         for rows in joined:
             match rows:

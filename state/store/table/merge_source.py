@@ -69,8 +69,11 @@ class JoinKey:
 
 
 class MergeSource:
-    """The rows of a merge's source, stored by share of the key. `seen` describes the rows of the table that the source
-    rows may match. `hashes` are the hashes of the source's keys, in ascending order.
+    """The source rows of a MERGE, in storage that can be read several times. The rows are divided by the hash of their
+    key into shares: a task takes all rows of one share.
+
+    `seen` has the hashes and value ranges of the source's keys: they tell which rows of the table may match. `hashes`
+    are all these hashes, in ascending order.
     """
 
     def __init__(self, key: JoinKey, schema: pa.Schema, shares: Sequence[Sequence[Blob]], seen: "SeenMatches") -> None:

@@ -273,9 +273,10 @@ def _merged(
     """Yields the rows of a bucket in key order; `fold` turns the rows of each key into one row.
 
     Many small runs are sorted together. Larger runs are merged. If there are more runs than one merge can hold in
-    memory, neighbouring runs are merged first, with the fold `first`, until few enough runs are left. `starts` are the
-    sequence numbers at which the arrival ranks of each run begin. `look` sees all rows before a fold, to find keys
-    whose rows came from several feeds.
+    memory, neighbouring runs are merged first, with the fold `first`, until few enough runs are left.
+
+    A run numbers its rows in the order of arrival, from 0. `starts` has for each run the sequence number for the number
+    0. `look` sees all rows before a fold, to find keys whose rows came from several feeds (topic partitions).
     """
     schema = write.access.schema
     if isinstance(runs, SortedRows):

@@ -100,7 +100,10 @@ class OwnerBlob:
 
 
 class PieceBlob(CutRows):
-    """The rows of a piece that has record batches of its own. Any number of readers may read a PieceBlob."""
+    """The rows of one bucket or share in an `OwnerRun` (a sealed run with the rows of several buckets). These rows are
+    many, so that no record batch of the run also has rows of another bucket. Any number of readers may read a
+    PieceBlob.
+    """
 
     def __init__(self, of: OwnerBlob, place: RunPlace) -> None:
         self._of, self._place = of, place

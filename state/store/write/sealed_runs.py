@@ -238,7 +238,10 @@ class RunSealer(Sealer[SealedRun]):
                 yield from self._sealed_group(group, sorted_rows)
 
     def _together(self, groups: Sequence["_Group"], rows: pa.Table) -> Iterator[Sequence["_Group"]]:
-        """Yields lists of groups, in order. The groups of one list are to be sorted at the same time."""
+        """Divides the groups (buckets, or shares of the keys) into lists, and yields the lists in order. The groups of
+        one list may be sorted at the same time by several threads, because the memory for sorting is enough for all of
+        them.
+        """
         if self._plan.threads < 2 or rows.nbytes < SMALL_BYTES:
             yield from ([group] for group in groups)
             return
@@ -335,7 +338,9 @@ class _Group:
 
 
 def columns_of_runs(rows: pa.Table, plan: SealPlan) -> pa.Table:
-    """Returns the rows with the columns that a sealed run holds."""
+    """Returns the rows with only the columns that sealed runs (sorted, packed rows) have: the table's columns, and the
+    column UNAVAILABLE if the source may leave out values.
+    """
     names = [f.name for f in plan.schema.fields]
     return rows.select([*names, UNAVAILABLE] if _leaves_out(rows, plan) else names)
 
@@ -387,7 +392,9 @@ def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
 
 
 class CutRows(ABC):
-    """Some of the rows of a larger sealed run, which can be read like a sealed run."""
+    """Some rows of a sealed run (sorted, packed rows) that has more rows, for example the rows of one bucket. They can
+    be read like a sealed run of their own.
+    """
 
     @abstractmethod
     def reader(self) -> pa.RecordBatchReader:

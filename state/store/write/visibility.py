@@ -64,7 +64,9 @@ def left_on_level0(messages: Iterable[CommitMessage], committed: Committed) -> F
 
 
 def all_on_level0(view: LiveFiles) -> FileNames:
-    """Returns all live level-0 files of real buckets, from any writer, because a file does not record its writer."""
+    """Returns the names of all live level-0 files, by bucket. Files from all writers are included, because a file does
+    not record its writer. The postpone bucket is left out.
+    """
     named = {b: frozenset(f.file_name for f in view.files(b) if f.level == 0) for b in view.buckets() if b[1] >= 0}
     return {b: names for b, names in named.items() if names}
 

@@ -1,4 +1,5 @@
-"""Reads Avro bodies of one schema into an Arrow array, and lists the damaged bodies with their reasons.
+"""Reads the bodies of Avro records into an Arrow array, and lists the damaged bodies with their reasons. The body is
+the record without the frame in front, which names the schema. All bodies have the same schema.
 
 Bodies are read in parallel, field by field (`avro_columns`). Damaged bodies are left out, and the other bodies are read
 again; after a few such turns the remaining bodies are read one by one (`avro_exact`). Bodies whose schema cannot be

@@ -82,7 +82,10 @@ def with_frames(records: pa.Array, headers: pa.Array | None, name: str) -> pa.Ar
 
 
 def frames_of(records: pa.Array) -> Frames:
-    """Groups records, given as binary values without nulls, by their schema."""
+    """Groups Avro records by their schema. The schema is named in the frame: the first bytes of a record, before its
+    body. The records are binary values without nulls. A record without a valid frame is in `Frames.bad`, with the
+    reason.
+    """
     first, lengths = pc.binary_slice(records, 0, 1), pc.binary_length(records)
     framed = pc.and_(pc.equal(first, _FIRST_ID), pc.greater_equal(lengths, _ID_FRAME))
     ids = pc.binary_slice(records, 1, _ID_FRAME)

@@ -70,8 +70,8 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class AvroReader:
-    """Reads Avro records, for `debezium_envelope` and `records`. Two readers always compare as equal, even if their
-    `schemas` differ.
+    """Reads Avro records, for `debezium_envelope` and `records`. Two readers always count as equal, even if their
+    `schemas` differ. So what was cached for one reader is also found with a later reader.
     """
 
     schemas: KnownSchemas = field(compare=False)
@@ -178,7 +178,9 @@ def _need(read: Bodies, shape: Shape, group: _Group, fields: Sequence[DataField]
 
 
 def _fitting(read: Bodies, shape: Shape, need: pa.DataType) -> Objects:
-    """Returns the values that fit their columns; all other values are bad."""
+    """Takes the bodies that were read from Avro records, and returns the rows whose values all fit their columns. A
+    record with a value that does not fit is bad; the result has the reason. `need` is passed on in the result.
+    """
     misfits = Misfits()
     structs = columns_of(read.values, shape, misfits)
     bad = dict(read.bad) | {int(read.positions[place]): reason for place, reason in misfits.reasons.items()}

@@ -86,7 +86,9 @@ def _of_values(node: Node) -> SourceSchema:
 
 
 def _of_branches(branches: Sequence[Node]) -> SourceSchema:
-    """Returns the node for a union of several types whose values have one Arrow type."""
+    """Takes the branches of an Avro union whose values are read as one Arrow type, and returns the type of these values
+    as a Kafka Connect schema. For example, a union of int and long gives `{"type": "int64"}`.
+    """
     kinds = {branch.kind for branch in branches}
     if kinds == {AvroKind.RECORD}:
         return {**_of_values(branches[0]), "name": None}

@@ -135,7 +135,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def shown(name: SchemaName) -> str:
-    """Returns a phrase with a schema's id or GUID, for the text that says why a record is bad."""
+    """Returns a phrase for a schema, such as `with id 7` or `with GUID ...`, for the text that says why a record is
+    bad.
+    """
     return f"with id {name}" if isinstance(name, int) else f"with GUID {name}"
 
 

@@ -40,15 +40,19 @@ class JudgedImages(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ComputedColumns:
-    """The plan of the computed columns, condition and expectations.
+    """The plan of the computed columns, the condition (`where`) and the expectations (`expect`) of a job, for one
+    schema of the table. Tasks get the plan as one value.
 
-    `inputs` are the fields that are decoded; keys and partitions (`keys`) are computed from `key_inputs`. `loose` are
-    NOT NULL columns that a delete may leave out; `plain` are the columns of the table that are taken over unchanged.
-    `left_out` are fields of messages that nothing reads, if new fields of messages are added to the table (`grows`).
-    `kept` are plain columns from which nothing else is computed; only in these columns may a row lack a value that the
-    source leaves out. `tells_time` is true if a column or a check uses the current time.
-
-    The attributes are together because tasks get the plan as one value, made once for each schema of the table.
+    - `inputs` are the fields that are decoded, and `outputs` are the columns that are computed from them.
+    - `keys` are the columns of keys and partitions. They are computed from the fields `key_inputs`.
+    - `loose` are NOT NULL columns that a delete may leave out.
+    - `plain` are the columns of the table that are copied from a field unchanged.
+    - `grows` is true if new fields of messages become columns of the table. The fields `left_out` do not: nothing reads
+      them.
+    - `images` says whether `where` also checks the old row of a change.
+    - `kept` are plain columns from which nothing else is computed. Only in these columns may the source leave out a
+      value.
+    - `tells_time` is true if a column or a check uses the current time.
     """
 
     inputs: tuple[DataField, ...]

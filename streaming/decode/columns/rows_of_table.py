@@ -162,8 +162,9 @@ def _passes(
     records: npt.NDArray[np.int64],
     bad: dict[int, str],
 ) -> Bools:
-    """Returns for each row whether `where` is true. If the condition applies to a row and cannot be computed, the row's
-    record is bad.
+    """Returns a mask of the rows that meet the job's condition `where`. If the condition cannot be computed for a row,
+    the number of the row's record is put into `bad`, with the reason. An old row counts as bad only if `where` applies
+    to old rows.
     """
     where = plan.where
     assert where is not None, "there is a condition"

@@ -22,7 +22,9 @@ Topics = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class WriterOffsets:
-    """The offsets of one commit user, by topic. `snapshot` is the newest snapshot that has these offsets."""
+    """The offsets up to which a writer has written Kafka's records into a table, by topic and partition. `snapshot` is
+    the newest snapshot that has these offsets.
+    """
 
     snapshot: Snapshot
     topics: Topics

@@ -108,7 +108,7 @@ class ManySink:
         return read_by_one_task(source, identity, engine.parallelism) if self.joins_partitions else source
 
     def _missed(self, spark: Any, span: BatchSpan) -> Records:
-        """Returns the records of Kafka between two offsets, which a parked table has missed."""
+        """Returns the records in the offsets `span`, read from Kafka once more: a parked table has missed them."""
         if self.between is None:
             raise UnsupportedTableError("records for a parked table can only be read again from Kafka")
         return Frame(self.between(spark, span), self.job.nameless)

@@ -50,10 +50,14 @@ class KafkaReading:
 
 @dataclass(frozen=True, slots=True)
 class KafkaRanges:
-    """A source of records: offset ranges of Kafka, divided among the tasks. `decode` turns the records into rows.
+    """A source of rows: the records of Kafka in some ranges of offsets. Tasks read the records themselves.
 
-    `columns` are the columns of Spark's Kafka source that tasks read. `decode`, `reject_limit` and `feeds` mean the
-    same as in `Frame`.
+    - `shares` has for each task the ranges that the task reads, and `reading` says how.
+    - `columns` are the columns of Spark's Kafka source that tasks read.
+    - `decode` turns the records into rows; None if the records are rows already.
+    - `reject_limit` is about the largest number of bad records that a task reports. If it is None, the first bad row
+      raises SchemaMismatchError.
+    - `feeds` says from which partition of a topic each record came, if that matters.
     """
 
     shares: tuple[tuple[OffsetRange, ...], ...]

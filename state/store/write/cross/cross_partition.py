@@ -103,8 +103,8 @@ class CrossPartition(Mode):
         return CrossOverwrite()
 
     def advice(self, plan: WritePlan, stages: Stages[Any], workers: Workers) -> str | None:
-        """Returns a sentence that advises how to divide the keys among more tasks, if more than half of Spark's tasks
-        own no share; otherwise None.
+        """Returns advice for the user if more than half of Spark's tasks own no share (group of keys), because the
+        number of shares is that of earlier batches: how to divide the keys among more tasks. Otherwise returns None.
         """
         shares, most = stages.key_shares or 1, min(workers.parallelism, plan.allocation_rule.bucket_limit)
         if asked_assigners(plan) is not None or most < 2 * shares:
