@@ -308,9 +308,7 @@ class DecodeStep:
         return is_newer if keep is None else pc.and_(keep, is_newer)
 
     def _computed(self, records: pa.Table, plan: ComputedColumns) -> DecodedRows:
-        """Decodes the records into rows, computes the columns of the table from the decoded rows, and returns the rows
-        of the table.
-        """
+        """Decodes the records into rows, and computes the columns of the table from these rows. Returns the result."""
         decoded = self.decoding._decoded(records)
         rows, kinds = decoded.rows, pa.array(np.zeros(decoded.rows.num_rows, np.int8))
         if self.decode.has_row_kinds:
@@ -456,8 +454,8 @@ def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
 
 
 def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Returns a table column that is filled from a column of the records. For rows whose value does not fit, also
-    returns by row why they are bad.
+    """Returns a table column that is filled from a column of the records, such as the offset. A value that does not fit
+    is null; the second result maps the indices of such rows to the reasons.
     """
     name = METADATA[field.name]
     column = _column(records, name).take(origin)
