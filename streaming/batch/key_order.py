@@ -202,11 +202,11 @@ def _told(target: Target, about: str, found: str) -> Target:
 def check_begun_partitions(
     target: Target, identity: BatchIdentity, spark: Any, decode: Decoder | None, most_records: int | None
 ) -> Target:
-    """Refuses a batch that begins a new partition of a topic before the stream has read the older partitions to their
-    ends. A key may have moved to the new partition, and the table could then keep an older row of the key.
+    """Checks that a batch does not begin a new partition of a topic before the stream has read the older partitions to
+    their ends. If it does, a key may have moved to the new partition, and the table could keep an older row of the key.
     `most_records` is the limit of records in a batch.
 
-    Raises KeyOrderError if the job's policy is to fail; otherwise logs a warning once. Returns the target, which
+    If the job's policy is to fail, raises KeyOrderError; otherwise logs a warning once. Returns the target, which
     remembers the warning. A batch that was refused once is refused again, whatever the limit is now, because Spark
     repeats the batch as it was planned.
     """

@@ -211,8 +211,8 @@ def settled(
     record is bad if it leaves out a value that the table cannot keep.
 
     A delete may leave out all values except the values of its key. `in_rows` is the result of `left_out_of_rows`. If
-    `keeping.marks` is true, the column UNAVAILABLE is added at the end; it says which values were left out. Inserts are
-    not checked here: whether an insert may leave out a value is known only later (`moves/`).
+    `keeping.marks` is true, the column UNAVAILABLE, which says what was left out, is added at the end. Inserts are not
+    checked here: whether an insert may leave out a value is known only later (`moves/`).
     """
     never = {*primary_key, *keeping.never}
     is_update = unjudged.kinds == int(RowKind.UPDATE_AFTER)

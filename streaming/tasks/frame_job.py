@@ -42,8 +42,8 @@ FirstOfRows = Callable[[Batches], Iterator[Any]]
 
 def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[int, Next]] = ()) -> list[TaskResult]:
     """Runs `first` in a Spark task for each partition of the DataFrame, then the further stages in `after`, one after
-    the other. Each item of `after` has the number of tasks of a stage, and the function that these tasks run. A stage
-    gets the messages that the stage before it has sent; each message names the number of its task.
+    the other. Each item of `after` has the number of tasks of a stage, and the function that these tasks run. The tasks
+    get the messages that the stage before has sent; a message has the number of the task that receives it.
 
     Returns the results of the last stage, in the order of the tasks.
     """
@@ -66,8 +66,8 @@ def routed_frame(frame: Any, task: FirstOfRows, count: int) -> Any:
 
 
 def sent(frame: Any, task: FirstOfRows, count: int) -> Any:
-    """Returns a DataFrame with the messages of `task` (see `routed_frame`), sent by a shuffle to the tasks of the next
-    stage. There are `count` of these tasks, and each message names the number of one.
+    """Returns a DataFrame with the messages of `task` (see `routed_frame`), sent by a shuffle to the `count` tasks of
+    the next stage. A message has the number of the task that receives it.
     """
     return routed_frame(frame, task, count).repartition(count, "task_key")
 

@@ -1,5 +1,5 @@
-"""What tasks send to one another and to the driver, as bytes or as rows: sealed runs (sorted, packed rows), requests
-and facts for tasks, and the results of tasks.
+"""What tasks send to one another and to the driver, as bytes or as rows: sealed runs (sorted, packed rows), notes
+(facts about the rows, such as bad records and missing columns), and the results of tasks.
 
 bucketline's own bytes (Arrow IPC, commit messages) are sent in a few large values for each task: Spark never sees the
 data. In a job whose tasks get nothing from Spark, each value is bytes; if Spark passes rows to tasks, values are rows

@@ -62,9 +62,8 @@ class Piece:
 
 @lru_cache(maxsize=256)
 def pieces_of(pattern: str) -> tuple[Piece, ...]:
-    """Splits a pattern of times into pieces: runs of one letter, and literal texts. For example, the pieces of
-    `yyyy-MM` are `yyyy`, the text `-`, and `MM`. Raises OptionError, which names the letter, for a letter that is not
-    supported.
+    """Splits a pattern of times into pieces: repeated letters, and literal texts. For example, the pieces of `yyyy-MM`
+    are `yyyy`, the text `-`, and `MM`. Raises OptionError, which names the letter, for a letter that is not supported.
     """
     found = list[Piece]()
     for match in re.finditer(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([^A-Za-z'])|(')", pattern):

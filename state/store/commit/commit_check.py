@@ -119,8 +119,8 @@ def append_changes(change: Append | Replace, changes: Changes) -> SnapshotChange
 
 def compact_changes(changes: Changes, planned: PlannedOn | None) -> SnapshotChanges:
     """Returns the changes of the COMPACT snapshot of a commit. `planned` is the state of the table when the compaction
-    was planned. It is None if this state is not known, or if the commit also makes another snapshot, which changes the
-    state.
+    was planned. `planned` is None if this state is not known, or if the commit also makes another snapshot, which
+    changes the state.
     """
     return SnapshotChanges(
         CommitKind.COMPACT,
@@ -283,9 +283,9 @@ class CommitChecks:
     def _totals(
         self, base: CommitBase, entries: tuple[ManifestEntry, ...], live: list[ManifestEntry] | tuple[()]
     ) -> dict[bytes, int]:
-        """Returns the bucket count that partitions have in the snapshot `base`. These are the partitions with fixed
-        buckets that the commit changes (`entries`), without the partitions of `live`, whose live files were read
-        already.
+        """Returns the bucket counts of partitions in the snapshot `base`, with which the bucket counts of the commit
+        (`entries`) are compared. Only partitions with fixed buckets are in the result. Partitions in `live` are left
+        out, because the entries in `live` tell their bucket counts.
         """
         known = {e.partition for e in live}
         return base.totals({e.partition for e in entries if e.total_buckets > 0} - known)

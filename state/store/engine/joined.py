@@ -59,7 +59,7 @@ class Joined:
     - `stored` are the rows of the table.
     - `given` is a source of the caller's rows.
     - `given_schema` is the schema of the caller's rows in the form in which they are joined.
-    - `memory_bytes` is how many bytes of packed rows a task holds in memory; it stores further rows on disk in
+    - `memory_bytes` is how many bytes of packed rows a task holds in memory. Further rows are stored on disk in
       `directory`.
     """
 

@@ -53,8 +53,8 @@ def default_of(field: DataField) -> exp.Expression:
 
 
 def _named(node: exp.Expression, data_type: DataType) -> exp.Expression:
-    """Returns a value for a column of type `data_type`. In `STRUCT(1, 2)` the values get the field names of the type:
-    `named_struct('a', 1, 'b', 2)`. This is also done inside of ARRAY and MAP. Any other value is returned unchanged.
+    """Returns a value for a column of type `data_type`. `STRUCT(1, 2)` becomes `named_struct('a', 1, 'b', 2)`, with the
+    field names of the type; so does a STRUCT inside of an ARRAY or a MAP. Any other value is returned unchanged.
     """
     if not isinstance(node, exp.Anonymous):
         return node

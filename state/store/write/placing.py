@@ -61,8 +61,8 @@ class Placing:
         raise NotImplementedError
 
     def in_one_task(self) -> "Placing":
-        """Returns the `Placing` for a write in which one task finds the buckets of all shares and writes these
-        buckets.
+        """Returns a `Placing` for a write in which a single task does everything: it finds the buckets of all keys, and
+        writes these buckets.
         """
         return self
 

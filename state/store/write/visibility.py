@@ -31,8 +31,8 @@ _MOST_DOUBLINGS = 10
 
 
 class Waits(Enum):
-    """What has to wait after a commit whose files are on level 0. The wait ends when a compaction has moved these files
-    to a higher level.
+    """Says what waits until a compaction has moved the files of a commit from level 0 to a higher level: nothing, the
+    logging of the changes, or the readers of the rows.
     """
 
     NOTHING = "nothing"

@@ -24,8 +24,8 @@ class Output:
 
 
 class JudgedImages(Enum):
-    """Says which rows are checked by a condition that decides which rows the table gets: the new row of a change, or
-    also the old row.
+    """A job may have a condition that decides which rows the table gets. This value says to which rows of a change the
+    condition is applied: only to new rows, or to the old row as well.
     """
 
     NEW = "new"

@@ -156,15 +156,14 @@ def _linked(rows: pa.Table, group: Longs) -> _Linked:
 
 def _only(names: pa.Array, group: Longs, rows: Longs, deletes: Longs) -> Longs:
     """Finds, for each row in `rows`, the delete of its old key: the delete with the same name. A name is a string that
-    identifies a record, or its position in the source's log.
+    identifies a record, or the record's position in the source's log.
 
-    - `names` has the name of every row and every delete, by position.
-    - `group` has the number of the key, by position.
-    - `rows` and `deletes` are positions.
+    - `names` has the name of each row of the batch, and `group` has the number of each row's key.
+    - `rows` and `deletes` are positions in `names` and `group`.
 
     Returns the position of the delete for each row. The result is -1 if no delete has the name, or if rows or deletes
     of different keys have the name. Deletes of one key may have the same name, because Debezium sends records again
-    after a crash; then the first of them is taken.
+    after a crash; then the first of these deletes is taken.
     """
     of_rows, of_deletes = names.take(pa.array(rows)), names.take(pa.array(deletes))
     if not len(rows) or not len(deletes):

@@ -187,10 +187,10 @@ class _Found:
         return joined([one_array(self.records[name]).take(pa.array(records)) for name in _SOURCE_PLACE])
 
     def asks(self, key: Sequence[DataField]) -> pa.Table:
-        """Returns the question that the driver passes from this task to all tasks. A moved record is a record that
-        changes the key of a row. Each row of the result has one of these:
+        """Returns what this task asks for: rows that other tasks may have read. The driver passes the question to all
+        tasks. Each row of the result has one of these:
 
-        - the old key of a moved record, or
+        - the old key of a record that changes the key of a row, or
         - the topic and the position of an insert that has a position in the source's log.
         """
         rows = pa.array(np.flatnonzero((self.kinds == _DELETE) & np.isin(self.of_rows, self.moved)))

@@ -22,8 +22,8 @@ class Silence:
         self._since = self._said_at = now()
 
     def doing(self, what: str | None) -> None:
-        """Says what the job does from now on (`what`), for the lines that are logged while nothing else is. None means
-        that the job logs lines of its own, so this object logs nothing.
+        """Says what the job does from now on (`what`). This text is logged if the job logs nothing else for some
+        seconds. None means that the job logs lines of its own, so this object logs nothing.
         """
         if what != self._doing:
             if self._doing is None:
