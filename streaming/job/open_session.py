@@ -94,7 +94,7 @@ def jvm_signals_to(ending: Ending, jvm: Any) -> Iterator[None]:
             before[name] = java.Signal.handle(java.Signal(name), handler)
         except Py4JJavaError as e:
             _LOG.warning(
-                "the JVM does not let this job catch SIG%s, so that signal will end the job in the middle of a batch: %s",
+                "the JVM does not let this job catch SIG%s, so the signal ends the job in the middle of a batch: %s",
                 name,
                 e.java_exception.getMessage(),
             )
