@@ -8,6 +8,7 @@ was a commit.
 
 from collections.abc import Callable, Iterator
 
+from bucketline.conf.errors import OptionError
 from bucketline.state.commit.newest import Vanished
 from bucketline.state.errors import BranchNotFoundError, StorageError
 from bucketline.state.format.entries import Snapshot
@@ -19,6 +20,7 @@ from bucketline.state.store.catalog.newest_snapshot import (
     missing_snapshot,
 )
 from bucketline.state.store.catalog.snapshot_file import read_hint, read_snapshot
+from bucketline.state.store.server.owner import TableOwner
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.parallel import all_at_once, answers_late
 from bucketline.state.store.storage.rest_table_io import owner_of
@@ -184,7 +186,11 @@ class Snapshots:
     def withdraw(self, snapshot: Snapshot) -> bool:
         """Takes back a snapshot that this process has published, and returns True. If another snapshot already builds
         on the snapshot, the snapshot stays, and False is returned.
+
+        Raises StorageError if the catalog of the table does not take the snapshot back.
         """
+        if self.owner is not None:
+            return self._withdraw_from(self.owner, snapshot)
         if self.exists(snapshot.id + 1):
             return False
         if self.exists(snapshot.id - 1):
@@ -198,6 +204,14 @@ class Snapshots:
         # commit may not have noticed it. So the snapshot is published again.
         self.publish(snapshot)
         return False
+
+    def _withdraw_from(self, owner: TableOwner, snapshot: Snapshot) -> bool:
+        try:
+            owner.roll_back(snapshot.id - 1, newest=snapshot.id)
+        except (OptionError, StorageError):
+            if snapshot.is_same_as(owner.newest()):
+                raise
+        return not snapshot.is_same_as(self.holder(snapshot.id))
 
     def path(self, snapshot_id: int) -> str:
         return f"{self._directory}/{snapshot_name(snapshot_id)}"

@@ -208,19 +208,19 @@ def check_own_schema(snapshots: Snapshots, schema: TableSchema) -> None:
 def check_published(snapshots: Snapshots, published: Snapshot, schema: TableSchema) -> None:
     """Checks, after a snapshot was published, that the history still has the schema of the snapshot's files and the
     schema that the snapshot names. If one of the two schemas is missing, the snapshot is taken back. Costs one request
-    if the two are the same schema, and no request if this schema is the first schema of the table itself.
+    if the two are the same schema, and no request if this schema is the first schema of the table itself, or of a
+    branch in a catalog.
 
     Raises BranchNotFoundError if the branch was deleted meanwhile, SchemaMismatchError if a fast-forward took the
     schema away, and StorageError. Raises CorruptFileError if another snapshot already builds on this snapshot; the
     snapshot then stays.
     """
-    if snapshots.owner is not None:
-        return
     named = published.schema_id
     table = history_of(snapshots.root)[0]
     try:
         check_own_schema(snapshots, schema)
-        is_known = named == schema.id != 0 or (named == 0 and table == snapshots.root)
+        has_first = table == snapshots.root or snapshots.owner is not None
+        is_known = named == schema.id != 0 or (named == 0 and has_first)
         if not is_known and not _has_schema(snapshots, named):
             raise _schema_gone(snapshots, named, None)
     except SchemaMismatchError as gone:

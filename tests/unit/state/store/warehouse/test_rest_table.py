@@ -14,10 +14,12 @@ import pytest
 import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.state.determinism import World
-from bucketline.state.errors import CommitOutcomeUnknownError, StorageError
+from bucketline.state.errors import CommitOutcomeUnknownError, CorruptFileError, SchemaMismatchError, StorageError
+from bucketline.state.format.entries import Snapshot
+from bucketline.state.store.server.rest_table import RestTable
 from bucketline.state.store.storage.rest_table_io import RestTableIO
 from bucketline.state.store.table.table import handle_of
-from tests.support.servers.rest_server import Fault, RestServer, failing, lost, never_came
+from tests.support.servers.rest_server import Fault, Request, RestServer, failing, lost, never_came
 from tests.support.storage.watched_access import on_io
 
 COLUMNS = "id BIGINT NOT NULL, v STRING"
@@ -220,6 +222,52 @@ def test_what_the_server_refuses_and_what_another_has_done_meanwhile(server: Res
 
     server.faults.append(meanwhile)
     assert table.add_column("x", "INT").schema.names == ["id", "v", "x"]
+
+
+@pytest.fixture
+def late(server: RestServer, table: bl.Table) -> bl.Table:
+    """A table whose schema a fast-forward takes away right before its next write asks for the newest snapshot."""
+    table.write(rows(1))
+    table.create_tag("one")
+    table.create_branch("b", "one")
+    table.add_column("more", "INT")
+    due = ["b"]
+
+    class Asked(RestTable):
+        def newest(self) -> Snapshot | None:
+            if due:
+                bl.catalog(server.options).table("t").fast_forward(due.pop())
+            return super().newest()
+
+    late = bl.catalog(server.options).table("t")
+    io = handle_of(late).io
+    assert isinstance(io, RestTableIO) and isinstance(io.table, RestTable)
+    return on_io(late, replace(io, table=Asked(io.table.client, io.table.name, io.table.uuid)))
+
+
+def more(n: int) -> pa.Table:
+    return rows(n).append_column("more", pa.array([n], pa.int32()))
+
+
+def test_a_commit_under_a_schema_that_a_fast_forward_took_away_is_taken_back(
+    server: RestServer, late: bl.Table
+) -> None:
+    """Seed 1382 of the simulation: the table could not be read any more."""
+    with pytest.raises(SchemaMismatchError, match=r"schema 1, .* was removed meanwhile.* nothing was committed"):
+        late.write(more(2))
+    now = bl.catalog(server.options).table("t")
+    assert ids(now) == [1] and now.write(rows(3)) and ids(now) == [1, 3] and now.doctor(rows=True) == []
+
+
+def test_a_commit_under_such_a_schema_says_so_if_another_builds_on_it(server: RestServer, late: bl.Table) -> None:
+    def followed(request: Request, do: Callable[[], object]) -> object:
+        answer = do()
+        bl.catalog(server.options).table("t").write(rows(3))
+        return answer
+
+    server.faults += [None, followed]
+    with pytest.raises(CorruptFileError, match=r"already builds on it; roll the table back to snapshot 2"):
+        late.write(more(2))
 
 
 def test_tags_branches_and_rollback_go_through_the_catalog(server: RestServer, table: bl.Table) -> None:
