@@ -17,8 +17,9 @@ class FileSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SimpleStats:
-    """Statistics of some columns. The minima and the maxima are one BinaryRow each, with its number of fields in 4
-    bytes before it. Each field has a null count, which is None if it is unknown.
+    """Statistics of some columns. The smallest values of all columns form one BinaryRow, and the largest values form
+    another; before the bytes of each row is its number of fields, in 4 bytes. `null_counts` has the number of nulls for
+    each column; None if the number is unknown.
     """
 
     min_values: bytes = EMPTY_ROW

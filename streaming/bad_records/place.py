@@ -88,10 +88,11 @@ class SetAside:
 def settle_bad_records(
     place: BadRecordsPlace | None, max_count: int, blobs: Sequence[bytes], batch: BatchName
 ) -> SetAside | None:
-    """Stores the bad records of a batch of one table, at most `max_count`. `blobs` are the bad records that tasks have
-    reported. Returns the number of bad records and where they are stored; None if there are no bad records.
+    """Stores the bad records of one batch of one table. `blobs` are the bad records that tasks have reported. Returns
+    how many bad records there are, and where they are stored; None if there are no bad records.
 
-    Raises the errors of `allowed_rejects` and of `BadRecordsPlace.put`.
+    Raises RejectedRecordsError if there are more than `max_count` bad records (see `allowed_rejects`), and the errors
+    of `BadRecordsPlace.put`.
     """
     rejects = allowed_rejects(place, max_count, blobs, batch.batch_id)
     return None if place is None else put_aside(place, [(batch, rejects)])

@@ -121,8 +121,9 @@ def notice_batch(target: Target, batch_id: int) -> None:
 
 
 def await_async(target: Target, timeout_ms: int) -> bool:
-    """Lets the thread plan the compactions that are due, and waits at most `timeout_ms` for the thread. Returns True if
-    the thread is still working after that time. Raises CompactionFailedError if the thread has failed.
+    """Lets the stream's compaction thread plan the compactions that are due, and waits at most `timeout_ms` for this
+    thread. Returns True if the thread is still working after that time. Raises CompactionFailedError if the thread has
+    failed.
     """
     running = _running_of(target.at.table.metadata_path, target.user)
     if running is None or not target.at.plan.compacts_async:

@@ -193,8 +193,8 @@ def batch_properties(
 
 
 def _mark_and_keep(target: Target, messages: Sequence[CommitMessage], snapshots: tuple[Snapshot, ...]) -> Upkept:
-    """Moves the writer's tag and does the table's upkeep (expiry, tags). Returns the result of the upkeep. Failures are
-    logged and never raised, because the rows are committed.
+    """Moves the marker tag, which keeps the writer's newest snapshot, and does the table's upkeep (expiry, tags).
+    Returns the result of the upkeep. Failures are logged and never raised, because the rows are committed.
     """
     if snapshots:
         with logged("moving the tag that marks the writer's newest snapshot"):

@@ -178,8 +178,8 @@ def _known(history: UserHistory) -> tuple[Snapshot, ...]:
 
 def _is_undone(at: TableAt, commit: Snapshot) -> bool:
     """Returns True if a rollback has removed the snapshot `commit` from the table. Returns False if the snapshot still
-    exists, and also if its file is missing and the newest snapshot has a higher id, because the snapshot has expired
-    then.
+    exists. If the file of the snapshot is missing and the newest snapshot has a higher id, the snapshot has expired;
+    then the result is False, too.
     """
     latest = at.view.snapshot
     if latest is None or latest.id < commit.id:

@@ -79,13 +79,13 @@ def reads_rows(decode: Decoder | None) -> bool:
 
 
 def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
-    """Returns True if a bucket may hold keys of several shares. Then the tasks that assign keys to buckets must also
-    write the rows.
+    """The keys are divided by their hash into shares: one share for each task that assigns keys to buckets. Returns
+    True if the number of shares has changed in such a way that a bucket may hold keys of several shares. Then the tasks
+    that assign keys must also write the rows.
 
-    The keys are divided into as many shares as there are tasks that assign keys. `known` is the number of shares in the
-    stream's last batch; None if the snapshot of that batch does not say. If `known` is a multiple of the current number
-    of shares, each bucket holds keys of one share only. For example, if four shares become two, each of the two shares
-    consists of two of the four.
+    `known` is the number of shares in the stream's last batch; None if the snapshot of that batch does not say. If
+    `known` is a multiple of the current number of shares, each bucket still holds keys of one share only, and the
+    result is False. For example, if four shares become two, each new share consists of two old shares.
     """
     return stages.assigners.across_partitions and known is not None and known % (stages.key_shares or known) != 0
 

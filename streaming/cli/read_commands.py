@@ -173,7 +173,9 @@ def _options_table(schema: TableSchema) -> pa.Table:
 
 
 def _schema_at(table: TableHandle, version: Version | None) -> TableSchema:
-    """The schema that a read of the version uses, with the columns of row tracking if the table has them."""
+    """Returns the schema with which a version of the table (a snapshot or tag) is read. If the table has row tracking,
+    the schema includes the columns of row tracking.
+    """
     snapshot = (
         None
         if version is None

@@ -83,9 +83,9 @@ def name_parts(decode: RecordFormat) -> tuple[str, ...]:
 def _names(
     data: pa.Array, decode: RecordFormat, reader: AvroReader | None
 ) -> Iterator[tuple[npt.NDArray[np.int64], pa.DictionaryArray]]:
-    """Yields two arrays: the positions of some records, and the name of the source table of each of these records. A
-    name is one string: the parts of the name, for example database and table, joined by MARK. A record may be in
-    several of the yielded pairs of arrays; a part of a name that is not found is empty.
+    """Yields pairs of arrays: the positions of some records, and the name of the source table of each of these records.
+    A name is one string, the parts of the name joined by MARK, for example database and table. A part that is not found
+    is empty. A record may be in several of the pairs.
     """
     positions = np.flatnonzero(has_text(data))
     shape, parts = _READ[decode]

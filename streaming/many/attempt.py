@@ -352,7 +352,9 @@ class Attempt:
         return [result for result in done if isinstance(result, BatchReport)]
 
     def _note_failure(self, turn: Turn, error: object) -> None:
-        """Removes a table that has failed from the batch. Raises the error if it must stop the job."""
+        """Called when a table has failed: the batch is not written into this table. If `error` is not about this one
+        table, raises the error, which stops the job.
+        """
         if not isinstance(error, Exception):
             return
         if not isinstance(error, BucketlineError) or not _is_of_table(error):

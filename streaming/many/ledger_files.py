@@ -64,8 +64,8 @@ def decode_pin(data: bytes, path: str) -> BatchPin:
 
 
 class Wish(Enum):
-    """What a user asks a running job to do with one of its tables: UNPARK writes a parked table again, FORGET removes
-    the table from the job's ledger.
+    """What a user asks a running job to do with one of its tables. UNPARK: the job writes the parked table again.
+    FORGET: the job removes the table from its ledger, and treats the table's next records like records of a new table.
     """
 
     UNPARK = "unpark"

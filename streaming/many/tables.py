@@ -214,9 +214,8 @@ class Tables:
         return None if opened is None else self.add(opened)
 
     def add(self, opened: Opened) -> Known:
-        """Adds a table that was opened to the open tables, and returns it. Raises OptionError if the name of the table
-        differs from another name only in upper and lower case, and if a job of several tables cannot write tables with
-        this bucket mode.
+        """Adds a table to the open tables, and returns it. Raises OptionError if an open table has the same name except
+        for upper and lower case. Also raises OptionError for a bucket mode that a job of several tables cannot write.
         """
         name = opened.to.table
         variant = case_variant(self._known, name)

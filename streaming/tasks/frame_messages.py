@@ -1,8 +1,8 @@
-"""The rows of a DataFrame as Arrow messages in an RDD of bytes, for a job whose first task reads few rows.
+"""The rows of a DataFrame as Arrow IPC messages in an RDD of bytes, for a job whose first task reads few rows.
 
 A query that passes rows to a Python function is analysed, planned and compiled for each batch, which costs more than
-the rows of a small batch. But in a query Spark limits the bytes of a message; here it limits only the rows. So a
-message must have few rows to fit into memory, which makes this way expensive for many rows.
+the rows of a small batch. But in a query Spark limits the bytes of an Arrow message; here Spark limits only its rows.
+So a message must have few rows to fit into memory, which makes this way expensive for many rows.
 Source: Spark 4.0 to 4.3 Dataset.toArrowBatchRdd, ArrowConverters.ArrowBatchIterator, CoalesceExec.
 """
 

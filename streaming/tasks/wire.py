@@ -160,8 +160,9 @@ def _head_size(data: bytes) -> int:
 
 
 def _sent(head: bytes, blob: pa.Buffer) -> Sent:
-    """Decodes a message between tasks, and returns its kind and its sealed run (sorted, packed rows). `head` has the
-    numbers that describe the run, and `blob` the packed rows. Bytes after the end of the head are ignored.
+    """Decodes a message between tasks. Returns its kind, and a sealed run (sorted, packed rows); a note comes in the
+    same form, but without rows. `head` has the numbers that describe the run, and `blob` has the packed rows or the
+    bytes of the note. Bytes after the end of the head are ignored.
     """
     kind = _KINDS[head[0]]
     if kind == RUNS:

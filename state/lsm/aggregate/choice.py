@@ -65,7 +65,9 @@ class LastValue(Choice):
         return np.where(events.ops[last] == Op.RETRACT, -1, last)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Returns True if the column is NOT NULL: such a column cannot hold the null that a -U or -D row leaves."""
+        """A -U or -D row leaves null in the column. Returns True if the column is NOT NULL, so that it cannot hold this
+        null.
+        """
         return not field.type.nullable
 
 
@@ -87,7 +89,9 @@ class LastNonNullValue(Choice):
         return np.where(last >= 0, last, late)
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Returns True if the column is NOT NULL: such a column cannot hold the null that a -U or -D row leaves."""
+        """A -U or -D row leaves null in the column. Returns True if the column is NOT NULL, so that it cannot hold this
+        null.
+        """
         return not field.type.nullable
 
 

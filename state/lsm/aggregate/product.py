@@ -37,8 +37,9 @@ class Product(Computed):
         return field.type.root not in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Returns the product of each key. If the function is strict, it raises SchemaMismatchError for integers that
-        overflow and for quotients that do not exist.
+        """Returns for each key the product of the column's values; the product is divided by values that a row takes
+        back (-U, -D). If the function is strict, it raises SchemaMismatchError for integers that overflow, and for a
+        division without a result, such as a division by zero.
         """
         live = validity(values) & events.live
         data_type = values.type

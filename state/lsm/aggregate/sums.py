@@ -31,8 +31,9 @@ class Sum(Computed):
         return sum(largest, Fraction(0))
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Returns the sum of each key. If the function is strict, it raises SchemaMismatchError for integers that
-        overflow.
+        """Returns for each key the sum of the column's values; values that a row takes back (-U, -D) are subtracted. If
+        the function is strict, it raises SchemaMismatchError for integers that overflow; otherwise such a sum becomes
+        null.
         """
         live = validity(values) & events.live
         if pa.types.is_decimal(values.type):
@@ -58,8 +59,8 @@ class Sum(Computed):
                 yield bad, overflow(self.column, "sum", f"{limits.bits} bits").message
 
     def _sum_integers(self, values: np.ndarray, minus: np.ndarray, events: Events) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the sum of each key, and a mask of the sums that fit into the type. `minus` marks the values that are
-        subtracted.
+        """Adds up integers by key. Returns the sum for each key, and a mask that is true for the sums that fit into the
+        type. `minus` is true for the values that are subtracted.
         """
         limits = np.iinfo(values.dtype)
         wide = values.astype(np.int64)

@@ -147,8 +147,9 @@ class LookupFold(Unmoved):
         return marked(merged if self.stores else merged.slice(0, 0), logged)
 
     def _completed(self, table: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
-        """Looks up the keys on higher levels, and returns the rows together with the rows that were found, sorted by
-        key and age.
+        """Looks up the keys of the rows on higher levels. Returns the given rows together with the older rows that were
+        found, sorted by key and age, and the number of each row's key. `numbers` has the number of the key for each
+        given row.
         """
         if self.older is None:
             return table, numbers

@@ -19,8 +19,8 @@ from bucketline.state.lsm.tree.run import SortedRun, ToComparable
 class Upgrade:
     """A file that moves to a higher level without being rewritten.
 
-    If `compares` is true, the rows of the file are read all the same, because their changes are logged or older rows
-    are marked as deleted.
+    If `compares` is true, the rows of the file are read nevertheless. Then their changes are written to the changelog,
+    or the older rows of their keys are marked as deleted.
     """
 
     file: DataFileMeta

@@ -218,9 +218,11 @@ def pin_of(root: str, snapshot: Snapshot, *, first: int | None = None) -> Pin:
 
 
 def _wait_for_others(notebook: Notebook, own: str, pin: Pin, world: World, *, heeds_pins: bool) -> None:
-    """Waits as long as another process does something that this process must not meet: a removal of snapshots that
-    `pin` keeps, or, with `heeds_pins`, work whose pin excludes `pin` (see `excludes`). Raises RemovalUnderWayError if
-    the other process has not ended after the last wait. `own` is the name of the file of `pin`.
+    """Waits until no other process is doing work that must not run at the same time as the work of this process. `pin`
+    is the pin of this process, and `own` is the name of its file. The other work is a removal of snapshots that `pin`
+    keeps. With `heeds_pins`, it is also work whose pin excludes `pin` (see `excludes`).
+
+    Raises RemovalUnderWayError if the other work has not ended after the last wait.
     """
     for wait_ms in (*_WAITS_MS, None):
         notes = notebook.look(own)

@@ -144,7 +144,8 @@ class _Compaction:
 
     def move_up(self, step: Upgrade) -> None:
         """Moves a file to another level without rewriting it. If the step says so (`compares`), the keys of the file
-        are looked up on higher levels: the changes of rows are logged, and older rows are marked as deleted.
+        are also looked up on higher levels: changes of rows are written to the changelog, and older rows are marked as
+        deleted.
         """
         above = any(run.files for _, run in self._runs_above)
         if step.compares and (self.options.logs_changes or (self.deletions is not None and above)):

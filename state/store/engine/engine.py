@@ -35,8 +35,8 @@ class SourcePart(Protocol):
     """Rows that one task reads: a file, a bucket, or a table in memory."""
 
     def runs(self, seal: SealPlan) -> Iterator[SealedRun | PartReport]:
-        """Returns the rows of this part as sealed runs (sorted rows, packed for the writers of the buckets). A
-        PartReport between the sealed runs is no row: the engine hands it to the code that has planned the work.
+        """Returns the rows of this part as sealed runs (sorted rows, packed for the writers of the buckets). The part
+        may also return PartReports, which the engine hands to the code that has planned the work.
         """
         ...
 

@@ -30,10 +30,10 @@ def note_expired(io: FileIO, path: str, tags: Iterable[Tag], users: Mapping[int,
     """Called before expiry removes snapshots. `users` has the commit user of each snapshot that will be removed, by the
     id of the snapshot.
 
-    Writes a note for each marker tag whose snapshot is older than the removed snapshots. The note holds a snapshot id.
-    It records that the writer of the tag made none of the snapshots from the tag's snapshot up to this id, except for
-    the tag's snapshot itself. The id is as high as possible: the next snapshot is missing in `users`, or the writer of
-    the tag made it.
+    Writes a note for each marker tag whose snapshot is older than the removed snapshots. The note holds the id of a
+    later snapshot. The note records that the writer of the tag made none of the snapshots after the tag's snapshot, up
+    to this id. The id is the highest one for which this is known: the next snapshot is missing in `users`, or the
+    writer of the tag made it.
     """
     for tag in tags:
         user = tag.name.removeprefix(MARKER_TAG)

@@ -114,7 +114,7 @@ class CompactionThread:
             self._changed.notify_all()
 
     def check(self) -> None:
-        """Raises the CompactionFailedError of the thread, if the thread has failed."""
+        """Raises a CompactionFailedError if this compaction thread has failed."""
         with self._changed:
             if self._error is not None:
                 raise self._error

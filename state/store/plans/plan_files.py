@@ -288,8 +288,9 @@ def plan_id_in(name: str) -> str | None:
 
 
 def named_by_plans(io: FileIO, path: str) -> set[str]:
-    """Returns the names of the files that belong to the items of existing plans of the table at `path`. If a plan
-    cannot be read, returns the names of all files of items. Raises StorageError.
+    """Returns the names of files in the plan folder of the table at `path`: the files of items that belong to a plan
+    which still exists. If a plan cannot be read, it is not known which items belong to it, so the files of all items
+    are returned. Raises StorageError.
     """
     folder = PlanFolder(io, path)
     listing = folder.list()

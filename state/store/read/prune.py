@@ -205,9 +205,9 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: keeps_file(self.schema, bucket.files, file, by_values, by_keys))
 
     def by_row_range(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
-        """Leaves out the files none of whose rows can meet the filter, and returns the buckets with the other files.
-        Each range of row ids is judged as a whole, with all of its files, because a single file may hold only some
-        columns of its rows.
+        """Returns the buckets without the files that need not be read: a file is left out if none of its rows can meet
+        the filter. Each range of row ids is judged as a whole, with all of its files, because a single file may hold
+        only some columns of its rows.
         """
         ranges = [(b, r) for b in buckets for r in row_ranges(b.files)]
         kept = possible(self.arrow, self.expression, [self._range_guarantee(b, r) for b, r in ranges])
@@ -263,9 +263,9 @@ class _Pruning:
         self, file: DataFileMeta, stats: SimpleStats, stored: Sequence[DataField], *, of: Collection[int] | None = None
     ) -> pc.Expression:
         """Returns a guarantee for the rows of a file: an expression over the table's current columns that is true for
-        all rows of the file, such as `age >= 18`. It is made from `stats`, the statistics of the columns `stored` with
-        which the file was written. Columns whose type has changed since then are left out. With `of`, only columns with
-        these ids are used.
+        all rows of the file, such as `age >= 18`. `stats` are the statistics from which the guarantee is made, and
+        `stored` are their columns at the time when the file was written. Columns whose type has changed since then are
+        left out. With `of`, only columns with these ids are used.
         """
         if stats.null_counts is None or len(stats.null_counts) != len(stored):
             return ALWAYS

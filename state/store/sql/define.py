@@ -394,7 +394,9 @@ def rename(session: SqlSession, statement: RenameTable) -> pa.Table:
 
 
 def set_option(session: SqlSession, statement: Set, queries: Queries) -> pa.Table:
-    """Sets an option of the session, or shows the options that are set."""
+    """SET with a value: sets an option of the session, and returns one row, `OK`. SET without a value: returns the
+    options that are set, or only the option that the statement names, as rows with the columns `key` and `value`.
+    """
     if statement.key is not None and statement.value is not None:
         if not queries.set_option(statement.key, statement.value):
             session.set(statement.key, statement.value)

@@ -35,8 +35,8 @@ class HasFolders(Protocol):
 
 
 def make_folder(io: FileIO, directory: str) -> None:
-    """Creates a folder, so that a listing of its parent shows the folder. On storage without folders, an empty file is
-    written into the folder instead. A folder that exists is no error.
+    """Creates a folder, so that a listing of its parent shows the folder. On storage without folders, writes an empty
+    file at a path in the folder. A folder that exists is no error.
     """
     if isinstance(io, HasFolders):
         io.make_folder(directory)

@@ -30,8 +30,8 @@ def is_aside(file: FileInfo) -> bool:
 
 
 def place_aside(io: FileIO, file: FileInfo, world: World) -> FileInfo:
-    """Returns the description that the file will have under a new hidden name; the file is not renamed here. If the
-    storage cannot rename in one step, returns `file` itself.
+    """Chooses a new name under which a file can be hidden in its folder. Returns `file` with this name in its path; the
+    file itself is not renamed here. If the storage cannot rename in one step, returns `file` unchanged.
     """
     if not isinstance(bare(io), HasFolders):
         return file
@@ -54,9 +54,8 @@ def bring_back(io: FileIO, file: FileInfo) -> None:
 
 
 def bring_back_path(io: FileIO, path: str) -> bool:
-    """Brings back the file at `path`, if the removal of orphan files has hidden the file, that is given it another name
-    in the same folder. Returns True if the file has its own name again, and False if no hidden file was found. Lists
-    the folder.
+    """The removal of orphan files hides a file by giving it another name in the same folder. If the file at `path` is
+    hidden, gives the file its own name again, and returns True; otherwise returns False. Lists the folder.
     """
     disk = bare(io)
     if not isinstance(disk, HasFolders):

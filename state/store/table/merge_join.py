@@ -118,8 +118,8 @@ def _those(rows: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
 
 
 class Side:
-    """The source rows of one share (the keys that one task handles), indexed by key. Rows of the table are matched with
-    them. The arguments mean the same as in `join`.
+    """The source rows of one share (the keys that one task handles), indexed by key, so that rows of the table can be
+    matched with these source rows. The arguments mean the same as in `join`.
 
     Most attributes form one index of the source rows by key. `_is_in_table` records which keys the table has.
     `_was_matched` records which source rows have matched a row of the table.

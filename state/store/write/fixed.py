@@ -15,8 +15,8 @@ class Fixed(Mode):
     counts_buckets = True
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which rows are sealed by bucket. The stages refuse rows of a partition whose files have
-        another number of buckets.
+        """Returns stages in which the first tasks choose the bucket of each row, and seal (sort and pack) the rows by
+        bucket. The stages refuse rows of a partition whose files have another number of buckets.
         """
         tasks = scope.workers.tasks(plan.sink.write_parallelism or 2 * scope.workers.parallelism)
         # With partitions, the number of buckets is not known before the rows are read.

@@ -33,8 +33,8 @@ _BIG_DECIMAL = parse_avro_schema(
 
 @dataclass(slots=True)
 class Misfits:
-    """The bad records of a call. `reasons` has the first reason why each bad record is bad. The keys of `reasons` are
-    the positions of the bad records in the input.
+    """Collects the bad records among the records that are converted together. `reasons` has the first reason why each
+    bad record is bad, by the position of the record in the input.
     """
 
     reasons: dict[int, str] = field(default_factory=dict)

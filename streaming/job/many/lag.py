@@ -159,8 +159,8 @@ class KafkaLag:
 def _asked(
     client: Any, consumer: Any, reached: FeedOffsets, answer_s: float
 ) -> tuple[dict[Feed, UnreadRecords], str | None]:
-    """Asks for the unread records of each partition. Returns the answers. If an answer is missing, the second value is
-    the reason; otherwise it is None. Raises KafkaException.
+    """Asks Kafka for each partition where it ends, and when the first record after the offset in `reached` was written.
+    The second value is None, or the reason why the answer for some partition is missing. Raises KafkaException.
     """
     deadline = time.monotonic() + answer_s
     found: dict[Feed, UnreadRecords] = {}

@@ -30,8 +30,8 @@ class SortedRows:
 
     `starts` is true at the first row of each key.
     `runs` are the sealed runs (sorted, packed rows) from which the rows came.
-    `first_numbers` has a sequence number for each run: a row with the arrival rank n in this run has the sequence
-    number `first_numbers` + n.
+    `first_numbers` has a sequence number for each run. The first row of the run that arrived gets this number, and the
+    later rows get the next numbers in order of arrival.
     """
 
     rows: pa.Table
