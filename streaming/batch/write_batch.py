@@ -125,9 +125,7 @@ class Done:
 
 
 def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -> tuple[Target, BatchReport]:
-    """Writes a batch into a table, exactly once. Returns the target for the next batch, and the report of this
-    batch.
-    """
+    """Writes a batch into a table, exactly once. Returns the target for the next batch, and the batch's report."""
     started, engine = time.monotonic(), SparkEngine(frame.sparkSession)
     check_async(target, engine.spark)
     work = partial(write_once, target, identity, engine, Frame(frame, job.decoder), job)
@@ -482,9 +480,7 @@ def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine
 
 
 def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Target:
-    """Logs advice about the job as a warning, once in a run of the job. Returns the target, which remembers that the
-    advice was logged.
-    """
+    """Logs advice about the job, once in a run of the job. Returns the target, which remembers the logging."""
     plan = target.at.plan
     advice = None if target.state.is_advised else plan.mode.advice(plan, stages, engine.workers)
     if advice is None:
