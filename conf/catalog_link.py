@@ -23,7 +23,9 @@ class CatalogLink:
     uuid: str | None = None
 
     def as_options(self) -> dict[str, str]:
-        """Returns the link as storage options, together with the options of the storage itself."""
+        """Returns this link as storage options that begin with `catalog.`, together with the options of the storage
+        itself. A table that is opened with these options knows its catalog.
+        """
         link_options = {**self.settings.options, _TABLE: self.table, _PATH: self.path}
         if self.uuid is not None:
             link_options[_UUID] = self.uuid

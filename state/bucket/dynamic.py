@@ -111,7 +111,9 @@ NOTHING_KNOWN = KnownHashes(_EMPTY_HASHES, _EMPTY_BUCKETS)
 
 
 def known_hashes(index: Mapping[int, Int32s]) -> KnownHashes:
-    """Returns the hashes of a partition, given the hashes in the HASH file of each bucket."""
+    """Takes the hashes in the HASH file of each bucket of a partition. Returns all these hashes in one structure, in
+    which the bucket of a hash is found.
+    """
     if not index:
         return NOTHING_KNOWN
     hashes = np.concatenate([index[b] for b in index])

@@ -57,8 +57,8 @@ class LiveFiles:
         yield from sorted(self._buckets)
 
     def total_buckets(self, partition: bytes) -> int | None:
-        """Returns the number of buckets that the files of a partition record; None if the partition has no live
-        files.
+        """Returns the number of buckets for which the files of a partition were written, as the files record it; None
+        if the partition has no live files.
         """
         return self._totals.get(partition)
 

@@ -49,7 +49,9 @@ def hidden_fields(schema: TableSchema) -> tuple[DataField, ...]:
 
 
 def places_among(schema: TableSchema, columns: Iterable[str]) -> tuple[str, ...]:
-    """Returns the names in `columns` that belong to columns of this module, and to no column of the table."""
+    """Returns the names in `columns` that mean a place of a row, such as `__paimon_bucket` or `__paimon_file_path`. A
+    name is left out if the table has a column with this name.
+    """
     named = tuple(name for name in columns if name in PLACES)
     if not named:
         return ()

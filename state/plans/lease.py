@@ -73,8 +73,8 @@ class ItemView:
 
     @property
     def state(self) -> ItemState:
-        """Returns the state that the files show. The state does not say whether a lease has expired, because each
-        worker decides this by its own clock.
+        """Returns the state of the item (a planned compaction), as its files in the plan folder show it. The state
+        does not say whether a lease has expired, because each worker decides this by its own clock.
         """
         if self.result is not None:
             return self.result.state
@@ -112,8 +112,9 @@ class Verdict(Enum):
 
 
 def judge(view: ItemView, seen: Observation, now_ms: int, *, unread_period_ms: int) -> Verdict:
-    """Returns what a worker may do with an item now. `seen` is what the worker remembers of the item.
-    `unread_period_ms` is the period that is assumed for a lease that cannot be read.
+    """Returns what a worker may do with an item (a planned compaction) now: take it, leave it to another worker, or
+    record that it has failed. `seen` is what the worker remembers of the item. `unread_period_ms` is how long a lease
+    is assumed to last if its file cannot be read.
     """
     if view.result is not None:
         return Verdict.CLOSED

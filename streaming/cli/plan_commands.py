@@ -216,9 +216,9 @@ def _stopped_by_signals(stop: Stop) -> Iterator[None]:
 def _looked_at(
     compactors: Mapping[str, Compactor], shown: MetricsOptions, upkeeps: Mapping[str, CompactorUpkeep]
 ) -> Callable[[str], None]:
-    """Returns the function that is called between the rounds of a compactor. That function applies the table's rules
-    for expiry. If the number of open items has changed, the function sets the metric of open items and writes the file
-    of metrics.
+    """Returns the function that a compactor calls after each look at a table. The function applies the table's rules
+    for expiry. If the number of open items (planned compactions) has changed, the function sets the metric of open
+    items and writes the file of metrics.
     """
     known: dict[str, int] = {}
 

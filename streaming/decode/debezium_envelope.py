@@ -138,7 +138,9 @@ class Images:
         return need if self.key else joined(part_of(need, "before"), part_of(need, "after"))
 
     def declared_need(self, source: SourceSchema) -> pa.DataType:
-        """Returns the columns and types that rows with the schema `source` need, mapped as the job asks."""
+        """Returns the columns and types that the table must have for rows with the schema `source`. The types are
+        mapped as the job's `type-mapping` says.
+        """
         return declared_need(source, self.fields, self.messages.type_mapping)
 
     def as_declared(self, need: pa.DataType) -> pa.DataType:

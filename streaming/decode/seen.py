@@ -51,7 +51,7 @@ class Seen:
         return replace(self, skipped={kind: count for kind, count in counts.items() if count})
 
     def encode(self) -> bytes:
-        """Returns the value as bytes, to be sent to the driver."""
+        """Returns this object as bytes, which a task sends to the driver."""
         counts = {kind.value: count for kind, count in self.skipped.items()}
         said = {"skipped": counts, "tables": sorted(self.tables), "unexpected": dict(self.unexpected)}
         moves = [base64.b64encode(octets).decode() for octets in self.moves]

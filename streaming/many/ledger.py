@@ -91,8 +91,8 @@ class Ledger:
     tables: Mapping[str, Entry] = field(default_factory=dict)
 
     def cutoff(self, target: str) -> FeedOffsets:
-        """Returns the offsets up to which a table has its records; the end of the batch for a table that the job does
-        not know.
+        """Returns the offsets up to which a table has got its records. Returns the end offsets of the batch for a
+        table that the job does not know, or whose entry stores no offsets.
         """
         entry = self.tables.get(target)
         return self.end if entry is None or entry.cutoff is None else entry.cutoff

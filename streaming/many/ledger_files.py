@@ -113,7 +113,9 @@ class LedgerFiles:
         return None if data is None else decode_ledger(data, path)
 
     def read_start(self) -> Ledger | None:
-        """Returns the ledger that the query began with; None if it began without a ledger."""
+        """Returns the ledger (the stored state of the tables) with which the query began; None if it began without a
+        ledger.
+        """
         path = f"{self.root}/ledger/{_START}"
         data = self.io.read_optional(path)
         return None if data is None else decode_ledger(data, path)

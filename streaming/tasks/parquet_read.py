@@ -20,8 +20,8 @@ _SLICE_BYTES = 16 << 20
 
 
 def file_rows(share: tuple[FilePart, ...], source: ParquetFiles) -> Iterator[pa.Table]:
-    """Yields the rows of the parts in their order. Raises UnfitFileError with the path of a file that tasks cannot
-    read.
+    """Yields the rows of the file parts in `share`, part after part. Raises UnfitFileError with the path of a file
+    that tasks cannot read.
     """
     for part in share:
         try:

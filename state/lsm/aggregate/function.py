@@ -60,7 +60,9 @@ class AggregateFunction(ABC):
 
     @abstractmethod
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
-        """Takes a value for each row, and returns one value for each key."""
+        """Aggregates the values of each key. `values` has one value for each row, and `events` says which rows belong
+        to a key and what each row does. Returns one value for each key.
+        """
 
     def strict(self) -> Self:
         """Returns a variant of the function for rows that are not in the table yet. If the rows of a key have no

@@ -13,8 +13,9 @@ from bucketline.state.lsm.merge.lookup_fold import FirstRowLookup, LookupFold, N
 
 
 def reading_fold(schema: TableSchema) -> Fold:
-    """Returns the fold with which readers merge the files of a bucket. If compactions have already merged older rows
-    into newer rows, the fold does not count the older rows again. Raises the errors of `fold_for`.
+    """Returns the fold (a function that merges the rows of each key) with which readers merge the files of a bucket.
+    If compactions have already merged older rows into newer rows, the fold does not count the older rows again.
+    Raises the errors of `fold_for`.
     """
     fold = fold_for(schema)
     if isinstance(fold, ComputedFold) and schema.settings.lookup_cause is not None:
@@ -23,8 +24,8 @@ def reading_fold(schema: TableSchema) -> Fold:
 
 
 def sealing_fold(schema: TableSchema) -> Fold | None:
-    """Returns a fold with which a task may merge some rows of a batch before the other rows have arrived. Returns None
-    if every row is needed later, or if the table has no primary key.
+    """Returns a fold (a function that merges the rows of each key) with which a task may merge some rows of a batch
+    before the other rows have arrived. Returns None if every row is needed later, or if the table has no primary key.
     """
     if not schema.primary_keys or schema.settings.changelog.producer.logs_input:
         return None

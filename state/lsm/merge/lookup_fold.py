@@ -49,9 +49,9 @@ class OlderRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NewestValue:
-    """Merges rows of several levels with a fold that computes new rows. Of the rows of a key above level 0, only the
-    row on the lowest level counts. If a key has a single row, the row stays. Input rows have the column LEVEL, the
-    result does not.
+    """Merges the rows of a key from several levels with a fold (a merge function) that computes new rows. Of the rows
+    above level 0, only the row on the lowest level counts. If a key has a single row, the row stays unchanged. Input
+    rows have the column LEVEL, the result does not.
     """
 
     inner: ComputedFold
@@ -248,7 +248,8 @@ def _by_age(rows: pa.Table, numbers: Indices, sequence_fields: Sequence[str], *,
 
 
 def _always(fold: Fold) -> Fold:
-    """Returns a variant of the fold that also computes the result of keys with a single row. A fold that only selects
-    rows is returned unchanged, because the result is then the single row itself.
+    """Returns a variant of the fold (a function that merges the rows of each key) that also computes the result of
+    keys with a single row. A fold that only selects rows is returned unchanged, because the result is then the single
+    row itself.
     """
     return replace(fold, folds_lone_rows=True) if isinstance(fold, ComputedFold) else fold

@@ -133,7 +133,7 @@ def compact_changes(changes: Changes, planned: PlannedOn | None) -> SnapshotChan
 
 
 class CommitChecks:
-    """The conflict rules of one table. The rules are checked again in each try of a commit."""
+    """The conflict rules of one table, which each try of a commit checks against the newest snapshot."""
 
     def __init__(self, schema: TableSchema, snapshots: Snapshots, manifests: Manifests) -> None:
         self._snapshots, self._manifests = snapshots, manifests

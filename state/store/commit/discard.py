@@ -61,7 +61,7 @@ def discard_outputs(
     messages: Iterable[CommitMessage],
     taken_names: set[str],
 ) -> None:
-    """Removes the files that compactions have written whose commit was refused. Files whose names are in
+    """Removes the files that were written by compactions whose commit was refused. Files whose names are in
     `taken_names` stay. A file that cannot be removed stays too.
     """
     outputs = compaction_outputs(schema, messages)

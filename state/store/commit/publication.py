@@ -81,8 +81,9 @@ class _Publishing:
 
     @property
     def _lost(self) -> PublishOutcome:
-        """Returns the outcome if the snapshot does not exist: LOST, or UNKNOWN if an attempt with an unclear answer may
-        have succeeded (and the snapshot has expired), or may still arrive.
+        """Returns the outcome for the case that the snapshot does not exist. The outcome is LOST if the snapshot
+        certainly was not published. It is UNKNOWN if an attempt with an unclear answer may have succeeded (and the
+        snapshot has expired), or may still arrive.
         """
         return PublishOutcome.LOST if self.error is None else PublishOutcome.UNKNOWN
 

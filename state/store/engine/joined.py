@@ -115,7 +115,7 @@ def join_shares(
     joined: Joined, buffer: RunBuffer, sealer: SealPlan, *, origin: int
 ) -> Iterator[SealedRun | PartReport]:
     """Joins the source rows with the table's rows, one share (a part of the keys, chosen by hash) after the other.
-    Yields the rows to write as sealed runs (sorted, packed rows), and the reports of the join.
+    Yields the rows to write as sealed runs (sorted, packed rows), and reports for the code that has planned the join.
 
     `buffer` holds the rows of both sides, and is empty afterwards. `origin` is the number that the yielded runs get
     as their origin (see `SealedRun`).

@@ -60,7 +60,9 @@ class RowSort:
         return max(2, self.memory_bytes // (4 * self._block_bytes))
 
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Yields sorted pieces of the input with their sort keys."""
+        """Divides the input rows into chunks that fit in memory, sorts each chunk, and yields the chunks with their
+        sort keys.
+        """
         held: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
@@ -156,7 +158,9 @@ def _keys(rows: pa.Table) -> list[str]:
 
 
 def _blocks(rows: pa.Table, block_bytes: int) -> Iterator[pa.Table]:
-    """Yields pieces of the rows of about `block_bytes` bytes, with at least one row each."""
+    """Divides the rows into blocks of about `block_bytes` bytes, with at least one row each, and yields the blocks in
+    order.
+    """
     step = max(1, int(np.ceil(rows.num_rows * block_bytes / max(1, rows.nbytes))))
     for start in range(0, rows.num_rows, step):
         yield rows.slice(start, step).combine_chunks()

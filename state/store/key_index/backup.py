@@ -142,7 +142,9 @@ def _copy_out(io: FileIO, path: Path, target: str) -> _Copy:
 
 
 def _copy_in(io: FileIO, source: str, path: str, copy: _Copy) -> bool:
-    """Copies one file back. Returns False if the file is missing or has changed."""
+    """Copies one file of an index back from the backup. Returns False if the file is missing, or is not the file that
+    was backed up.
+    """
     crc32 = size = 0
     try:
         with io.open_input(source) as stream, _local_file(path) as out:

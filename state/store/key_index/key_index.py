@@ -200,7 +200,9 @@ class KeyIndex:
         self._stored_codes = self._next_code
 
     def forget(self, keys: Sequence[bytes], rows: Mapping[tuple[int, int], int]) -> None:
-        """Removes stored keys, which must ascend, and sets new counts. The label does not change."""
+        """Removes keys from the index; `keys` must ascend. `rows` has the new number of keys of each bucket. The
+        label of the index (the snapshot that the index reflects) does not change.
+        """
         path = f"{self.directory}/next.sst"
         with self._errors():
             write_sst(path, self._options, chain(self._meta_chunks(rows, self.label), [(keys, None)]))

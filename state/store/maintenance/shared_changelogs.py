@@ -12,8 +12,9 @@ from bucketline.state.store.storage.file_io import FileIO
 
 
 def changelogs_of_others(io: FileIO, path: str, root: str, first: int, last: int) -> list[Snapshot]:
-    """Returns the snapshots with the ids from `first` to `last` in all histories of the table at `path`, except the
-    history at `root`. Changelogs that outlive their snapshots are included.
+    """Returns the snapshots with the ids from `first` to `last` in all histories of the table at `path` (the main
+    history and the history of each branch), except the history at `root`. Changelogs that outlive their snapshots are
+    included.
     """
     branches = Branches(io, path)
     found = branches.snapshots_of_others(root, first, last)

@@ -274,8 +274,8 @@ class Compactor:
 
     def _lost(self, claims: Sequence[Claimed], lost: Lost, ends: "_Ends") -> None:
         """Handles items (planned compactions) whose commit was refused, because another process had committed work on
-        the same bucket first. The method reads the newest snapshot: an item without work left is closed, and every
-        other item is given back. A refused commit does not count as an error of the item.
+        the same bucket first. The method reads the newest snapshot. An item for which nothing is left to do is
+        closed, and every other item is given back. A refused commit does not count as an error of the item.
         """
         self._is_fresh = False
         for c in claims:
@@ -331,7 +331,7 @@ class _Ends:
         self.finished.append(Finished(c.item, result, result.reason))
 
     def leave(self, c: Claimed, reason: str) -> None:
-        """Ends the work on an item (a planned compaction) of whose commit it is not known whether it succeeded. The
+        """Ends the work on an item (a planned compaction) after a commit that may or may not have succeeded. The
         lease is kept until it ends by itself. Until then no other compactor takes the item, and a commit that was
         still on its way appears in the table.
         """

@@ -41,7 +41,9 @@ class OpenItems:
         return OpenItems(len(made), min(made, default=None))
 
     def age_seconds(self, now_ms: int) -> int:
-        """Returns for how many seconds the oldest item has been open; 0 if no item is open."""
+        """Returns for how many seconds the oldest open item (planned compaction that is not finished) has been open;
+        0 if no item is open.
+        """
         return 0 if self.since_ms is None else max(0, (now_ms - self.since_ms) // 1000)
 
 

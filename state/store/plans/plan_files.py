@@ -131,8 +131,8 @@ class PlanFolder:
         return {number: plan for number, plan in numbered if plan is not None}
 
     def readable(self, listing: Listing) -> dict[int, Plan]:
-        """Returns the plans of a listing that can be read. For each plan that cannot be read, a warning is logged once.
-        Raises StorageError.
+        """Returns the plans in a listing whose files can be read, by number. For each plan whose file cannot be read,
+        a warning is logged once. Raises StorageError.
         """
         plans = {}
         for number in listing.plan_numbers:

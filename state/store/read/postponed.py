@@ -130,7 +130,9 @@ def written(file: DataFileMeta) -> tuple[int, str, int]:
 
 @dataclass(slots=True)
 class _Spill:
-    """Sorted pieces of postponed rows on local disk, by the bucket to which a compaction would move them."""
+    """Rows of the postpone bucket on local disk, in sorted files. `pieces` has the paths of the files for each bucket
+    to which a compaction would move the rows.
+    """
 
     folder: Path
     access: FileAccess

@@ -32,7 +32,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def linked_io(io: Inner, link: CatalogLink, world: World) -> Inner:
-    """Returns the storage `io` of a table in a wrapper that does what the table's catalog needs."""
+    """Returns the storage `io` of a table of a catalog, in a wrapper that does what the catalog needs when files are
+    written. For example, the wrapper holds the catalog's lock while a snapshot is published.
+    """
     name = parse_table_name(link.table)
     root = plain_io(link.path, link.settings.storage, world)[1]
     if link.settings.metastore is MetastoreKind.REST:

@@ -267,8 +267,8 @@ def _check_condition(test: SqlExpression | None, seen: pa.RecordBatch) -> None:
 def _first_true(
     clauses: Sequence[tuple[SqlExpression | None, T]], seen: pa.RecordBatch
 ) -> Iterator[tuple[T, pa.Array]]:
-    """Yields each clause with the indices of the rows of `seen` for which it is the first clause whose condition is
-    true. A clause without such rows is left out.
+    """Decides for each row of `seen` which clause applies: the first clause whose condition is true for the row.
+    Yields each clause with the indices of its rows. A clause without rows is left out.
     """
     left = np.arange(seen.num_rows)
     for test, clause in clauses:

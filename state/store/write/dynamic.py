@@ -46,8 +46,8 @@ class Dynamic(Mode):
         )
 
     def by_owner(self, stages: Stages[Source]) -> Stages[Source]:
-        """Returns stages in which all keys of a partition go to one task, which finds the buckets of known keys and of
-        new keys.
+        """Returns the stages (the steps of a write) changed so that all keys of a partition go to one task. This task
+        finds the buckets of known keys and of new keys.
         """
         new = stages.write.groups if stages.place is None else stages.place
         new = new.new if isinstance(new, IndexedKeys) else new

@@ -43,9 +43,9 @@ def runs_at_once(memory_bytes: int) -> int:
 def small_runs(
     runs: Sequence[tuple[SealedRun, Blob]], starts: Sequence[int], limit_bytes: int, watch: Watch = unwatched
 ) -> pa.Table | None:
-    """Returns the rows of all sealed runs (sorted, packed rows) as one table, if to sort this table is faster than to
-    merge the runs: a merge takes some time for each run, whatever its size. `starts` holds a number for each run. The
-    arrival ranks of the run plus this number are the sequence numbers of its rows.
+    """Returns the rows of all sealed runs (sorted, packed rows) as one table, if sorting this table is faster than
+    merging the runs: a merge takes some time for each run, whatever its size. `starts` holds a number for each run.
+    The arrival ranks of the run plus this number are the sequence numbers of its rows.
 
     Returns None if there is a single run, if the runs are large on average, or if together they exceed `limit_bytes`.
     The caller can read the runs again in any case.

@@ -107,5 +107,5 @@ def with_stored_values(batch: pa.RecordBatch, stored: StoredRows, refuse: Refuse
 
 
 def _encoded(rows: pa.Table, fields: Sequence[DataField]) -> pa.Array:
-    """Returns for each row its key, the values of the columns `fields`, as bytes. Equal keys have equal bytes."""
+    """Returns the key of each row as bytes. The key consists of the columns `fields`. Equal keys have equal bytes."""
     return encode_rows([one_array(rows[f.name]) for f in fields], [f.type for f in fields], with_arity=True)

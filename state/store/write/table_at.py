@@ -127,8 +127,8 @@ class TableAt:
         return roots
 
     def bucket_states(self, trigger: CompactTrigger) -> dict[BucketId, BucketState]:
-        """Returns what write tasks must know about each bucket. The live files of a bucket are included only if the
-        bucket may be compacted.
+        """Returns for each bucket what the task that writes the bucket must know: the next sequence number, and the
+        live files with their deletion vectors. The live files are included only if the bucket may be compacted.
         """
         compacting = trigger is not CompactTrigger.NONE
         vectors = self.deletion_entries()

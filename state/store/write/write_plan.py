@@ -255,8 +255,8 @@ class WritePlan:
         )
 
     def seal_plan(self, grouping: Grouping) -> SealPlan:
-        """Returns how rows are sealed into runs: grouped by `grouping`, and sorted and folded as the table's options
-        say.
+        """Returns the settings by which rows are turned into sealed runs (sorted, packed rows). `grouping` says which
+        rows are in a run together; the table's options say how rows are sorted and which rows are merged.
         """
         merge, fold = self.schema.settings.merge, sealing_fold(self.schema)
         return SealPlan(

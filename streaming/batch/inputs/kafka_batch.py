@@ -105,10 +105,12 @@ def records_of(
 
 
 def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> Planned | None:
-    """Returns the ranges of a batch; None for a batch without records.
+    """Returns the plan of a batch, with the offset range to read from each partition; None for a batch without
+    records.
 
-    To ask Spark for the ranges takes some fifty calls into the JVM. Spark is not asked if it does not split partitions,
-    and if no partition is new, was deleted or has moved back: then the ranges lie between the offsets of the batch.
+    The plan usually comes from Spark, which takes some fifty calls into the JVM. Spark is not asked if the ranges are
+    certain without it: Spark does not split partitions, and no partition is new, was deleted or has moved back. Then
+    each range lies between the start and the end offset of the batch.
     """
     start, end = identity.start_offsets, identity.end_offsets
     if reader.asked.plan is not None and not reader.keeps_split:

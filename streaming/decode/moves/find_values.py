@@ -264,8 +264,8 @@ class _Search:
         return np.where(same, earlier, before)
 
     def _ends(self, before: Longs, lacking: Mask, sources: Longs, undecided: Mask) -> Longs:
-        """Returns where a search ends that begins at each row, or at a stored row. The class describes how numbers
-        stand for the end of a search.
+        """Returns for each row, and for each stored row, where a search that begins there ends. The class describes
+        how numbers stand for the end of a search.
 
         From a row that lacks the value (`lacking`), the search goes on to the row `before` it. From a row that
         already got its value from another row, the search goes on to that row (`sources`). A search ends at a row

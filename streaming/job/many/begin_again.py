@@ -95,8 +95,8 @@ def go_on(
     options: Mapping[str, str],
     partitions: Callable[[], Mapping[str, Sequence[str]]],
 ) -> dict[str, str]:
-    """Returns the options of the source. If no batch was planned yet, the options are changed so that the query begins
-    at the offsets of the ledger.
+    """Returns the options of the source. If no batch was planned yet, the options are changed so that the query
+    begins at the offsets of the ledger (the stored state of the job's tables).
     """
     start = files.read_start()
     if start is None or newest_offsets_of(spark, common.checkpoint):

@@ -177,7 +177,9 @@ class ReplayFiles:
         return next((number for number in numbers if self.of_batch(number).read(number) is not None), None)
 
     def forget(self, number: int) -> None:
-        """Removes the ledger and the pin of a batch. Called after a later batch was written."""
+        """Removes the ledger (state of the tables) and the pin (settings) of a batch of the replay. Called after a
+        later batch was written.
+        """
         root, io = self.of_batch(number).root, self.files.io
         for name in (f"pins/{number}", f"ledger/{number}"):
             io.delete(f"{root}/{name}")

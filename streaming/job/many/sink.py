@@ -149,8 +149,8 @@ class ManySink:
 
 
 def line_of(told: Told, identity: BatchIdentity, parked: Mapping[str, int | None]) -> str:
-    """Returns the log line of a batch of many tables. `parked` are the parked tables, as `KeptRecords.until_ms` returns
-    them.
+    """Returns the log line of a batch of many tables. `parked` has the tables that batches leave out because of an
+    error, with the times that `KeptRecords.until_ms` returns.
     """
     parts = [f"batch {identity.batch_id}"]
     if told.is_skipped:

@@ -53,7 +53,7 @@ class TableNote:
 
     def with_records(self, more: "TableNote") -> "TableNote":
         """Adds what the note `more` says about other records of the same table: their number, their offsets, their
-        origins, and the time of the first record. Returns the combined note.
+        origins (source table and topic), and the time of the first record. Returns the combined note.
         """
         return replace(
             self,
