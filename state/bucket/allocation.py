@@ -71,10 +71,10 @@ class Allocation:
         """Returns a bucket for each new row, in order of arrival, and the allocation that includes these rows. `hashes`
         has the key hash of each row.
 
-        First, the assigner fills its own buckets that are not full, in ascending order. Then it creates buckets with
-        its smallest unused numbers. At the limit on buckets, the hash of a row chooses one of the assigner's buckets,
-        which then gets more rows than the target. Raises OptionError if the table sets no limit and no bucket number is
-        left.
+        First, the assigner (the task that chooses the buckets) fills its own buckets that are not full, in ascending
+        order. Then it creates buckets with its smallest unused numbers. At the limit on buckets, the hash of a row
+        chooses one of the assigner's buckets, which then gets more rows than the target. Raises OptionError if the
+        table sets no limit and no bucket number is left.
         """
         left = len(hashes)
         rows = dict(self.rows)

@@ -79,9 +79,8 @@ def changed_buckets(entries: Sequence[ManifestEntry], index: Sequence[IndexManif
 def combine_index(
     base: Sequence[IndexManifestEntry], delta: Sequence[IndexManifestEntry], *, vectors_by_file: bool
 ) -> tuple[IndexManifestEntry, ...]:
-    """Applies changes of index files (`delta`) to a snapshot's list of index files (`base`), and returns the new list:
-    the entries
-    that stay, in the same order, and then the added entries.
+    """Applies changes of index files (`delta`) to a snapshot's list of index files (`base`). Returns the new list:
+    first the entries that stay, in the same order, and then the added entries.
 
     A bucket has one HASH file and one deletion-vector file, so a new file replaces the old one. Entries of global
     indexes are identified by their file names. If `vectors_by_file` is true (append tables without buckets), entries of

@@ -216,8 +216,9 @@ def unite(footprints: Iterable[Footprint]) -> Footprint:
 
 
 def retire(footprints: Sequence[tuple[int, Footprint]], kept: Footprint) -> dict[int, Footprint]:
-    """Returns for each snapshot id the files that can be removed with the snapshot, because neither a later snapshot
-    nor `kept` needs them. `footprints` has the files of each snapshot, in ascending order of ids.
+    """Divides the files of expired snapshots by the snapshot with which they can be removed: the last snapshot that
+    needs the file. Files in `kept` are left out, because they stay. `footprints` has the files of each snapshot, in
+    ascending order of ids. The result has the files to remove, by snapshot id.
     """
     needed, retired = kept, dict[int, Footprint]()
     for snapshot_id, footprint in reversed(footprints):

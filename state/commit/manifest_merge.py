@@ -106,7 +106,9 @@ def plan_manifest_merge(manifests: Sequence[ManifestFileMeta], options: Manifest
 def narrow_full_merge(
     full: FullMerge, deleted: Collection[EntryIdentity], partition_types: Sequence[DataType]
 ) -> FullMerge | None:
-    """Returns the merge without the manifests that need not be read, or None if at most one manifest is left to read.
+    """Takes a planned merge of manifests, in which entries of deleted files disappear. Returns the merge with fewer
+    manifests: manifests that need not be read are kept as they are. Returns None if at most one manifest is left to
+    read.
 
     A large manifest without DELETE entries need not be read if its partition bounds show that it has no file of a
     partition in which files were deleted.

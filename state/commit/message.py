@@ -91,7 +91,7 @@ _INDEX_LISTS = (
 
 
 def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
-    """Returns the bytes of any number of messages, in order. The same messages always give the same bytes."""
+    """Returns the bytes of any number of commit messages, in order. The same messages always give the same bytes."""
     out = BytesIO()
     fastavro.schemaless_writer(out, _MESSAGES, [_message_record(m) for m in messages])
     payload = out.getvalue()

@@ -55,9 +55,12 @@ def _excludes(forward: Pin, other: Pin) -> bool:
 
 
 def held_end(history: str, end: int, pins: Iterable[Pin | None]) -> int:
-    """Returns the id up to which (not included) the snapshots of a table or branch may be removed although these pins
-    exist. `history` is the folder of the branch, or "" for the table itself. `end` is the id that the caller wants. A
-    pin that cannot be read is passed as None; then the result is 0, and nothing may be removed.
+    """Returns the id up to which (not included) the snapshots of a table or branch may be removed. `end` is the id that
+    the caller wants; the result is lower if a pin (a file by which a process keeps snapshots from removal) keeps an
+    earlier snapshot.
+
+    `history` is the folder of the branch, or "" for the table itself. A pin that cannot be read is passed as None; then
+    the result is 0, and nothing may be removed.
     """
     for pin in pins:
         if pin is None:

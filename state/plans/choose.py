@@ -67,13 +67,15 @@ def choose_keyed(
     chosen: PartitionTest = lambda partition: True,
     fully: BucketTest = lambda place: False,
 ) -> tuple[Item, ...]:
-    """Returns the items of a plan for a table with a primary key, the most urgent first, and at most one for each
-    bucket.
+    """Returns the items of a plan for a table with a primary key. An item is the compaction of one bucket. The most
+    urgent item comes first, and each bucket has at most one item.
 
-    `busy` are the buckets that have an open item in an earlier plan. `chosen` returns True for the partitions to look
-    at. `fully` returns True for the buckets that are compacted fully under any strategy. Items that move rows out of
-    postpone buckets come first under any strategy, because readers do not see these rows yet. If a partition has an
-    item that moves rows, the partition has no other item.
+    - `busy` are the buckets that have an open item in an earlier plan.
+    - `chosen` returns True for the partitions to look at.
+    - `fully` returns True for the buckets that are compacted fully under any strategy.
+
+    Items that move rows out of postpone buckets come first under any strategy, because readers do not see these rows
+    yet. If a partition has an item that moves rows, the partition has no other item.
     """
     looked_at = _looked_at(buckets, plan, local_ms, chosen)
     is_full = partial(_is_fully_due, options=options, plan=plan, key_order=key_order, local_ms=local_ms, fully=fully)

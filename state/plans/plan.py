@@ -120,8 +120,8 @@ def executors_worth_having(items: Sequence[Item]) -> int:
 
 
 def _longest(sizes: Sequence[int], workers: int) -> int:
-    """Returns how many bytes the worker with the most bytes gets, if each item goes to the worker that has the fewest
-    bytes so far.
+    """Distributes compactions with these sizes in bytes among workers: each compaction goes to the worker that has the
+    fewest bytes so far. Returns how many bytes the worker with the most bytes gets.
     """
     loads = [0] * workers
     for size in sizes:

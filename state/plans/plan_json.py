@@ -84,8 +84,8 @@ def encode_result(result: ItemResult) -> bytes:
 
 
 def decode_result(data: bytes, path: str) -> ItemResult:
-    """Decodes a file with the result of an item, and returns the result. Raises CorruptFileError, which names the file,
-    if the file cannot be decoded.
+    """Decodes the result file of a plan's item (the compaction of one bucket). Raises CorruptFileError, which names the
+    file, if the file cannot be decoded.
     """
     members = _decode(data, path)
     with _naming(path):

@@ -62,7 +62,8 @@ class Replay:
 
     def run(self, is_ending: Callable[[], bool]) -> Replayed:
         """Replays the records that the places (folders, tables, topics) hold now, batch after batch, until `is_ending`
-        returns True. Returns how many records were replayed, and how many are still bad or left.
+        returns True. Returns three counts: the records that were replayed, how many of these are still bad, and the
+        records that cannot be replayed.
         """
         number = first = 0 if self.newest is None else self.newest + 1
         found = [(place, self._rows(place)) for place in self.places]

@@ -52,8 +52,9 @@ def send_by_spark(topic: str, client: Mapping[str, str], messages: Sequence[Topi
 class Topic:
     """A topic for bad records.
 
-    `client` holds the options of Kafka's client, with Spark's prefix `kafka.`. `notes` is None if the storage of the
-    checkpoint cannot be reached; then the topic cannot be replayed.
+    `client` holds the options of Kafka's client, with Spark's prefix `kafka.`. `notes` are files next to the
+    checkpoint, which say what was sent and what a replay has taken. `notes` is None if the storage of the checkpoint
+    cannot be reached; then the topic cannot be replayed.
     """
 
     topic: str

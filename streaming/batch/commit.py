@@ -149,8 +149,8 @@ def commit_owed_compaction(target: Target, batch_id: int, messages: tuple[Commit
 def owed_compaction_committed(
     target: Target, at: TableAt, messages: Sequence[CommitMessage], committed: Committed
 ) -> CommitReport:
-    """Applies the table's rules for expiry and tags after a compaction got a commit of its own, and returns the report.
-    `at` is the table after the commit.
+    """Called after a compaction has got a commit of its own. Expires snapshots and makes tags as the table's options
+    ask, and returns the report about the commit. `at` is the table after the commit.
     """
     if committed.dropped is not None:
         _LOG.info("a compaction conflicted with another commit and is done again: %s", committed.dropped.message)

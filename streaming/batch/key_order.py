@@ -148,10 +148,10 @@ def check_truncates(identity: BatchIdentity, decode: Decoder | None) -> None:
 
 
 def settle_mixed_keys(target: Target, identity: BatchIdentity, outcome: Outcome, policy: KeyOrder | None) -> Target:
-    """Fails or warns about keys that came from several partitions. Returns the target, which remembers the warnings
-    that were logged.
+    """Handles keys whose rows came from several topic partitions, so that nothing says which row is newer: raises
+    KeyOrderError or logs a warning, as the job's policy says. Before the error the files of the batch are removed.
 
-    Raises KeyOrderError if the job's policy is to fail; the files of the batch are removed first.
+    Returns the target (the table that the batch is written to), which remembers the warnings that were logged.
     """
     if not outcome.mixed or policy is None:
         return target

@@ -1,4 +1,6 @@
-"""A table that a stream writes to, as a value. Each batch takes a target and returns the target for the next batch."""
+"""The table that a stream writes to, called a target, as an unchanging value. Each batch takes a target and returns the
+target for the next batch.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -76,7 +78,7 @@ class Target:
         return self.with_table(self.at.refreshed())
 
     def after(self, committed: Committed) -> "Target":
-        """Returns this target with the table as it is after a commit."""
+        """Returns this target (the table that a stream writes to) with the state of the table after a commit."""
         return self.with_table(self.at.after(committed))
 
     def budget(self) -> Budget:

@@ -196,7 +196,7 @@ def identify(frame: Any, batch_id: int, job: Job) -> BatchIdentity:
 def decide(
     target: Target, identity: BatchIdentity, job: Job, at_least: int | None = None
 ) -> tuple[Target, recover.WriteBatch | recover.SkipBatch]:
-    """Returns the target at the newest snapshot, and the decision whether the batch must be written or skipped.
+    """Returns the target (the batch's table) at its newest snapshot, and the decision: write or skip the batch.
 
     See `recover.decide` for `at_least` and the errors.
     """

@@ -429,7 +429,9 @@ def _need_of_event(payload: object, shape: Shape, source: SourceSchema, images: 
 
 
 def _payload_of(record: object) -> tuple[object, SourceSchema]:
-    """Returns the payload and the schema of a parsed record. A record without an envelope is its own payload."""
+    """Returns the payload and the schema of a parsed record. A record that does not consist of the fields `schema` and
+    `payload` is itself the payload, and has no schema.
+    """
     if not isinstance(record, dict) or "payload" not in record:
         return record, _NO_SCHEMA
     schema = record.get("schema")

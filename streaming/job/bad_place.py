@@ -90,8 +90,9 @@ def _place(config: JobConfig, source_options: Mapping[str, str]) -> BadRecordsPl
 
 
 def _notes(config: JobConfig, topic: str) -> TopicNotes | None:
-    """Returns the notes about a topic for bad records, which are kept next to the checkpoint. Returns None if
-    bucketline cannot reach the storage of the checkpoint (Spark may still reach it).
+    """Returns the notes about a topic for bad records, which say what was sent and what a replay has taken. The notes
+    are files next to the checkpoint. Returns None if bucketline cannot reach the storage of the checkpoint (Spark may
+    still reach it).
     """
     notes = notes_beside(config.checkpoint, topic, config.storage)
     try:

@@ -192,7 +192,9 @@ def parked_entry(
 
 
 def unparked(entry: Entry) -> Entry:
-    """Returns the ledger entry (stored state) of a parked table that begins to read the records that it has missed."""
+    """Takes the ledger entry (stored state) of a parked table, which is left out of batches. Returns the entry with
+    which the table begins to read the records that it has missed.
+    """
     return replace(entry, parked=None, catching_up=True)
 
 

@@ -1,8 +1,9 @@
 """The position of a stream of changes: the offsets that Spark stores in the checkpoint.
 
-`{"snapshot": n, "index": i}` says that all changes before snapshot n were read, and i files of snapshot n. With
-`"full": true` it says that i units of the whole snapshot n were read. The first offset also says where the stream
-started, because Spark does not store the offset that it begins with.
+`{"snapshot": n, "index": i}` says that all changes before snapshot n were read, and i files of snapshot n. If the
+stream begins with all rows of snapshot n, `"full": true` is added; then i is the number of parts of the snapshot that
+were read. The first offset also says where the stream started, because Spark does not store the offset that it begins
+with.
 """
 
 from collections.abc import Mapping

@@ -105,7 +105,7 @@ class _Received:
 
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """Turns the results of a task in the last stage into rows."""
+    """A task of the last stage: runs `task`, and yields each of its results as a row of a record batch for Spark."""
 
     task: FirstOfRows
 

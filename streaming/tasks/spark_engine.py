@@ -1,8 +1,8 @@
 """The engine of Spark: it runs stages or jobs as one Spark action, whose tasks read rows, decide their buckets, and
 write.
 
-Sealed runs are sent between tasks as a few large values, and so are the results. Only a DataFrame that is read more
-than once is cached.
+Tasks send sealed runs (sorted, packed rows) to other tasks as a few large values, and send results to the driver in the
+same way. Only a DataFrame that is read more than once is cached.
 """
 
 from collections.abc import Callable, Iterator

@@ -142,8 +142,9 @@ class NestedUpdate(AggregateFunction):
         return entries.keep(usable)
 
     def _newest(self, items: pa.Array, entries: Entries, codes: Indices, events: Events) -> Mask:
-        """Returns a mask of the entries that stay: for each nested key (entries with the same code), the entry with the
-        greatest sequence after the last -U or -D row. If sequences are equal, the later entry stays.
+        """Returns a mask of the nested rows that stay. Of the nested rows with the same nested key (the same code), one
+        stays: the row with the greatest sequence after the last -U or -D row. If sequences are equal, the later nested
+        row stays.
         """
         chosen = np.zeros(len(codes), bool)
         if not len(codes):
@@ -288,8 +289,8 @@ def _positions(entries: Entries, codes: Indices, events: Events) -> Indices:
 
 
 def _place_in_key(entries: Entries, position: Indices, events: Events) -> Indices:
-    """Returns for each entry its rank in the key to which the entry belongs, from 0. Entries are ranked by `position`,
-    and entries with the same position have the same rank.
+    """Returns for each nested row (an element of `entries`) its rank among the nested rows of the same table key, from
+    0. The ranks follow `position`, and nested rows with the same position have the same rank.
     """
     owners = events.key_of_row[entries.rows]
     pairs, inverse = np.unique(np.stack([owners, position], axis=1), axis=0, return_inverse=True)

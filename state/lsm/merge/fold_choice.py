@@ -52,5 +52,7 @@ def early_fold(schema: TableSchema) -> Fold:
 
 
 def needs_levels(fold: Fold) -> bool:
-    """Returns True if the fold needs the column LEVEL in its input."""
+    """Returns True if the input of the fold must have the column LEVEL, which has the level of the file from which a
+    row comes.
+    """
     return isinstance(fold, NewestValue | LookupFold | FirstRowLookup | FullChangelog)

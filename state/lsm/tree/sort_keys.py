@@ -1,7 +1,8 @@
 """Sorts keys in numpy arrays: merges several arrays of sorted keys, and finds where keys change.
 
-Keys that are byte strings become integers or fixed-width strings if the memory allows it. numpy's stable sort then
-recognises the sorted pieces and merges them, which is many times faster than sorting.
+Keys that are byte strings become integers or fixed-width strings if the memory allows it. Sorted arrays are joined to
+one array. numpy's stable sort recognises the parts that are sorted, and merges them, which is many times faster than
+sorting.
 """
 
 from bisect import bisect_right

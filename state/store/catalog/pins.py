@@ -171,7 +171,8 @@ class HeldPin:
         return self.notebook.is_there(self.name)
 
     def check(self) -> None:
-        """Checks that the pin still exists. As long as it exists, processes that remove files respect it.
+        """Checks that the pin file still exists. As long as it exists, no process removes the snapshots that the pin
+        keeps.
 
         Raises RemovalUnderWayError if this process was paused for so long that another process has removed the pin.
         """

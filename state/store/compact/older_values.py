@@ -175,7 +175,7 @@ class _Unit:
 
 
 class _Level:
-    """One sorted run, which is read once, from low to high keys."""
+    """The sorted run of one level. Its rows are read once, from low to high keys."""
 
     def __init__(
         self, above: Above, level: int, run: SortedRun, keys: Sequence[DataField], columns: Sequence[str]

@@ -105,7 +105,9 @@ class LiveOfShare:
         self._told: set[tuple[str, Bucket, str]] = set()
 
     def load(self, entries: Iterable[ManifestEntry]) -> None:
-        """Loads the entries as a scan does: a file that any entry deletes is not live."""
+        """Reads the live files from manifest entries. A file is live if an entry adds the file, and no entry deletes
+        it, as in a scan.
+        """
         self._buckets, self._totals, self._touched = {}, defaultdict(Counter), set()
         deleted: set[EntryIdentity] = set()
         for entry in entries:

@@ -101,8 +101,8 @@ class SampledKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds(Placing):
-    """Divides the sampled keys of a partition into ranges, and returns the bounds of the ranges as a note. `counts`
-    holds the number of ranges of each partition.
+    """A step for tasks: divides the sampled keys of a partition into ranges, and returns the bounds of the ranges as
+    text, which goes to the driver as a note. `counts` holds the number of ranges of each partition.
     """
 
     counts: Mapping[bytes, int]

@@ -1,5 +1,6 @@
-"""The file by which one run of expiry announces to other processes that it removes snapshots. The file exists from
-before the run looks at pins until the run has removed its last file.
+"""The file by which one run of expiry announces to other processes that it removes snapshots. The run writes this file
+before it looks at pins (files by which other processes keep snapshots from removal), and removes it when the files of
+all snapshots are removed.
 """
 
 from contextlib import suppress

@@ -58,8 +58,8 @@ def mark_partitions(table: TableHandle, schema: TableSchema, partitions: Iterabl
 
 
 def forget_done(table: TableHandle, schema: TableSchema, dropped: Iterable[bytes]) -> None:
-    """Removes the entries that the action `done-partition` has added to the catalog for partitions that were dropped
-    since. Raises StorageError, UnsupportedTableError.
+    """Removes partitions from the catalog. The action `done-partition` has added these partitions when they were done,
+    and they have been dropped since. Raises StorageError, UnsupportedTableError.
     """
     owner = owner_of(table.io, table.metadata_path)
     if owner is not None and DoneAction.DONE_PARTITION in schema.settings.expiry.done_actions:

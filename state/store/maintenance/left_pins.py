@@ -14,8 +14,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def look_and_drop_left(io: FileIO, notebook: Notebook, world: World, own: str | None = None) -> Notes:
-    """Returns the pins, announcements and notes of all processes, except the file `own`. Files that are an hour old are
-    removed, and not returned. Branches whose removal was begun are removed first, whatever their age.
+    """Returns the files by which all processes tell each other about snapshots: pins (which keep snapshots from
+    removal), announced removals, and notes about deleted branches. The file `own` is left out.
+
+    Files that are an hour old are removed, and not returned, because their process has died. Before that, branches
+    whose removal has begun are removed completely, whatever the age of the file.
     """
     notes = notebook.look(own)
     Branches(io, notebook.table).finish_removals(notes, world)

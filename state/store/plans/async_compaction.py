@@ -121,7 +121,7 @@ class CompactionThread:
 
     @property
     def backlog(self) -> OpenItems:
-        """Returns the items that were open when the thread last looked."""
+        """Returns the items of plans (compactions of buckets) that were open when the compaction thread last looked."""
         return self._turns.compactor.open
 
     @property
@@ -188,11 +188,11 @@ class CompactionThread:
             self._ended(finished)
 
     def _next(self, *, looks_again: bool) -> tuple[bool, bool]:
-        """Waits until the thread is asked to work or to stop. Returns what it is asked for: whether to make a plan, and
-        whether to compact fully.
+        """Waits until the thread is asked to work or to stop. Returns what the thread is asked for: whether to make a
+        plan, and whether to compact fully.
 
-        If other compactors may hold open items (compactions of buckets), the wait ends after half the time of a lease,
-        because a lease may have ended. With `looks_again`, the wait has no such end.
+        If other compactors may hold open items (compactions of buckets), waits at most half the time of a lease,
+        because a lease may have ended. With `looks_again`, waits without this limit.
         """
         with self._changed:
             # Other compactors hold open items, whose leases may end.

@@ -1,4 +1,5 @@
-"""One compactor of a table's plans: claims items, carries them out, commits them, and records their results.
+"""One compactor of a table's plans. An item of a plan is the compaction of one bucket. The compactor claims items,
+carries them out, commits them, and records their results.
 
 Any number of compactors work at the same time, in any processes. All are equal, and none knows the others. If another
 process has completed an item first, that is not a failure.

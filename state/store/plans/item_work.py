@@ -225,8 +225,8 @@ class TableWork:
         self._at.discard(made)
 
     def _own_commit(self, plan: Plan, item: Item) -> int | None:
-        """Returns the id of the snapshot that has committed the item, whichever process made it; None if no such
-        snapshot is found.
+        """Returns the id of the snapshot by which the item (the compaction of one bucket) was committed, by this
+        process or another; None if no such snapshot is found.
         """
         at = self._at
         newest = at.view.snapshot

@@ -37,8 +37,11 @@ _ITEM = re.compile(r"item-([0-9a-f-]{36})-([0-9]+)-(lease|beat|release|result)(?
 
 @dataclass(slots=True)
 class _Listed:
-    """The files of one item in a listing. `epochs` holds the numbers of the leases (epochs) for each kind of file:
-    lease, heartbeat and release. `has_result` says whether the item has a result file.
+    """The files of one item (the compaction of one bucket) in the folder of plans.
+
+    - `epochs` holds numbers of leases. A lease gives the item to one compactor for some time, and has a number, the
+      epoch. For each kind of file (lease, heartbeat, release) `epochs` has the epochs for which there is such a file.
+    - `has_result` says whether the item has a result file.
     """
 
     epochs: dict[str, set[int]] = field(default_factory=lambda: {"lease": set(), "beat": set(), "release": set()})
@@ -222,8 +225,8 @@ class PlanFolder:
         return None if data is None else decode_result(data, path)
 
     def remove(self, number: int, plan: Plan, listing: Listing) -> None:
-        """Removes a plan and the files of its items. The plan's own file is removed first, so that no process takes an
-        item whose result is gone.
+        """Removes a plan, and the files of its items (the compactions of single buckets). The plan's own file is
+        removed first: otherwise another process could take an item whose result file is gone already.
         """
         self._io.delete(self.plan_path(number))
         self._plans.pop(number, None)

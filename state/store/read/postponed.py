@@ -142,8 +142,8 @@ class _Spill:
     _taken: int = 0
 
     def take(self, batches: Iterable[pa.RecordBatch], first_sequence: int) -> None:
-        """Stores the rows, and gives them sequence numbers in the order in which they come, from
-        `first_sequence` on.
+        """Stores the rows in the order in which they come. Each row gets a sequence number; the first row gets
+        `first_sequence`.
         """
         gathered: list[pa.RecordBatch] = []
         rows = 0

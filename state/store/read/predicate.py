@@ -64,8 +64,8 @@ def _binds(table: pa.Table, expression: pc.Expression) -> bool:
 def possible(
     schema: pa.Schema, expression: pc.Expression, guarantees: Sequence[pc.Expression]
 ) -> npt.NDArray[np.bool_]:
-    """Returns a boolean mask with one value for each guarantee. The value is false if the guarantee proves that no row
-    meets the filter.
+    """Takes guarantees: conditions that are true for all rows of a file, for example `id >= 3`. Returns a mask with one
+    value for each guarantee. The value is false if the guarantee proves that no row meets the filter `expression`.
     """
     may_pass = np.zeros(len(guarantees), dtype=np.bool_)
     form, nowhere = ds.ParquetFileFormat(), LocalFileSystem()

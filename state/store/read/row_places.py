@@ -50,7 +50,9 @@ class BucketPlace:
 def with_places(
     batches: Iterable[pa.RecordBatch], place: BucketPlace, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the batches with the requested columns. Columns that a batch does not have get the values of `place`."""
+    """Yields the batches with the requested columns. A column that a batch does not have gets the same value in all
+    rows: the value that `place` has for the column, for example the number of the bucket.
+    """
     for batch in batches:
         found = dict(zip(batch.schema.names, batch.columns, strict=True))
         arrays = [found[name] if name in found else repeated(place.values[name], batch.num_rows) for name in columns]

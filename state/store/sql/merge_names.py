@@ -113,8 +113,8 @@ class MergeNames:
 
 
 def own_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns the columns of a source under the prefixed names that clauses use. Timestamps with time zone are added
-    once more as local times.
+    """Returns the columns of a source under new names, which begin with the prefix by which clauses find these columns.
+    For a timestamp with time zone, a second column with the local time is added.
     """
     names, columns = [f"{_OWN}{name}" for name in rows.schema.names], list(rows.columns)
     for field, column in zip(rows.schema, rows.columns, strict=True):

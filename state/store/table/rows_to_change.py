@@ -37,9 +37,9 @@ def changed_parts(at: TableAt, expression: pc.Expression | None, change: RowChan
 def buckets_to_change(
     at: TableAt, expression: pc.Expression | None, partitions: Collection[bytes] | None
 ) -> Sequence[StoredBucket]:
-    """Returns one part for each bucket, which yields the rows of the bucket that meet the expression. Must not be
-    called if readers of the table also see postponed rows. `partitions` are the partitions to look at; None stands for
-    all partitions.
+    """Returns one object for each bucket of the partitions. The object yields the rows of the bucket that meet the
+    expression. `partitions` are the partitions to look at; None stands for all partitions. Must not be called if
+    readers of the table also see postponed rows.
     """
     source = _source(at, expression, partitions)
     assert not source.waiting, "an engine that reads elsewhere does not merge postponed rows"
@@ -62,8 +62,8 @@ def current_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where the rows to read are: in `buckets`, and, if readers of the table also see postponed rows, in the postpone
-    buckets (`waiting`).
+    """The rows to read for a change: the rows in `buckets`, and the rows in the postpone buckets (`waiting`). There are
+    `waiting` buckets only if readers of the table see postponed rows.
     """
 
     access: BucketAccess

@@ -59,8 +59,8 @@ class SpilledBlob(io.RawIOBase):
 
 
 class OwnerBlob:
-    """The rows of an `OwnerRun` (a sealed run for several buckets), in memory or on disk. The rows of one bucket,
-    called a piece, can be read without the rows of other buckets.
+    """The rows of an `OwnerRun` (the sorted, packed rows of several buckets), in memory or on disk. The rows of one
+    bucket are called a piece, and can be read without the rows of other buckets.
 
     The record batch that was read last stays in memory. Pieces are taken in the order of the sealed run, so the next
     piece often has rows in the same batch.
@@ -125,7 +125,9 @@ a file on disk.
 
 
 def again(blob: Blob) -> Blob:
-    """Returns the same rows for one more reader, because a blob on disk can be read only once."""
+    """Returns a second blob with the same rows. A blob on disk can be read only once, so each reader needs a blob of
+    its own.
+    """
     return blob.again() if isinstance(blob, SpilledBlob) else blob
 
 

@@ -257,7 +257,9 @@ class RunSealer(Sealer[SealedRun]):
         yield together
 
     def _sorted(self, rows: pa.Table, kinds: pa.Array, group: "_Group") -> Iterator[pa.Table]:
-        """Yields one table: the rows of a group in the form of its sealed run, with arrival ranks and row kinds."""
+        """Yields one table with the rows of a group (a bucket or a group of keys). The rows are sorted and merged as in
+        a sealed run, and have two more columns: the arrival rank and the row kind.
+        """
         plan, members = self._plan, group.members
         ranks = np.arange(group.start, group.end, dtype=np.int64)
         keys = plan.schema.trimmed_primary_key

@@ -15,7 +15,9 @@ class Unaware(Mode):
     )
 
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
-        """Returns stages in which each task seals rows in the order in which they come, and writes them itself."""
+        """Returns stages in which each task writes the rows that it reads, in the order in which they come. No rows are
+        sent to other tasks.
+        """
         del table
         write = plan.bucket_write(scope.trigger)
         return Stages(source, plan.seal_plan(OneBucket()), WriteStage(write), tasks=TaskCounts(None))

@@ -50,7 +50,9 @@ def source_of(schema: AvroSchema) -> SourceSchema:
 
 
 def value_node(node: Node) -> Node:
-    """Returns the node itself; for a union of null and one type, returns the node of that type."""
+    """Takes a type in an Avro schema. If the type is a union of null and one other type, returns the other type;
+    otherwise returns the type itself.
+    """
     if node.kind is not AvroKind.UNION or node.is_text:
         return node
     present = [child for child in node.children if child.kind is not AvroKind.NULL]

@@ -77,7 +77,8 @@ def raw_type(data_type: DataType, form: Form) -> pa.DataType:
 
 
 def convert_leaf(raw: pa.Array, shape: Shape, form: Form) -> pa.Array:
-    """Takes raw values of one form, and returns them converted to the type of the shape. Nulls stay nulls.
+    """Takes JSON values that the source has written in one way, which `form` describes (for example numbers as
+    strings). Returns the values in the type of the shape. Nulls stay nulls.
 
     Raises ValueError if any value cannot be converted.
     """

@@ -96,8 +96,8 @@ class ScannedJson:
         return Ranges(self._text_of(starts), starts, self.partners[is_root] + 1)
 
     def values_at(self, path: Sequence[str]) -> Ranges:
-        """Returns the values at the end of a path of fields, for objects that have this path. If a field occurs twice,
-        the last one counts.
+        """Returns where the values are to which a path of fields leads. Objects without this path give no value. If a
+        field occurs twice, the last one counts.
         """
         found = self.roots
         for level, name in enumerate(path, 1):

@@ -83,7 +83,7 @@ def rests_of(texts: pa.Array, positions: Positions, lengths: Positions) -> pa.Ar
 
 
 def _start_with(texts: pa.Array, bytes_of: "_Bytes", group: Positions, prefix: bytes) -> npt.NDArray[np.bool_]:
-    """Returns True for texts of the group that begin with the prefix."""
+    """Returns a mask of the texts in the group: true for texts that begin with the prefix."""
     if len(group) < len(texts):
         return bytes_of.start_with(group, prefix)
     matches: npt.NDArray[np.bool_] = pc.starts_with(texts, pattern=prefix).to_numpy(zero_copy_only=False)

@@ -31,9 +31,12 @@ class UnreadRecords:
 
 @dataclass(frozen=True, slots=True)
 class KafkaNow:
-    """Kafka's answers about partitions. `why` is the reason why some partitions have no answer. `retention_ms` says for
-    how many milliseconds each topic keeps records: a number below 0 means for ever, and topics without an answer are
-    missing. The argument `reached` of the methods has the offsets up to which a job or table has read.
+    """Kafka's answers about topic partitions. The argument `reached` of the methods has the offsets up to which a job
+    or table has read.
+
+    - `partitions` has the answers. `why` is the reason why some partitions have no answer.
+    - `retention_ms` says for how many milliseconds each topic keeps records: a number below 0 means for ever, and
+      topics without an answer are missing.
     """
 
     partitions: Mapping[Feed, UnreadRecords]
@@ -41,7 +44,9 @@ class KafkaNow:
     retention_ms: Mapping[str, int] = field(default_factory=dict)
 
     def behind(self, reached: FeedOffsets) -> int | None:
-        """Returns the number of unread records; None if Kafka has not answered about a partition."""
+        """Returns the number of records in Kafka that come after the offsets `reached`. Returns None if Kafka has not
+        answered about one of the partitions.
+        """
         if not all(feed in self.partitions for feed in reached):
             return None
         return sum(max(0, self.partitions[feed].end - offset) for feed, offset in reached.items())

@@ -87,7 +87,7 @@ class TaskNotes:
     - `tables` has the TableNote of each table that the task knew, by the number of the table.
     - `new` has the tables that the task did not know, by the name of the table.
     - `left` counts records that go to no table, by origin (source table and topic) and reason.
-    - `parked` counts records that were left out because their table is parked, by the name of the table.
+    - `parked` counts records of parked tables, which are left out of batches, by the name of the table.
     """
 
     tables: Mapping[int, TableNote] = field(default_factory=dict)

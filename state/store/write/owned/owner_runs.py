@@ -96,8 +96,8 @@ class RunPlace:
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """A number of rows of one group (a bucket or a group of keys) that go into the same sealed run. `begins` is True if
-    these rows are the first rows of the group.
+    """A number of rows of one group (a bucket or a group of keys) that go into the same sealed run (sorted, packed
+    rows). `begins` is True if these rows are the first rows of the group.
     """
 
     group: int
@@ -195,8 +195,8 @@ def cut(reader: pa.RecordBatchFileReader, place: RunPlace) -> Iterator[pa.Record
 
 
 def stretches(places: Sequence[RunPlace]) -> Iterator[RunPlace]:
-    """Yields the positions in a sealed run, in order. Positions that directly follow each other are joined into one
-    position.
+    """Takes positions of rows in a sealed run (sorted, packed rows), and yields them in order. Positions that directly
+    follow each other are joined into one position, so that their rows are read together.
     """
     stretch: RunPlace | None = None
     for place in places:

@@ -80,8 +80,8 @@ def _buckets_for(settings: PostponeSettings, runs: Sequence[tuple[SealedRun, Blo
 
 
 def _rows(blob: Blob) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a sealed run with the table's columns only (without sequence number and row kind). The blob
-    can be read again afterwards.
+    """Yields the rows of a sealed run (sorted, packed rows) with the table's columns only, without sequence number and
+    row kind. Afterwards the blob can be read again.
     """
     for batch in unseal(again(blob)):
         yield batch.drop_columns([SEQUENCE, VALUE_KIND])
