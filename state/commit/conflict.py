@@ -2,7 +2,8 @@
 returns a Conflict or None; it raises no exception.
 
 The live files to compare with may be limited to the changed buckets, because each rule compares files of one bucket.
-The one exception is the rule about the number of buckets, which is the same in a whole partition.
+The one exception is the rule about the number of buckets, which is the same in a whole partition. If not all files of a
+partition are given, this number must be given separately.
 Source: Paimon 2.0 ConflictDetection, FileEntry.mergeEntries.
 """
 
@@ -322,8 +323,9 @@ def check_unmarked(
 def check_looked_up(
     newer_entries: Iterable[ManifestEntry], delta_entries: Iterable[ManifestEntry], key_order: ToComparable
 ) -> Conflict | None:
-    """Checks the rule `levels-changed`, and returns the conflict if the commit breaks it. The rule: the files in which
-    a compaction has looked up its keys are still the files of its bucket.
+    """Checks the rule `levels-changed`, and returns the conflict if the commit breaks it. A compaction looks up the
+    keys of level 0 in the files of higher levels. The rule: no other writer has added or removed such a file since
+    then.
 
     `newer_entries` are the changes of other writers since the compaction was planned. Only changes of files above level
     0 count, and only if the key range of the file overlaps the key range of a file that the compaction takes from level

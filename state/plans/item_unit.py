@@ -15,10 +15,11 @@ from bucketline.state.plans.plan import Item
 
 @dataclass(frozen=True, slots=True)
 class Obsolete:
-    """Says that an item cannot be done any more because its bucket has changed. A later plan looks at the bucket again.
+    """Says that an item of a compaction plan cannot be done any more because the item's bucket has changed. A later
+    plan looks at the bucket again.
 
-    `inputs_gone` is true if input files are no longer live. `inputs_gone` is also true after the item itself was
-    committed.
+    `inputs_gone` is true if files that the item was to compact are no longer live. `inputs_gone` is also true after the
+    item itself was committed.
     """
 
     reason: str

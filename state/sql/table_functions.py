@@ -27,8 +27,9 @@ _BEFORE = ("FROM", "JOIN", ",")
 
 @dataclass(frozen=True, slots=True)
 class IncrementalCall:
-    """A call of a table function for incremental queries, from `start` to `end` of the text: the table's name in
-    backticks, and the option that the call means.
+    """A call of a table function for incremental queries, such as `paimon_incremental_query('t', 1, 3)`. The call
+    reaches from `start` to `end` of the text. `name` is the table's name in backticks, and `option` is the option of
+    the table that means the same as the call.
     """
 
     start: int

@@ -107,7 +107,9 @@ class Words:
         return comes
 
     def expect(self, *words: str) -> None:
-        """Moves on after these words. Raises OptionError if other words come next."""
+        """Checks that the next words of the statement are `words`, and moves on to the word after them. Raises
+        OptionError if other words come next.
+        """
         if not self.take(*words):
             raise self.wrong(f"expected {' '.join(words)}")
 

@@ -1,8 +1,8 @@
 """A table for bad records. Each bad record is one row; the primary key is (query_id, table_name, batch_id, input,
 number).
 
-A repeated batch writes the same keys again. It deletes the rows of the earlier attempt that it does not write again,
-because the table or the settings of the job may have changed since.
+A repeated batch writes the same keys again. If the table or the settings of the job have changed meanwhile, a record
+may no longer be bad. The repeated batch then deletes the row that the earlier attempt has written for this record.
 """
 
 from collections.abc import Mapping, Sequence

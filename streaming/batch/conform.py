@@ -170,8 +170,8 @@ def grow_table(at: TableAt, outcome: Outcome) -> TableAt:
 
 
 def refuse_need(at: TableAt, outcome: Outcome) -> None:
-    """Checks that the records need no further column after the table was changed for them. If the records need a
-    further column, the files of the batch are removed and SchemaMismatchError is raised.
+    """The table has got the columns that the records of a batch needed. If the records need still more columns, removes
+    the files of the batch and raises SchemaMismatchError.
     """
     if not outcome.need:
         return

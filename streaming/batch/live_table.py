@@ -19,8 +19,8 @@ from bucketline.streaming.metrics.outlets import open_outlets
 
 
 class _Turn:
-    """A lock that lets a writer do one batch at a time, even if two calls pass different options, or spell the path of
-    the table differently.
+    """A lock for one table: a writer does one batch at a time. The lock is the same for all calls of the writer, even
+    for calls with other options or another spelling of the table's path.
     """
 
     def __init__(self) -> None:

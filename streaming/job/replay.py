@@ -162,7 +162,9 @@ def replayed_identity(user: str, number: int) -> BatchIdentity:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row in the form that Spark takes from Python."""
+    """Returns the row of a bad record, changed so that Spark accepts it: each header is a pair of key and value instead
+    of a dict.
+    """
     if row["headers"] is not None:
         row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
     return row

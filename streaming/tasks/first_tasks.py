@@ -54,8 +54,8 @@ def _said(spark: Any, task: FirstOfNothing) -> list[bytes]:
 def _at_a_time(context: Any) -> int:
     """Returns how many tasks can run at a time, at least one.
 
-    If `spark.default.parallelism` is set, Spark tells its value, which may be too large. The result is then at most a
-    few tasks, because the first batch waits for these tasks.
+    Spark does not tell this number if `spark.default.parallelism` is set: it tells the value of this setting, which may
+    be too large. The result is then at most a few tasks, because the first batch waits for these tasks.
     """
     tasks = max(1, int(context.defaultParallelism))
     return tasks if context.getConf().get(_PARALLELISM) is None else min(tasks, _FEW)

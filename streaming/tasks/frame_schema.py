@@ -22,8 +22,8 @@ def frame_schema(frame: Any, *, has_large_types: bool = False) -> pa.Schema:
 
 
 def arrow_schema(columns: StructType, *, has_large_types: bool = False) -> pa.Schema:
-    """Returns the columns of a schema of Spark as an Arrow schema. `has_large_types` has the same effect as in
-    `frame_schema`.
+    """Returns the columns of a schema of Spark as an Arrow schema. With `has_large_types`, strings and bytes have
+    offsets of 64 bits (Spark 3.5 lacks these types).
     """
     large = {"prefers_large_types": has_large_types} if "prefers_large_types" in _PARAMETERS else {}
     return to_arrow_schema(columns, **large, **_IN_UTC)

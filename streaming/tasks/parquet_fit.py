@@ -115,8 +115,8 @@ def _check_calendar(footer: Mapping[bytes, bytes], source: ParquetFiles) -> None
 
 
 def _top_level(file: pq.ParquetFile) -> Iterator[tuple[str, pa.DataType, Any]]:
-    """Yields the columns of a file: the name, the Arrow type and, unless the column is nested, its description in the
-    footer.
+    """Yields for each column of a file the name, the Arrow type, and the column's description in the footer. The
+    description is None for a nested column.
     """
     at, schema = 0, file.schema
     for field in file.schema_arrow:

@@ -9,7 +9,9 @@ from typing import Any
 
 @dataclass(slots=True)
 class _Held:
-    """The former value of a setting, and the number of blocks that use another value now."""
+    """A setting that `with` blocks have changed for a time: the value before the first block, and the number of blocks
+    that use another value now.
+    """
 
     before: str
     count: int = 0

@@ -154,7 +154,7 @@ def _after_reading(stages: Stages[Any], write: int) -> list[tuple[int, Next]]:
 
 
 def _then(read: Callable[..., Iterator[Routed]], write: WriteTask | None) -> Callable[..., Iterator[Any]]:
-    """Returns the work of a task that reads. If `write` is set, the same task also writes."""
+    """Returns the function that a task runs: `read` alone, or `read` and then `write` in the same task."""
     return read if write is None else _Both(read, write)
 
 

@@ -192,8 +192,8 @@ def _container_at(data: bytes, at: int, kind: _Kind, cardinality: int) -> tuple[
 
 
 def _write_node(keys: Sequence[bytes], start: int, end: int, depth: int, parts: list[bytes]) -> None:
-    """Appends to `parts` the subtree of the keys from `start` up to `end`, which have their first `depth` bytes in
-    common.
+    """Writes a part of the tree that stores the bitmap: appends to `parts` the bytes of the subtree for the keys from
+    `start` up to `end`. These keys have their first `depth` bytes in common.
     """
     first, last = keys[start], keys[end - 1]
     if end - start == 1:

@@ -28,8 +28,8 @@ NUMBERS = frozenset(
 
 
 class AggregateFunction(ABC):
-    """An aggregate function with its parameters for one column. The function takes the values and events of the column,
-    and returns one value for each key.
+    """An aggregate function with its parameters for one column. The function takes the values of the column and the
+    events (what each row does to the column, for example add a value), and returns one value for each key.
 
     Objects are plain values, so that they can be sent to Spark tasks. `functions.py` lists all functions.
     """

@@ -19,8 +19,9 @@ from bucketline.state.lsm.aggregate.events import Indices, Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedFold(ABC):
-    """Base class of the folds that compute new rows. If a key has a single row, this row is the result, unless
-    `folds_lone_rows` is true. `folds_lone_rows` is set if the rows to merge also include rows of higher levels.
+    """Base class of the folds (rules that merge the rows of a key) that compute a new row. If a key has a single row,
+    this row is the result, unless `folds_lone_rows` is true. `folds_lone_rows` is set if the rows to merge also include
+    rows of higher levels.
     """
 
     folds_lone_rows: bool = False

@@ -137,7 +137,7 @@ def mixed_key_of(
     rows: pa.Table | pa.RecordBatch, numbers: NDArray[np.int64], feeds: Feeds, keys: Sequence[str]
 ) -> MixedKey | None:
     """Returns a key whose rows came from several feeds (Kafka partitions); None if the rows of each key came from one
-    feed. `numbers` and `feeds` are as in `first_feeds`.
+    feed. `numbers` has for each row the number of its key, and `feeds` has for each row its feed.
     """
     found = first_mixed_row(numbers, feeds)
     return None if found is None else mixed_key(rows, found[0], keys, found[1])

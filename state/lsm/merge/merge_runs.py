@@ -140,8 +140,8 @@ def sort_rows(
 def fold_sorted(
     rows: pa.Table, starts: Starts, fold: Fold, batch_rows: int, *, look: Look | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Merges rows that are sorted by key and age, and yields the result as `merge_runs` does. `starts` is true at the
-    first row of each key.
+    """Merges the rows of each key, and yields the merged rows as `merge_runs` does. `rows` are sorted by key, and the
+    rows of one key by age. `starts` is true at the first row of each key.
     """
     plan = _Plan((), (), False, fold, None, True, look)
     for batch in _folded(rows, None, starts, np.zeros(0, np.int64), plan).to_batches(max_chunksize=batch_rows):

@@ -30,8 +30,9 @@ from bucketline.state.lsm.tree.sort_keys import is_older
 
 @dataclass(frozen=True, slots=True)
 class PartialUpdateMerging(Merging):
-    """The rules of a table with the merge engine `partial-update`: a new row completes the stored row. A null changes
-    nothing, and neither does a sequence group with an older sequence.
+    """The rules of a table with the merge engine `partial-update`: a new row completes the stored row. A null in the
+    new row leaves the stored value as it is. If the new row has an older sequence for a sequence group, the stored
+    values of this group stay as they are.
     """
 
     takes_updates = True

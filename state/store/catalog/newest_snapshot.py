@@ -59,7 +59,8 @@ class Newest:
 
 
 def find_newest(io: FileIO, root: str) -> Newest:
-    """Returns the newest snapshot of the metadata folder `root`, whatever its hints say.
+    """Returns the newest snapshot of the metadata folder `root`. The hint files LATEST and EARLIEST may be wrong; the
+    result is right all the same.
 
     Raises MissingSnapshotError if files of published snapshots are missing, BranchNotFoundError if such files are
     missing because the branch is being deleted, CorruptFileError, StorageError.

@@ -260,7 +260,9 @@ def _excluded(pin: Pin, others: Mapping[str, Pin | None]) -> dict[str, Pin | Non
 
 
 def _without_left(notebook: Notebook, pins: Mapping[str, Pin | None], world: World) -> dict[str, Pin | None]:
-    """Removes those of the pins that are an hour old, and returns the others."""
+    """Processes whose pins are an hour old are assumed to have died. Removes the files of these pins, and returns all
+    other pins, by the name of the file.
+    """
     left = notebook.left(pins, world)
     for name in sorted(left):
         pin = pins[name]

@@ -220,10 +220,12 @@ def _lower_hint(later: _Later) -> None:
 
 
 def _settle_tags(later: _Later, tags: Tags) -> None:
-    """Removes the tags of later snapshots, which would otherwise seem to belong to new snapshots with the same ids.
+    """Removes the tags of the snapshots that a rollback removes. These tags would otherwise seem to belong to new
+    snapshots with the same ids.
 
-    The marker tag of a stream is moved back to the stream's newest remaining snapshot instead. The marker tag records
-    how far the stream has got, even after the tagged snapshot has expired.
+    The marker tag of a stream is not removed: it is moved back to the stream's newest remaining snapshot. The marker
+    tag records how far the stream has got, even after the tagged snapshot has expired. If the stream has no remaining
+    snapshot, its marker tag is removed.
     """
     wanted = later.wanted
     listed = [tag for tag in _readable(tags) if tag.name != ROLLBACK_TAG and tag.snapshot.id > wanted.id]

@@ -152,8 +152,8 @@ class SnapshotCommit:
                 return ended
 
     def _try_once(self) -> Ended | None:
-        """Tries once to publish the snapshot, and returns how this ended. Returns None if another writer has won the
-        race and another try is due.
+        """Tries once to publish the snapshot. Returns the snapshot, or the reason why it was not published; None if
+        another writer was faster and another try is due.
         """
         self._of_try = []
         base: CommitBase | None = None

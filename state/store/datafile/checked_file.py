@@ -42,7 +42,7 @@ class CheckedSource(PositionedReader):
         self.error: CorruptFileError | None = None
 
     def read_in_long_pieces(self) -> None:
-        """Makes later reads fetch larger pieces. Call it before a read of the whole file."""
+        """Makes later reads fetch larger pieces. A caller that reads the whole file calls this method first."""
         self._pieces.clear()
         self._step = self._whole_blocks(_LONG_PIECE_BYTES)
 

@@ -24,8 +24,11 @@ def ids_in(schema: pa.Schema, key: bytes) -> dict[str, int]:
 
 
 def check_columns(names: Sequence[str], ids: Mapping[str, int], stored: Sequence[DataField]) -> None:
-    """Raises CorruptFileError that names the column, if a file's columns cannot be those of its schema. `names` are the
-    file's column names, and `ids` are its field ids by name; `stored` are the columns of the schema.
+    """Compares the columns of a data file with the columns of the schema with which the file was written. Raises
+    CorruptFileError, which names the column, if a column has another name or another field id.
+
+    `names` are the names of the file's columns. `ids` maps these names to field ids; it is empty if the file has no
+    field ids. `stored` are the columns of the schema.
     """
     if ids:
         of_id = {number: name for name, number in ids.items()}

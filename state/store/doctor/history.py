@@ -102,8 +102,9 @@ class HistoryWalk:
         yield from other._index_of(state, snapshot)
 
     def _to_base(self, state: State, base: list[ManifestFileMeta] | None) -> Iterator[Problem]:
-        """Checks that the live files of the previous snapshot are the files that the next snapshot's base manifests
-        name, and yields a problem if they are not. Then loads the live files from the base manifests, if necessary.
+        """The base manifests of a snapshot must name exactly the files that were live at the previous snapshot. Yields
+        a problem if the manifests `base` name other files. Then loads the live files from the base manifests, unless
+        the files in memory are already the same.
         """
         is_next = self._at is not None and state.id == self._at + 1
         if base is None:
@@ -132,7 +133,7 @@ class HistoryWalk:
         self._load(state, base)
 
     def _load(self, state: State, metas: Sequence[ManifestFileMeta]) -> None:
-        """Replaces the live files in memory by those that the manifests `metas` name."""
+        """Replaces the live files that are held in memory by the files that the manifests `metas` name."""
         self._is_whole = True
         self._live.load(e for meta in metas for e in self._entries(state, meta) or ())
         self._is_whole = all(self._sums.get(m.file_name) is not None for m in metas)

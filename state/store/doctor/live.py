@@ -1,4 +1,6 @@
-"""Holds the live files of one snapshot after another, by bucket, and checks their levels."""
+"""Holds the live files of a snapshot in memory, by bucket, and checks the levels of the files. The doctor goes from one
+snapshot to the next, and each snapshot's changes are applied to the files in memory.
+"""
 
 import zlib
 from collections import Counter, defaultdict

@@ -189,8 +189,8 @@ class SpreadEngine(Engine, Protocol):
     """An engine whose tasks run in other processes. A caller's rows are sent to these processes."""
 
     def rows(self, data: object, row_kinds: object = None) -> AbstractContextManager[Rows]:
-        """Makes the rows available to tasks for the time of a `with` block. `data` and `row_kinds` are the arguments of
-        `Table.write`.
+        """Makes rows available to the engine's tasks for the time of a `with` block: `with engine.rows(data) as rows`.
+        `data` and `row_kinds` are the arguments of `Table.write`.
 
         Raises SchemaMismatchError for data that the engine cannot read, OptionError for more data than this process can
         send.

@@ -41,7 +41,7 @@ class MustRebuild:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """How many snapshots were applied to the index, and how many of their rows were read."""
+    """How many snapshots were applied to the index, and how many rows of these snapshots were read."""
 
     snapshots: int
     rows: int

@@ -1,5 +1,5 @@
-"""A note beside the key index with the changes that a batch makes to the keys of a share. The index itself is never
-changed before the batch is committed.
+"""A note is a file beside a key index. It holds the changes that a batch makes to the keys of the index. The index
+itself is never changed before the batch is committed.
 
 The note has a token, and the batch's snapshot has the token among its properties. If a later snapshot of the table has
 the token of the note, the batch was committed: the next batch then applies the note to the index, and need not read the

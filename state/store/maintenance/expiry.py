@@ -178,8 +178,8 @@ def move_tag(
     root: str | None = None,
 ) -> None:
     """Creates or moves the tag that marks a writer's newest snapshot, and removes files that only the tag's old
-    snapshot needs. The tag moves back only if its old snapshot was rolled back. If the writer no longer moves the tag,
-    it expires after `MARKER_RETAINED_MS`.
+    snapshot needs. The tag moves back only if its old snapshot was rolled back. A tag that the writer no longer moves
+    expires after `MARKER_RETAINED_MS`.
     """
     tags = Tags(io, root or path)
     old = tags.get(name)

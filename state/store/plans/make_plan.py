@@ -176,7 +176,9 @@ def _choose(
 
 
 def _remove_old(folder: PlanFolder, listing: Listing, plans: Mapping[int, Plan]) -> None:
-    """Removes closed plans except for the newest ones. If the storage fails, the next planner removes them."""
+    """Removes closed compaction plans (plans without open items), except for the newest ones. If the storage fails, no
+    error is raised, and the next planner removes the plans.
+    """
     closed = [n for n in sorted(plans) if n in listing.plan_numbers and listing.is_closed(plans[n])]
     with suppress(StorageError):
         for number in closed[:-KEPT_PLANS]:

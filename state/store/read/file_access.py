@@ -43,9 +43,11 @@ wanted, the whole file is read.
 class FileAccess:
     """Access to a table's data files: the places of the files, and their schemas.
 
-    `deletions` has the rows that deletion vectors delete. With `age`, expired rows are left out. With `choice`, row
-    groups of Parquet files are skipped if none of their rows can meet the filter. With `share`, only a part of each
-    file is read.
+    `deletions` has the rows that deletion vectors delete.
+    `age` says which rows have expired; expired rows are left out.
+    `choice` decides which row groups of a Parquet file are skipped, because none of the rows in them can meet the
+    filter.
+    `share` says which part of each file is read; None for the whole file.
 
     The attributes are together because every file of a read is opened with all of them.
     """

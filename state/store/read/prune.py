@@ -193,7 +193,7 @@ class _Pruning:
         return _narrowed(buckets, lambda bucket, file: file.file_name in passing)
 
     def any_passing(self, buckets: Sequence[BucketFiles]) -> list[bool]:
-        """Returns for each bucket whether a row of its files may meet the filter."""
+        """Returns for each bucket False if no row in the bucket's files can meet the filter, otherwise True."""
         kept = self._passing(buckets, self._value_guarantee)
         return [any(f.file_name in kept for f in b.files) for b in buckets]
 

@@ -142,11 +142,11 @@ class Scan:
 def plan_scan(
     table: TableHandle, request: ReadRequest, *, snapshot: Snapshot | None = None, least_level: int = 0
 ) -> Scan:
-    """Plans the read of a snapshot, and returns the scan with all of its units. Files below `least_level` are left out.
-    Raises the errors of `Table.to_batches`.
+    """Plans the read of a snapshot, and returns the scan with all of its units (files that are read together). Files
+    below `least_level` are left out. Raises the errors of `Table.to_batches`.
 
-    If `snapshot` is given, it is read with the schema of the handle, and without other branches. Otherwise the request
-    says which snapshot is read.
+    If `snapshot` is given, this snapshot is read, with the schema of the handle, and no other branch is read. Otherwise
+    the request says which snapshot is read.
     """
     seen = () if snapshot is None else (BranchView(table, table.table_schema, snapshot),)
     plan = plan_rows(table, request, seen=seen)

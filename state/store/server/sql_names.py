@@ -126,8 +126,8 @@ class SqlNames:
 
 @dataclass(frozen=True, slots=True)
 class SqlLock:
-    """Paimon's lock of one table: a row that only one process can insert. Another process may remove a row that is
-    older than `timeout_ms`.
+    """Paimon's lock of one table, in the database of a JDBC catalog. To lock the table, a process inserts a row, which
+    a second process cannot insert as well. Any process may remove a row that is older than `timeout_ms`.
     """
 
     database: SqlDatabase

@@ -69,9 +69,9 @@ class Cycled:
 
 
 def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger = CompactTrigger.NONE) -> Cycled:
-    """Does the work of an operation on a table, commits it, and returns the results of the commit. If the commit's
-    compaction conflicts with another commit, files are compacted again, as `trigger` says. Then snapshots and
-    partitions expire and tags are created, as the table's options say.
+    """Calls `work`, which does an operation on a table, commits the messages that `work` returns, and returns the
+    results of the commit. If the compaction in the commit conflicts with another commit, `trigger` says which files are
+    compacted again. Then snapshots and partitions expire and tags are created, as the table's options say.
 
     If the work raises an error, the files of the work are removed. Raises the errors of `commit_change`. Raises
     CommitConflictError for a compaction that was lost to another commit, and if the snapshot that the work reads has

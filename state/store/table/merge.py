@@ -151,8 +151,8 @@ def _merge_spread(
 def _append_changes(
     at: TableAt, stored: KeptAndTaken, source: MergeSource, planned: PlannedMerge
 ) -> Iterator[pa.Table]:
-    """Yields the rows to append. Also tells `stored`, while the rows are read, which rows of the table the merge takes
-    out.
+    """Yields the rows that a merge appends to a table without a primary key. While the caller takes these rows,
+    `stored` is told which rows of the table the merge takes out.
     """
     columns = source.key.columns if planned.clauses.looks_at_keys_alone else None
     target = stored.read(_looked_at(source.seen, planned), columns, _partitions(source.seen, planned))

@@ -167,8 +167,8 @@ def _in_threads(
 
 
 def _write_of_thread(write: BucketWrite, count: int, watch: Watch) -> BucketWrite:
-    """Returns the settings for one of `count` threads: its part of the memory, and its own source of names for new
-    files.
+    """Returns the settings for one of `count` threads. The thread gets an equal part of the memory, and a separate
+    source of names for new files, so that no two threads choose the same name.
     """
     world = write.access.world
     # Each thread gets its own copy of the access object, which also decides from the thread's own rows which columns

@@ -85,8 +85,8 @@ class FixedBuckets:
 
 @dataclass(frozen=True, slots=True)
 class KeyShares:
-    """Groups rows by share, which is computed from the hash of the key columns `columns`. So all rows of a key are in
-    one group, whatever bucket they will get.
+    """Groups rows by share. A share is a group of keys that one task handles. The hash of the columns `columns` decides
+    the share of a row. So all rows of a key are in one group, whatever bucket they will get.
 
     With `across_partitions` a group holds rows of all partitions, in order of arrival.
     """

@@ -51,7 +51,7 @@ a key whose rows came from several feeds (topic partitions), or the commit messa
 
 
 class Placing:
-    """A way to find the buckets of rows. Subclasses are plain values, so that they can be sent to tasks."""
+    """A way to find the buckets of rows. Objects of subclasses are plain values, so that they can be sent to tasks."""
 
     def place(self, share: int, runs: Sequence[tuple[SealedRun, Blob]]) -> Iterator[Placed]:
         """Finds the bucket of each row of one share (the keys that one task owns). Yields the results, for example a

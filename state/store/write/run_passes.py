@@ -70,8 +70,9 @@ def small_runs(
 def few_runs(
     runs: Sequence[RowRun], limit: int, merge: MergeRuns, directory: str | None, stack: ExitStack
 ) -> list[RowRun]:
-    """Returns at most `limit` runs with the rows of all sealed runs, in order of arrival. Only neighbouring runs are
-    merged. Merged runs are read from temporary files in `directory`, which are removed when `stack` is closed.
+    """Returns at most `limit` runs, in order of arrival, that together hold the rows of all runs in `runs`. If there
+    are more runs, neighbouring runs are merged into one, which is stored in a temporary file in `directory`. The files
+    are removed when `stack` is closed.
     """
     assert limit > 1, "merging needs two runs"
     left = list(runs)

@@ -60,12 +60,13 @@ class SealedRun:
     and `flush` is the number of earlier runs of the task.
 
     A negative `bucket` stands for a group of rows whose buckets the reduce side decides (see `grouping`).
-    `consumed_rows` counts the accepted rows of this flush, including rows that were folded into other rows. `rank_end`
-    is one more than the highest arrival rank that the task had used in the bucket or group when it sealed the run.
-    `blob` holds the rows, in the form that the plan asks for. `group` is the bucket or group in which ranks are
-    counted; `group` does not change when the rows get a bucket. `feeds` is a `FeedSpans` as bytes, which says from
-    which feed (topic partition) the row of each rank came, at least for the rows in the sealed run. `feeds` is empty if
-    feeds do not matter.
+    `consumed_rows` counts the accepted rows of this flush, including rows that were folded into other rows.
+    `rank_end` is one more than the highest arrival rank that the task had used in the bucket or group when it sealed
+    the run.
+    `blob` holds the rows, in the form that the plan asks for.
+    `group` is the bucket or group in which ranks are counted; `group` does not change when the rows get a bucket.
+    `feeds` is a `FeedSpans` as bytes: it says from which feed (topic partition) the row of each rank came, at least for
+    the rows in the sealed run. `feeds` is empty if feeds do not matter.
     """
 
     partition: bytes

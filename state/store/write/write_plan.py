@@ -239,7 +239,9 @@ class WritePlan:
         return AllocationRule(bucket.target_rows, bucket.limit)
 
     def counts(self, others: Mapping[bytes, int] | None = None) -> BucketCounts:
-        """Returns the bucket counts: the count of new partitions, and the counts of the partitions in `others`."""
+        """Returns how many buckets each partition has: a partition in `others` has the number given there, and every
+        other partition has the number of buckets of the table.
+        """
         return BucketCounts(self.total_buckets, dict(others or {}))
 
     def bucket_write(self, trigger: CompactTrigger) -> BucketWrite:

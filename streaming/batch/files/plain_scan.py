@@ -44,8 +44,8 @@ _Id = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class PlanColumns:
-    """The columns of a plan. `places` has for each column its position among the columns of `leaf`, the node of the
-    plan that yields the rows.
+    """The columns of Spark's plan for a DataFrame. `leaf` is the node of the plan that reads the rows. `places` has for
+    each column of the DataFrame its position among the columns of `leaf`.
     """
 
     leaf: PlanNode

@@ -125,7 +125,7 @@ def _planned_for(frame: Frame, identity: BatchIdentity, reader: KafkaReader) -> 
 
 
 def certain_ranges(start: str | None, end: str | None) -> tuple[OffsetRange, ...]:
-    """Returns the ranges between a batch's start and end offsets.
+    """Returns the offset ranges between a batch's start and end offsets, one for each Kafka partition with records.
 
     The result is empty if the batch has no records, or if a partition is new, was deleted, or has moved back to earlier
     offsets.

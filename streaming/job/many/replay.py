@@ -141,8 +141,9 @@ def as_replayed(routed: RoutedJob) -> RoutedJob:
 
 
 def replay_job(job: RoutedJob, registry: RegistrySchemas | None = None) -> ManyJob:
-    """Returns the settings of the batches of a replay. Each ledger of a replay knows only one batch, so a table need
-    not show that it has the previous batch.
+    """Returns the settings with which a replay writes bad records into several tables. Each batch of a replay is
+    checked by itself: a table need not show that it has the batch before, because a replay's ledger (the state of the
+    tables) knows only one batch.
     """
     return many_job(job, Job(allow_reprocess=True), registry)
 

@@ -70,7 +70,9 @@ class ManySink:
             self.write(batch, identify(batch, batch_id, self.job.one))
 
     def write(self, batch: Any, identity: BatchIdentity) -> Told:
-        """Writes a batch with a known identity, and returns the result; see `__call__`."""
+        """Writes a batch with a known identity. Returns the reports of the tables, and the errors of tables that
+        failed; see `__call__`.
+        """
         if self._engine is None or self._state is None:
             self._engine = SparkTables(batch.sparkSession)
             self._state = self.make_state(identity.commit_user(None))

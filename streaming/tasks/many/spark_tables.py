@@ -76,8 +76,8 @@ class TablesEngine(Protocol):
 
 @dataclass(slots=True)
 class SparkTables:
-    """The engine that runs the tasks in a Spark session. The facts about tables are broadcast to the executors, and
-    stay there until the facts change.
+    """The engine that runs the tasks of a job of several tables in a Spark session. What tasks must know about the
+    tables is broadcast to the executors, and stays there until it changes.
     """
 
     spark: Any

@@ -2,7 +2,8 @@
 of the message.
 
 A chunk of records has few tables and topics, so the routes are looked up once for each pair of table and topic. Records
-that belong to no table stay together; their decoder tells a heartbeat from a broken message.
+that name no table stay together. Decoding these records then shows which of them are heartbeats, and which are broken
+messages.
 """
 
 from collections.abc import Iterator, Mapping
