@@ -33,10 +33,10 @@ class MergeEngine(Enum):
 
     @property
     def keeps_first(self) -> bool:
-        """Returns True if the first row of a key is kept unchanged.
+        """Returns True for the merge engine `first-row`, which keeps the first row of a key unchanged.
 
-        Then a compaction looks up each new key before it moves the row from level 0 to a higher level, and readers skip
-        level 0. Above level 0 each key has one row, which is never changed or removed.
+        With this engine, a compaction looks up each new key before it moves the row from level 0 to a higher level, and
+        readers skip level 0. Above level 0 each key has one row, which is never changed or removed.
         """
         return self is MergeEngine.FIRST_ROW
 

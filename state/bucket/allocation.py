@@ -157,8 +157,9 @@ class Assigners:
 
 
 def hash_share(hashes: Int32s, count: int | Int32s) -> Int32s:
-    """Returns for each hash a number from 0 to `count` - 1: the absolute value of Java's `hash % count`. `count` is one
-    number for all hashes, or an array with a number for each hash.
+    """Returns for each hash the number of its share: the keys are divided into `count` shares by their hashes. The
+    number is the absolute value of Java's `hash % count`. `count` is one number for all hashes, or an array with a
+    number for each hash.
     """
     return np.abs(np.fmod(hashes, np.int32(count) if isinstance(count, int) else count))
 

@@ -151,8 +151,9 @@ class DynamicAssigner:
     def starting(
         known: KnownHashes, own: Ownership, rule: AllocationRule, *, rows: Mapping[int, int] | None = None
     ) -> "DynamicAssigner":
-        """Returns an assigner for a partition with existing keys. `rows` is the number of hashes in each bucket of the
-        partition, from the index manifest. `rows` is required if `known` has only a part of the partition's hashes.
+        """Returns an object that chooses buckets for rows of one partition. The partition's existing keys are in
+        `known`, as hashes with their buckets. `rows` is the number of hashes in each bucket of the partition, from the
+        index manifest. `rows` is required if `known` has only a part of the hashes.
         """
         return DynamicAssigner(known, Allocation(known.rows() if rows is None else dict(rows), own, rule))
 

@@ -351,8 +351,9 @@ def encode_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
 
 
 def _encode_value(value: object, data_type: DataType, cursor: int) -> tuple[bytes, bytes]:
-    """Returns the slot of one value, and its bytes in the variable area. `cursor` is where these bytes will begin in
-    the row.
+    """Encodes one value of a BinaryRow. Returns its slot (the 8 bytes in the part of fixed size), and its bytes in the
+    variable area behind this part. `cursor` is the position at which the bytes in the variable area will begin.
+
     A null of a wide type leaves the same bytes in the variable area as Paimon's Java code does.
     """
     root = data_type.root

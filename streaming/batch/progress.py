@@ -203,7 +203,9 @@ def describe_batch(
 
 
 def with_backlog(report: BatchReport, relief: Relief, items: OpenItems, world: World) -> BatchReport:
-    """Returns the report with what is known about waiting sorted runs (`relief`) and open plan items (`items`)."""
+    """Returns the report with the work that waits: `relief` has the number of sorted runs that are not compacted yet,
+    and `items` has the number of items of compaction plans that are not done.
+    """
     crowding = relief.crowding
     return replace(
         report,

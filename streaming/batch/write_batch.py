@@ -302,8 +302,8 @@ def _run_with_moves(
     rows: Records,
     outcome: Outcome,
 ) -> tuple[Target, Stages[Records], Outcome]:
-    """Runs the tasks again, because rows with a changed key take values from the rows with their old keys. Returns what
-    `run` returns.
+    """Runs the tasks again, because rows with a changed key take values from the rows with their old keys. Returns the
+    target, the stages of the last run, and the outcome of the last run.
 
     The tasks read the batch, and send the rows that the driver asks for, until the driver knows all values. Then the
     tasks read the batch once more and write it.

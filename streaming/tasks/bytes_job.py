@@ -157,8 +157,9 @@ _Step = FirstStep | NextStep
 
 
 def _packed(said: Iterator[Any], sends: bool) -> Iterator[bytes]:
-    """Yields as bytes what a task yields. If `sends` is true, the task sends messages to other tasks, and the number of
-    the receiver comes before each message.
+    """Yields the items that a task yields as bytes. If `sends` is true, the items are messages to tasks of the next
+    stage, and the number of the receiving task comes before each message. Otherwise the items are results for the
+    driver.
     """
     if not sends:
         yield from map(pack_result, said)

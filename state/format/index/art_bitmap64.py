@@ -179,9 +179,10 @@ def _read_container(data: bytes, at: int) -> tuple[_Container, int]:
 
 
 def _container_at(data: bytes, at: int, kind: _Kind, cardinality: int) -> tuple[_Container, int]:
-    """Reads a container (a part of a Roaring bitmap, with up to 65,536 values) whose bytes begin at offset `at`. `kind`
-    is the form in which it stores its `cardinality` values. Returns the container and the offset at which its bytes
-    end. If the data end too early, the bytes of the container are cut short.
+    """Reads a container: a part of a Roaring bitmap, with up to 65,536 values. The bytes of the container begin at
+    offset `at`. `cardinality` is the number of its values, and `kind` is the form in which they are stored. Returns the
+    container and the offset at which its bytes end. If the data end too early, the bytes of the container are cut
+    short.
     """
     if kind is _Kind.RUN:
         (run_count,) = struct.unpack_from("<H", data, at)

@@ -84,8 +84,9 @@ class AggregateFunction(ABC):
         return None
 
     def bound(self, largest: Sequence[Fraction]) -> Fraction:
-        """Returns the largest magnitude that a result can have. `largest` has the largest magnitude of the values in
-        each merged sorted run.
+        """Returns the largest magnitude that this function's result can have, to tell whether the result fits its
+        column. `largest` has the largest magnitude of the values in each sorted run; a run has at most one value of a
+        key.
         """
         return max(largest, default=Fraction(0))
 

@@ -38,7 +38,9 @@ class OlderMatches:
 
 
 class OlderRows(Protocol):
-    """Looks up rows on the levels above the output level of a compaction."""
+    """Finds the stored rows of given keys, in a compaction that does not read all levels: looks only at the levels
+    above the output level of the compaction.
+    """
 
     def find(self, keys: pa.Table) -> OlderMatches:
         """Returns the newest row of each key in `keys` that has a row on the levels above the output level. `keys` must

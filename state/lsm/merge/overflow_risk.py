@@ -21,8 +21,8 @@ from bucketline.state.types.long_decimals import COMPACT_DIGITS
 
 
 def may_overflow(schema: TableSchema) -> bool:
-    """Returns True if the merge engine of the table computes new rows, so that a merge may have no result. In all other
-    tables, no column is at risk.
+    """Returns True if the table's merge engine computes new values from several rows. Such a value may be too large for
+    its column. The other merge engines only choose among rows.
     """
     return bool(schema.primary_keys) and schema.settings.merge.engine.builds_rows
 

@@ -309,8 +309,9 @@ class Branches:
         return [(f"{subject} of branch {name}", state) for subject, state in self._shared(self.path(name), self._path)]
 
     def _shared(self, other: str, root: str) -> list[tuple[str, Snapshot]]:
-        """Returns snapshots of the history at `other`, each with a description. Together, these snapshots have all
-        files that the history at `other` shares with the history at `root`.
+        """Returns snapshots of the history in the folder `other`, each with a description. Together they name all files
+        that the history at `other` has in common with the history at `root`: these files must stay when files of the
+        history at `root` are removed.
         """
         snapshots = Snapshots(self._io, other)
         ids = snapshots.ids()

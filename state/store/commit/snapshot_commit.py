@@ -107,8 +107,8 @@ class CommitWork:
     """The snapshot with the id `based_on`; None if it is not known."""
 
     def of_compaction(self) -> "CommitWork":
-        """Returns the work for the second snapshot, without the author's operation: only the first snapshot records the
-        operation.
+        """Returns a copy for the second snapshot of the commit, which has the compactions. The copy lacks the author's
+        operation (a note for people), because only the first snapshot records it.
         """
         return replace(self, author=replace(self.author, operation=None))
 

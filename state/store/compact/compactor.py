@@ -265,8 +265,8 @@ class _Compaction:
 
 
 def _parts(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yields pairs of batches: the rows to store and the rows to log. If the fold makes no changelog, all rows are
-    stored.
+    """Yields for each batch of a merge two batches: the rows to store and the changelog rows. If the merge makes no
+    changelog, all rows are stored, and the second batch is empty.
     """
     for batch in rows:
         yield split_marked(batch) if PART in batch.schema.names else (batch, batch.slice(0, 0))

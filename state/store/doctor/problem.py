@@ -99,7 +99,9 @@ class Broken:
                 record.last = snapshot_id
 
     def also(self, snapshot_id: int, name: str) -> None:
-        """Records that a tag or branch has the same state as a snapshot."""
+        """Notes that a tag or branch has the same state as the snapshot with this id. So what is known about the files
+        of the snapshot also holds for the tag or branch.
+        """
         for r in self._records.values():
             if r.has_tags and r.first is not None and r.last is not None and r.first <= snapshot_id <= r.last:
                 r.named.append(name)

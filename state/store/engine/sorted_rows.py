@@ -23,7 +23,9 @@ _BLOCKS_A_BUDGET = 256
 
 @dataclass(frozen=True, slots=True)
 class RowSort:
-    """The key by which rows are sorted, and the memory for Arrow data in bytes. Chunks are stored in `directory`."""
+    """How rows are sorted: by which columns, in which order, and with how many bytes of memory for Arrow data. If the
+    rows need more memory, they are sorted in parts, which are stored in files in `directory`.
+    """
 
     columns: tuple[str, ...]
     strategy: OrderStrategy

@@ -82,8 +82,8 @@ class Deletions:
 def find_deletions(
     io: FileIO, table_path: str, schema: TableSchema, entries: Iterable[IndexManifestEntry]
 ) -> Deletions:
-    """Returns the vectors that the entries of an index manifest name. Raises CorruptFileError if a data file has two
-    vectors.
+    """Returns the deletion vectors of data files. `entries` are the entries of an index manifest; they name the index
+    files that hold the vectors. Raises CorruptFileError if a data file has two vectors.
     """
     places: dict[tuple[bytes, int, str], tuple[FileIO, str, DeletionVectorRange]] = {}
     for entry in entries:
@@ -104,7 +104,7 @@ def find_deletions(
 def drop_deleted(batches: Iterable[pa.RecordBatch], deleted: Positions, path: str) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a file that are not deleted. `batches` must be all rows of the file at `path`, in file order.
 
-    Raises CorruptFileError if the vector marks a row that the file does not have.
+    Raises CorruptFileError if `deleted` has the position of a row that the file does not have.
     """
     start = 0
     for batch in batches:

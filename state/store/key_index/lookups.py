@@ -67,7 +67,9 @@ def entries_from(database: Rdict, start: bytes) -> Iterator[tuple[bytes, bytes]]
 
 
 def _check_end(database: Rdict, key: bytes) -> None:
-    """Raises an error if there is an entry after this key, or a damaged block."""
+    """Checks that a scan of the database has ended at the last entry. Raises an error if there is an entry after `key`,
+    the last key that the scan returned, or if a damaged block has ended the scan.
+    """
     place = database.iter()
     place.seek(key)
     if place.valid() and place.key() == key:

@@ -59,7 +59,8 @@ class Listing:
     item_names: tuple[str, ...] = ()
 
     def is_closed(self, plan: Plan) -> bool:
-        """Returns True if all items of a plan have results, as far as the listing shows."""
+        """Returns True if all items of a compaction plan have results, as far as the listing of the plan folder shows.
+        """
         return all(self.has_result(plan, item.number) for item in plan.items)
 
     def has_result(self, plan: Plan, number: int) -> bool:
@@ -158,8 +159,8 @@ class PlanFolder:
         return True
 
     def view(self, listing: Listing, plan: Plan, number: int) -> ItemView:
-        """Returns the state of an item by its files, as far as the listing shows them. Raises CorruptFileError,
-        StorageError.
+        """Returns the state of an item of a compaction plan: for example who has its lease, and its result. The state
+        follows from the item's files, as far as the listing shows them. Raises CorruptFileError, StorageError.
         """
         listed = listing.items.get((plan.plan_id, number), _Listed())
         if listed.has_result:
@@ -182,8 +183,9 @@ class PlanFolder:
         )
 
     def claim(self, plan: Plan, number: int, epoch: int, lease: Lease) -> Claim | None:
-        """Takes the lease with the number `epoch` for this process; returns None if another process has it. Raises
-        StorageError.
+        """Takes the lease of an item of a compaction plan for this process: the right to work on the item. `epoch` is
+        the number of the lease among all leases of the item. Returns None if another process has taken this lease.
+        Raises StorageError.
         """
         path = self._path(plan.plan_id, number, "lease", epoch)
         return Claim(plan.plan_id, number, epoch, lease) if self._publish(path, encode_lease(lease)) else None

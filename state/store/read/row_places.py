@@ -26,8 +26,9 @@ from bucketline.state.types.values import to_scalar
 
 @dataclass(frozen=True, slots=True)
 class BucketPlace:
-    """The place where the rows of a file, or of a bucket, are stored: the value of each column that tells the place
-    (see `with_places`).
+    """The values of the hidden columns that tell where a row is stored (its partition, bucket and data file), for the
+    rows of one bucket or of one file. `values` maps the name of a hidden column to its value. `with_places` adds these
+    columns to rows.
     """
 
     values: dict[str, pa.Scalar]

@@ -87,8 +87,8 @@ class LookAtSource:
 
 
 def look_at_source(key: JoinKey, rows: Rows) -> SourceKeys:
-    """Reads the source once, and returns what is known about its keys. Raises SchemaMismatchError for columns that do
-    not fit.
+    """Reads the source of a MERGE once, and returns what is known about the keys of its rows: for example the hashes of
+    the keys and the smallest and largest values. Raises SchemaMismatchError for columns that do not fit.
     """
     columns = prepared(rows.schema.empty_table(), key).schema
     schema = pa.schema([pa.field(f.name, f.type) for f in columns])

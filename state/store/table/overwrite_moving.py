@@ -127,7 +127,7 @@ class PartitionsSeen:
 def overwrite_moving(
     at: TableAt, replaced: Replaced, stages: Stages[Any], made: list[CommitMessage], *, engine: Engine, user: str
 ) -> Commit | None:
-    """Writes the rows by the `stages`, and returns a commit that replaces partitions of the table by them; None if
+    """Writes rows by the `stages`, and returns a commit in which these rows replace partitions of the table; None if
     nothing changes. Nothing is committed yet. The commit will fail with a conflict if another writer has committed
     since the snapshot of `at`.
 

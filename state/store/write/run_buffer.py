@@ -100,9 +100,8 @@ class OwnerBlob:
 
 
 class PieceBlob(CutRows):
-    """The rows of one bucket or share in an `OwnerRun` (a sealed run with the rows of several buckets). These rows are
-    many, so that no record batch of the run also has rows of another bucket. Any number of readers may read a
-    PieceBlob.
+    """The rows of one bucket or share in an `OwnerRun` (a sealed run with the rows of several buckets). The bucket has
+    so many rows that they have record batches of their own. Any number of readers may read a PieceBlob.
     """
 
     def __init__(self, of: OwnerBlob, place: RunPlace) -> None:
@@ -242,7 +241,9 @@ class RunBuffer:
         return True
 
     def _spill_bytes(self, blob: bytes | pa.Buffer) -> tuple[int, int]:
-        """Appends the bytes to the spill file, and returns their position and their number."""
+        """Appends the bytes to the spill file. Returns the position at which they begin in the file, and how many they
+        are.
+        """
         if self._spill is None:
             self._spill = SpillFile(self._directory)
         place = self._spill.tell(), len(blob)

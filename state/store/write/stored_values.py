@@ -66,7 +66,7 @@ class StoredRows:
 
 
 def with_stored_values(batch: pa.RecordBatch, stored: StoredRows, refuse: Refuse) -> pa.RecordBatch:
-    """Returns the rows with all values, and without the column UNAVAILABLE.
+    """Completes rows that lack values, and drops their column UNAVAILABLE, which says which values are missing.
 
     A value that the source left out is taken from the stored row with the same key. A row is refused if no stored row
     has its key, or if an earlier row of the batch has deleted the key. In the second case, a delete of the key is

@@ -55,8 +55,8 @@ class Cursor:
         return len(self.at)
 
     def some(self, rows: Longs) -> "Cursor":
-        """Returns a new cursor that holds only these rows. It moves independently; afterwards `go_on` moves the same
-        rows of this cursor to the positions of the new cursor.
+        """Returns a new cursor that holds only these rows. The new cursor moves independently of this cursor.
+        Afterwards `go_on` moves the same rows of this cursor to the positions of the new cursor.
         """
         return Cursor(self.data, self.at[rows], self.end[rows], self.record[rows])
 

@@ -238,8 +238,8 @@ def _plain(value: object, kind: pa.DataType) -> object:
 
 
 def _variable_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Returns decimals whose values each have a scale of their own: one pass for each scale. Source: Debezium
-    VariableScaleDecimal.
+    """Converts decimals that each come with their own scale, as structs of `scale` and `value`, to decimals of the type
+    `target`. All values of one scale are converted together. Source: Debezium VariableScaleDecimal.
     """
     scales, numbers = pc.struct_field(values, ["scale"]), pc.struct_field(values, ["value"]).cast(pa.large_binary())
     decimals = pa.nulls(len(values), target)

@@ -298,8 +298,8 @@ class _Building:
 
 
 def _properties(declared: Mapping[str, object]) -> dict[str, object]:
-    """Returns the properties of a type or a field that are not part of Avro's structure, without the properties of
-    fastavro itself (`__`).
+    """Returns the additional properties of a type or a field in an Avro schema, such as `logicalType`. Left out are
+    keys of Avro's own structure, such as `type`, and the keys that fastavro adds (they begin with `__`).
     """
     return {
         (_LOGICAL if key == _UNJUDGED_LOGICAL else key): value

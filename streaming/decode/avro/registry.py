@@ -66,8 +66,9 @@ class ReadSchemas:
             return known
 
     def _text(self, name: SchemaName) -> SchemaText | str:
-        """Returns the text of a schema, from the folder of this host or else from the registry. Only one task of a host
-        does this at a time.
+        """Returns the text of a schema. The text is read from a local folder in which the tasks of this host keep
+        schemas; if it is missing there, from the schema registry. Only one task of a host does this at a time. Returns
+        a reason instead if the registry does not have the schema.
         """
         reason, until = self._refused.get(name, ("", self.now()))
         if until > self.now():

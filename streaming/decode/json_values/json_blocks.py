@@ -287,8 +287,9 @@ def settle(shape: Shape, samples: Sequence[object], *, in_rows: bool = True) -> 
 
 
 def _samples(texts: pa.Array, spread: int = 0) -> list[object]:
-    """Returns the first few values, and `spread` values from everywhere in `texts`, all parsed. Values that cannot be
-    parsed are left out; they fail later, with a reason.
+    """Returns some of the JSON values in `texts`, parsed, to find out which forms the values have: the first few
+    values, and `spread` values at equal distances. Values that cannot be parsed are left out; they fail later, with a
+    reason.
     """
     samples: list[object] = []
     others = np.linspace(0, len(texts) - 1, min(spread, len(texts))).astype(np.int64)
@@ -301,9 +302,11 @@ def _samples(texts: pa.Array, spread: int = 0) -> list[object]:
 
 
 def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) -> pa.Array:
-    """Returns the objects in the texts as structs with the fields of `shape` and the unknown fields in `need`.
+    """Parses JSON objects, and returns them as structs. The structs have the fields of `shape`, and the fields of
+    `need`, which the table's columns lack.
 
-    Raises ValueError for values that do not fit; if `unexpected` is `error`, also for objects with other fields.
+    Raises ValueError for values that do not fit. If `unexpected` is `error`, also raises ValueError for objects with
+    other fields; if it is `ignore`, such fields are skipped.
     """
     texts.cast(pa.string())  # refuses what is not UTF-8
     paths = late_paths(shape)
@@ -319,8 +322,8 @@ def _parse(texts: pa.Array, shape: Shape, need: pa.DataType, unexpected: str) ->
 
 
 def _read_lines(texts: pa.Array, fields: pa.DataType, unexpected: str) -> pa.Array:
-    """Reads the objects with Arrow's reader, and returns them as structs of `fields`. `unexpected` is the reader's
-    option for objects with other fields.
+    """Reads the JSON objects in `texts` with Arrow's reader, and returns them as structs of `fields`. `unexpected` says
+    what the reader does with other fields: `ignore`, or `error`, which raises an error.
     """
     ends = pa.array([0, len(texts)], pa.int32())
     lines = pc.binary_join(pa.ListArray.from_arrays(ends, texts.cast(pa.binary())), b"\n")

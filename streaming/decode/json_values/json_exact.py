@@ -276,7 +276,9 @@ def _variable(value: object) -> dict[str, object]:
 
 
 def _parts(value: object) -> dict[str, object]:
-    """Returns the parts of a date or time (a JSON object), under the names that `time_parts` knows."""
+    """Takes a date or time that was sent as a JSON object of its parts, such as `{"year": 2024, "month": 1, "day":
+    31}`. Returns the parts that `time_parts` reads, by name. Raises NotConvertible for any other value.
+    """
     given = value if isinstance(value, dict) else {}
     known = {f.name: given[f.name] for f in PARTS if given.get(f.name) is not None}
     if any(isinstance(part, Literal) is pa.types.is_string(PARTS.field(name).type) for name, part in known.items()):

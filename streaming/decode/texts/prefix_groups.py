@@ -133,7 +133,7 @@ class _Bytes:
         return self.octets[self.starts[at] : self.ends[at]].tobytes()
 
     def start_with(self, group: Positions, prefix: bytes) -> npt.NDArray[np.bool_]:
-        """Returns True for texts of the group that begin with the prefix."""
+        """Returns a mask over the texts of the group, which is true for texts that begin with the prefix."""
         length, starts = len(prefix), self.starts[group]
         matches = self.ends[group] - starts >= length
         if not length or not matches.any():

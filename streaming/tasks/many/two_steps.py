@@ -33,8 +33,9 @@ from bucketline.streaming.tasks.wire import Next, TaskResult
 
 
 class TwoSteps:
-    """The two steps of a job: `first` is the task of its first stage, and `count` is the number of tasks in its second
-    stage. Use it in a `with` block, which frees the data that the first stage has sent.
+    """The two stages of a Spark job. `first` is the function that the tasks of the first stage run, and `count` is the
+    number of tasks in the second stage. Use the object in a `with` block, which frees the data that the first stage has
+    sent.
     """
 
     def __init__(self, spark: Any, rdd: Any, first: FirstOfBytes, count: int) -> None:
