@@ -24,7 +24,7 @@ def is_begun(place: str, batch: BatchName) -> bool:
     """Returns True if an earlier attempt at a batch may have stored bad records at `place`.
 
     Only two batches of a run can have an earlier attempt: the first batch, at which the previous run may have
-    stopped, and the newest batch, which Spark may repeat in the same run.
+    stopped, and the newest batch, which may be repeated in the same run.
     """
     run = _runs.get((place, batch.user, batch.table))
     return run is None or run.id != batch.run_id or batch.batch_id in (run.first, run.newest)

@@ -39,7 +39,8 @@ def compact_buckets(engine: Engine, write: BucketWrite, work: BucketWork) -> tup
 
 def idle_jobs(stages: Stages[object], busy: frozenset[BucketId] = frozenset()) -> Jobs:
     """Returns the compaction jobs for the buckets in `stages.idle`: these buckets are compacted even if they get no
-    rows. Buckets in `busy` are left out, because they got rows and were compacted when the rows were written.
+    rows. Buckets in `busy` are left out: they got rows, and the tasks that wrote these rows have done the compactions
+    that were due.
     """
     write, states = stages.write.write, stages.write.states
     return Jobs([IdleBucket(write, b, states[b]) for b in stages.idle if b not in busy])
