@@ -80,8 +80,9 @@ class Placement:
     `partitions` the code of its partition (a number that stands for the partition), and `buckets` its bucket.
 
     `places` are the partition and bucket of each key afterwards. `allocations` has the row counts of each partition
-    in which the number of keys has changed, by partition code. A row can go to another partition than the one in its
-    columns. Then `placed_rows` replaces the partition columns.
+    in which the number of keys has changed, by partition code.
+
+    A row can go to another partition than the one in its columns. Then `placed_rows` replaces the partition columns.
     """
 
     rows: Int64s

@@ -2,8 +2,9 @@
 row can be in several files.
 
 Every file has a range of row ids. Files with the same range hold different columns of the same rows, or newer values
-of the same columns. A blob or vector file holds one column for a part of the range. Source: Paimon 2.0
-DataEvolutionSplitRead.mergeRangesAndSort, DataEvolutionUtils, RangeHelper, SpecialFields.
+of the same columns. A blob or vector file holds one column for a part of the range.
+
+Source: Paimon 2.0 DataEvolutionSplitRead.mergeRangesAndSort, DataEvolutionUtils, RangeHelper, SpecialFields.
 """
 
 from collections.abc import Iterable
