@@ -59,7 +59,8 @@ class Listing:
     item_names: tuple[str, ...] = ()
 
     def is_closed(self, plan: Plan) -> bool:
-        """Returns True if all items of a compaction plan have results, as far as the listing of the plan folder shows.
+        """Returns True if all items of a compaction plan have results, according to this listing of the plan
+        folder.
         """
         return all(self.has_result(plan, item.number) for item in plan.items)
 
