@@ -22,11 +22,11 @@ WHOLE_BRANCH = 2**62
 
 
 def removal_in_the_way(pin: Pin, removals: Iterable[Removal]) -> Removal | None:
-    """Returns an announced removal of snapshots that the pin would keep; None if there is none. The process of the pin
-    must then give up.
+    """A pin keeps all snapshots from an id on. Returns an announced removal of one of these snapshots; None if there is
+    none. The process that has written the pin must then give up.
 
-    A pin keeps all snapshots from an id on, so a removal of any snapshot from this id on is in the way. After a
-    rollback to a tag, ids are used again, and snapshot files are removed by their ids.
+    After a rollback to a tag, ids are used again, and snapshot files are removed by their ids. So a removal of any
+    snapshot from this id on is in the way.
     """
     for removal in removals:
         if any(hold.history == removal.history and hold.first < removal.end for hold in pin.holds):
@@ -35,8 +35,8 @@ def removal_in_the_way(pin: Pin, removals: Iterable[Removal]) -> Removal | None:
 
 
 def excludes(pin: Pin, other: Pin) -> bool:
-    """Returns True if the processes that have written these two pins must not run at the same time, so that each of
-    them gives up if it sees the other's pin.
+    """Returns True if the processes that have written these two pins must not run at the same time. (A pin is a file
+    that stops other processes from removing snapshots.) A process gives up if it sees a pin that excludes its own pin.
 
     A rollback removes snapshots by their ids, and a fast-forward gives these ids to other snapshots. So a fast-forward
     excludes rollbacks of the table and fast-forwards to other branches. If a fast-forward also removes snapshots that

@@ -29,8 +29,8 @@ class Obsolete:
 def live_inputs(
     item: Item, files: Sequence[DataFileMeta], *, total_buckets: int, vector_files: Collection[str]
 ) -> tuple[DataFileMeta, ...] | Obsolete:
-    """Returns the metadata of the item's input files, in the order of the item, or Obsolete if the item cannot be done
-    any more. `files` are the live files of the bucket.
+    """Returns the metadata of the input files of an item (a planned compaction of one bucket), in the order of the
+    item. Returns Obsolete if the item cannot be done any more. `files` are the live files of the bucket.
 
     `total_buckets` is the present number of buckets, and `vector_files` are the present index files with deletion
     vectors. Both must be the same as in the item. There is one exception: if the item is for a postpone bucket and was

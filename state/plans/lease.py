@@ -46,7 +46,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A lease that this worker holds, with its item and epoch."""
+    """A lease that this worker holds, with its item (a planned compaction of one bucket) and its epoch."""
 
     plan_id: str
     number: int
@@ -56,11 +56,12 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ItemView:
-    """The state of an item, as its files show it. `epoch` is the highest epoch of a lease, or 0 if there is no lease.
-    `lease`, `beat` (the heartbeat) and `release` belong to this epoch. `failures` is the number of releases with an
-    error in all epochs, and `failure` is the last of these errors.
+    """The state of an item (a planned compaction of one bucket), as the files of its leases show it.
 
-    `lease` is None if the storage lists the file of the lease but cannot read the file yet.
+    `epoch` is the highest epoch of a lease, or 0 if there is no lease.
+    `lease`, `beat` (the heartbeat) and `release` belong to this epoch. `lease` is None if the storage lists the file of
+    the lease but cannot read the file yet.
+    `failures` is the number of releases with an error in all epochs, and `failure` is the last of these errors.
     """
 
     epoch: int = 0
@@ -93,8 +94,9 @@ class Observation:
 
 
 def observe(before: Observation | None, view: ItemView, now_ms: int) -> Observation:
-    """Returns what a worker must remember after it has looked at an item again: the epoch and heartbeat, and since when
-    they have not changed. `before` is what the worker remembered before this look.
+    """Returns what a worker must remember after it has looked at an item (a planned compaction) again: the epoch and
+    the heartbeat of the item's lease, and since when they have not changed. `before` is what the worker remembered
+    before.
     """
     # An older epoch comes from an outdated listing and is ignored.
     if before is not None and (view.epoch < before.epoch or (before.epoch, before.beat) == (view.epoch, view.beat)):
@@ -103,7 +105,7 @@ def observe(before: Observation | None, view: ItemView, now_ms: int) -> Observat
 
 
 class Verdict(Enum):
-    """What a worker that looks for work may do with an item."""
+    """What a worker that looks for work may do with an item (a planned compaction of one bucket)."""
 
     TAKE = "claim the next epoch"
     GIVE_UP = "record that it failed"

@@ -13,7 +13,7 @@ from bucketline.state.format.paths import POSTPONE_BUCKET
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A data file that an item compacts, and its level."""
+    """A data file that a planned compaction takes as input, and the file's level."""
 
     name: str
     level: int

@@ -39,7 +39,7 @@ _ATTEMPT = "attempt"
 @dataclass(frozen=True, slots=True)
 class StoredInTopic:
     """The bad records in a topic. `read` returns all messages of the topic, with the columns key, value and headers.
-    `notes` are the notes of the job, which all its replays share.
+    `notes` record which bad records were replayed; all replays of the job share them.
     """
 
     read: Callable[[], pa.Table]

@@ -85,7 +85,7 @@ class Attempt:
 
     def write(self) -> TaskNotes:
         """Decides for each table whether it lacks the batch, and writes files for the tables that lack it. Commits
-        nothing. Returns the notes of the tasks that have read.
+        nothing. Returns what the tasks have noted about the records that they have read.
 
         Raises the error of a check that fails.
         """

@@ -54,15 +54,17 @@ def at_least(entry: Entry | None) -> int:
     """Returns the number of the newest batch that a table must hold before the current batch is written; below 0 if the
     table need not hold any batch.
 
-    If the ledger does not know a table (`entry` is None), the result is below 0. A job of only this table may have
-    written the table before, so the table's own snapshots are checked instead.
+    `entry` is what the ledger (the stored state of the job's tables) knows about the table. If it knows nothing,
+    `entry` is None, and the result is below 0. A job of only this table may have written the table before, so the
+    table's own snapshots are checked instead.
     """
     return -1 if entry is None or entry.last_batch is None else entry.last_batch
 
 
 def check_entry(name: str, entry: Entry | None, birth: str, span: BatchSpan) -> None:
-    """Checks that the table is the table that the ledger knows, and lacks no records before the batch. `entry` is what
-    the ledger knows, and `birth` identifies the table that exists now (`birth_of`).
+    """Checks that the table is the same table as in the ledger (the stored state of the job's tables), and lacks no
+    records before the batch. `entry` is what the ledger knows about the table. `birth` identifies the table that exists
+    now (`birth_of`).
 
     Raises CheckpointMismatchError if the ledger knows another table of this name, or the table lacks records.
     """
@@ -173,9 +175,9 @@ def parked_entry(
     now_ms: int,
     note: TableNote | None = None,
 ) -> Entry:
-    """Returns the ledger entry (stored state) of a table that is parked because it has failed in a batch. The table has
-    all records before that batch. `note` is the note on the table's records in the batch, if they were read. `user` is
-    the commit user of the job, and `why` is the text of the error.
+    """Returns the ledger entry (stored state) of a table that is parked (left out of batches) because it has failed in
+    a batch. The table has all records before that batch. `note` says what the tasks have read for the table in the
+    batch; None if nothing was read. `user` is the commit user of the job, and `why` is the text of the error.
     """
     entry = Entry("") if entry is None else entry
     note = TableNote() if note is None else note
@@ -223,9 +225,9 @@ def caught_up(entry: Entry, end: FeedOffsets, *, is_all: bool) -> Entry:
 
 
 def found_further(name: str, entry: Entry, newest: int | None, batch: int) -> Entry:
-    """Returns the ledger entry (stored state) of a parked table. The batch in which the table seemed to fail may have
-    been committed all the same: then the returned entry says that the table has this batch. `newest` is the newest
-    batch in the table. `batch` is the current batch, which an earlier attempt may have written.
+    """Returns the ledger entry (stored state) of a parked table, that is a table that is left out of batches because it
+    failed in one. The table may nevertheless hold the batch in which it seemed to fail; then the entry is corrected.
+    `newest` is the newest batch in the table. `batch` is the current batch, which an earlier attempt may have written.
 
     Raises CheckpointMismatchError if the table holds a batch that the ledger does not know.
     """

@@ -64,8 +64,9 @@ def decode_pin(data: bytes, path: str) -> BatchPin:
 
 
 class Wish(Enum):
-    """What a user asks a running job to do with one of its tables. UNPARK: the job writes the parked table again.
-    FORGET: the job removes the table from its ledger, and treats the table's next records like records of a new table.
+    """What a user asks a running job to do with one of its tables. UNPARK: the table was parked (left out of batches),
+    and the job writes it again. FORGET: the job removes the table from its ledger (the stored state of its tables), and
+    treats the table's next records like records of a new table.
     """
 
     UNPARK = "unpark"

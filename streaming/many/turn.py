@@ -95,8 +95,8 @@ def decide_turn(
     """Decides whether the table lacks the batch, and notes the decision in `turn` (the work of one batch on one table).
     The table is not changed, except that buckets with too many sorted runs are compacted first.
 
-    Raises CheckpointMismatchError if table, ledger and checkpoint disagree, and CompactionFailedError if the table's
-    asynchronous compaction has failed.
+    Raises CheckpointMismatchError if the table, the ledger (the stored state of the job's tables) and the checkpoint
+    disagree. Raises CompactionFailedError if the table's asynchronous compaction has failed.
     """
     known, entry = turn.known, turn.entry
     if isinstance(engine, SparkEngine):
@@ -126,8 +126,8 @@ def decide_turn(
 
 
 def _is_before(own: Sequence[Snapshot], batch: BatchIdentity) -> bool:
-    """Returns True if one of the query's own snapshots in the table holds an earlier batch. The snapshots are read
-    because there is no ledger before a job's first batch.
+    """Returns True if one of the query's own snapshots in the table holds an earlier batch. The snapshots are read,
+    because a job has no ledger (stored state of its tables) before its first batch.
     """
     return any(s.commit_identifier < batch.batch_id for s in own)
 

@@ -19,8 +19,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The snapshots of a table or branch from id `first` on, which a pin keeps. `history` is "" for the table itself;
-    for a branch it is the branch's folder, relative to the folder of the table.
+    """The snapshots that a pin keeps in one history: all snapshots from id `first` on. `history` is "" for the table
+    itself; for a branch it is the branch's folder, relative to the folder of the table.
     """
 
     history: str

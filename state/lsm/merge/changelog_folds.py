@@ -58,8 +58,8 @@ class FullChangelog:
 
 
 def _merged(fold: Fold, rows: pa.Table, starts: Mask) -> tuple[pa.Table, Indices]:
-    """Returns the merged rows, and for each key the index of its merged row; -1 for a key without a row, because some
-    folds drop keys.
+    """Merges the rows of each key with `fold`. Returns the merged rows, and for each key the index of its merged row.
+    The index is -1 for a key without a merged row, because some merge functions drop keys.
     """
     numbered = rows.append_column(_NUMBER, pa.array(np.cumsum(starts) - 1))
     if isinstance(fold, Selection):

@@ -46,15 +46,15 @@ class Unmoved(ABC):
 
     @abstractmethod
     def fold_in_order(self, table: pa.Table, order: "Indices | None", starts: Starts) -> pa.Table:
-        """Merges rows as `Fold.fold` does. Row n in the order of key and age is row `order[n]` of the table; if `order`
-        is None, the table is already in this order.
+        """Merges the rows of each key as `Fold.fold` does, but the rows of the table may have any order. Row n in the
+        order of key and age is row `order[n]` of the table; if `order` is None, the table is already in this order.
         """
         ...
 
 
 class Selection(ABC):
-    """A fold that only selects rows: the result of each key is one of its rows, or none. So rows that are not selected
-    need not be moved in memory.
+    """A fold (the function that merges the rows of each key) that only selects rows: the result of each key is one of
+    its rows, or none. So rows that are not selected need not be moved in memory.
     """
 
     __slots__ = ()

@@ -92,7 +92,9 @@ class Notebook:
         self._io.publish(self.path(name), encode_removal(Removal(self.history, WHOLE_BRANCH)))
 
     def pin(self, pin: Pin, world: World) -> str:
-        """Writes a pin, and returns the name of its file. Raises StorageError."""
+        """Writes a pin, a file that stops other processes from removing snapshots. Returns the name of the file. Raises
+        StorageError.
+        """
         name = f"{_PIN}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_pin(pin))
         return name
@@ -136,9 +138,9 @@ class Notebook:
             raise
 
     def _read(self, names: Iterable[str], kind: str, decode: Callable[[str, bytes], T]) -> dict[str, T | None]:
-        """Reads those of the files `names` whose name begins with `kind` (pins or announcements of removals). Returns
-        the decoded content by name, with None for a file whose content is damaged. Files that no longer exist are left
-        out.
+        """Reads those of the files `names` whose name begins with `kind`: pins, which keep snapshots, or announcements
+        of removals. Returns the decoded content by name, with None for a file whose content is damaged. Files that no
+        longer exist are left out.
         """
         found: dict[str, T | None] = {}
         for name in names:

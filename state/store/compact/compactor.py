@@ -256,9 +256,9 @@ class _Compaction:
         return tuple((n, run) for n in levels if (run := self.levels.run_of(n)).files)
 
     def _memory_for(self, section: tuple[SortedRun, ...]) -> int:
-        """Returns the memory for merging the sorted runs of a section. The sorted runs get all of the compaction's
-        memory, unless older rows are looked up on higher levels: then each of these levels takes as much memory as a
-        run.
+        """Returns the memory for merging the sorted runs of a section (a set of sorted runs whose key ranges overlap).
+        The sorted runs get all of the compaction's memory, unless older rows are looked up on higher levels: then each
+        of these levels takes as much memory as a run.
         """
         above = 0 if self.options.lookup_cause is None else len(self._runs_above)
         return self.memory_bytes * len(section) // (len(section) + above)

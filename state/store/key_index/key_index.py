@@ -1,4 +1,5 @@
-"""The key index of one share of the keys: full primary key → partition and bucket, in a RocksDB on local disk.
+"""The key index of one share of the keys (the keys that one task handles). It maps each full primary key to its
+partition and bucket, and is a RocksDB on local disk.
 
 The index reflects one snapshot, which its label names. Entries, counts and label change together, in one ingested file,
 so a crash leaves the index either before or after a change. If an index is damaged, belongs to another table, or is
@@ -123,7 +124,9 @@ class KeyIndex:
 
     @staticmethod
     def create(directory: str, scope: IndexScope, settings: RocksSettings) -> "KeyIndex":
-        """Creates an index without entries and label in a directory that does not exist yet, and returns the index."""
+        """Creates an index in a directory that does not exist yet, and returns the index. The new index has no entries,
+        and no label (the name of the snapshot that an index reflects).
+        """
         with local_disk(directory):
             os.makedirs(directory)
         options = rocks_options(settings)

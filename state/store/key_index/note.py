@@ -56,9 +56,9 @@ class Note:
         return snapshot.commit_kind is CommitKind.APPEND and self.base == label and self.token in tokens
 
     def proves(self, snapshot: Snapshot, label: IndexLabel) -> bool:
-        """Returns True if the note has all changes of the table after the snapshot of `label` (the snapshot that the
-        key index reflects), up to the snapshot `snapshot`. Then the index can be brought up to date, although the
-        snapshots in between cannot be read.
+        """The note records how one batch has changed the key index. Returns True if the note has all changes of the
+        table after the snapshot of `label` (the snapshot that the index reflects), up to the snapshot `snapshot`. Then
+        the index can be brought up to date, although the snapshots in between cannot be read.
 
         The note has all changes if its batch was planned on the label's snapshot and has published the given snapshot,
         because no other writer may commit in between. The batch may have published two snapshots. Then the second

@@ -43,8 +43,8 @@ READER_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class KeyShare:
-    """One share of a table's keys, and how the keys are read and compared. The hash of a key decides to which of the
-    `shares` (numbered from 0) the key belongs.
+    """One share of a table's keys (the keys that one task handles), and how the keys are read and compared. There are
+    `shares` shares, numbered from 0; the hash of a key decides to which share the key belongs.
     """
 
     schema: TableSchema

@@ -19,8 +19,9 @@ _FOLDER = "bucketline"
 
 
 def seen_up_to(io: FileIO, path: str, user: str, marker: Snapshot) -> int:
-    """Returns the id in the writer's note: up to this id, none of the snapshots after the marker tag's snapshot was
-    made by the writer `user`. Without a note, returns the id of the marker tag's own snapshot.
+    """Expiry has left a note for the writer `user`. Returns the id in this note: up to this id, none of the snapshots
+    after `marker` was made by the writer. `marker` is the snapshot of the writer's marker tag, which keeps the writer's
+    newest snapshot. Without a note, returns the id of `marker`.
     """
     noted = _read(io, path, user)
     return marker.id if noted is None or noted[0] != marker.id else max(marker.id, noted[1])

@@ -1,5 +1,5 @@
-"""Removes what dead processes have left: pins, announcements of removals, and branches whose removal was not completed.
-The next process that removes files calls this module.
+"""Removes what dead processes have left: pins (files that keep snapshots from being removed), announcements of
+removals, and branches whose removal was not completed. The next process that removes files calls this module.
 """
 
 import logging

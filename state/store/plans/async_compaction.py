@@ -31,8 +31,8 @@ _DROP_MS = 10_000
 
 
 class Turns:
-    """Carries out the compactions of one table for `CompactionThread`. Each call of `turn` makes a plan and works on
-    the plan's items.
+    """Carries out the compactions of one table for `CompactionThread`. Each call of `turn` makes a plan and does the
+    compactions in the plan.
     """
 
     def __init__(self, at: TableAt, engine: Engine, *, take: Callable[[int], int], lease_ms: int = LEASE_MS) -> None:

@@ -242,7 +242,9 @@ class Compactor:
             raise
 
     def _commit(self, group: Sequence[DoneItem], ends: "_Ends") -> None:
-        """Commits the items of one plan together: either all of them, or none."""
+        """Commits the finished items (compactions of one bucket each) of one plan together: either all of them, or
+        none.
+        """
         ours = []
         for c, job, made in group:
             if self._is_dropped:
@@ -346,8 +348,8 @@ class _Ends:
 
 
 def release(folder: PlanFolder, c: Claimed, failure: str | None) -> None:
-    """Releases an item at once, so that other compactors can take it. If releasing fails, the item's lease ends by
-    itself.
+    """Releases an item (a planned compaction of one bucket) at once, so that other compactors can take it. If releasing
+    fails, the compactor's lease on the item ends by itself.
     """
     with suppress(BucketlineError):
         folder.release(c.claim, failure)

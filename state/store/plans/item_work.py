@@ -130,8 +130,9 @@ class ItemWork(Protocol):
     def commit(
         self, plan: Plan, jobs: Sequence[ItemJob], made: Sequence[Made]
     ) -> Sequence[ItemResult] | Lost | Unclear:
-        """Commits what jobs have made for items of a plan, in one snapshot. Returns the result of each item, or how the
-        commit failed. Raises BucketlineError if nothing was published.
+        """Commits the results of compactions that were planned as items of one plan, in one snapshot. `made` has what
+        each of `jobs` has made. Returns the result of each item, or how the commit failed. Raises BucketlineError if
+        nothing was published.
         """
         ...
 
@@ -177,8 +178,8 @@ class TableWork:
         )
 
     def _move(self, item: Item, files: Sequence[DataFileMeta], given_back: str | None) -> MoveJob:
-        """Returns the job that moves only the rows of the item's input files; rows that were written later wait for
-        another item.
+        """Returns the job for an item (a planned compaction) of a postpone bucket: it moves only the rows of the item's
+        input files. Rows that were written later wait for another item.
         """
         at, watch = self._at, GivenBackWatch(self._access(), item.number, given_back)
         trigger = CompactTrigger.FULL if item.output_level else CompactTrigger.MINOR

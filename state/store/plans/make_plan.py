@@ -27,8 +27,8 @@ KEPT_PLANS = 20
 
 @dataclass(frozen=True, slots=True)
 class OpenItems:
-    """How many items of plans have no result, and when the oldest of their plans was made, by the clock of
-    its planner.
+    """How many planned compactions (items) have no result yet, and when the oldest of their plans was made, by the
+    clock of the process that made the plan.
     """
 
     count: int = 0
@@ -36,7 +36,7 @@ class OpenItems:
 
     @staticmethod
     def of(plans: Iterable[tuple[Plan, Item]]) -> "OpenItems":
-        """Returns a summary of open items. Each item comes with its plan."""
+        """Returns a summary of planned compactions (items) that have no result yet. Each item comes with its plan."""
         made = [plan.made_ms for plan, _ in plans]
         return OpenItems(len(made), min(made, default=None))
 
@@ -81,11 +81,11 @@ def make_plan(
     dry_run: bool = False,
 ) -> MadePlan:
     """Plans the compactions that the strategy chooses in the partitions `chosen`, on the newest snapshot, and returns
-    the plan.
+    the plan. Each compaction of one bucket is an item of the plan.
 
-    No plan is published for a dry run, or if no item is due. Buckets with an open item are left out. Buckets for which
-    `fully` returns True are compacted fully. Closed plans are removed, except for the newest ones. Raises OptionError,
-    UnsupportedTableError, StorageError.
+    No plan is published for a dry run, or if no compaction is due. A bucket is left out while an item of an earlier
+    plan for this bucket is not done. Buckets for which `fully` returns True are compacted fully. Closed plans are
+    removed, except for the newest ones. Raises OptionError, UnsupportedTableError, StorageError.
     """
     check_plannable(at)
     clock, ids = at.table.world.clock, at.table.world.ids

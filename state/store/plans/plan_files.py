@@ -214,8 +214,9 @@ class PlanFolder:
         return self._path(claim.plan_id, claim.number, "release", claim.epoch)
 
     def record(self, plan: Plan, number: int, result: ItemResult) -> ItemResult:
-        """Closes an item, and returns its result: the given result, or the result of a process that was faster. Raises
-        CorruptFileError, StorageError.
+        """Stores the result of an item (a planned compaction of one bucket), which closes the item. Returns the stored
+        result: the given result, or the result of another process that was faster. Raises CorruptFileError,
+        StorageError.
         """
         if self._publish(self._path(plan.plan_id, number, "result"), encode_result(result)):
             return result

@@ -136,9 +136,9 @@ def merge_section(
     key ranges overlap. A merged row of kind -U or -D is included too.
 
     `columns` must include the trimmed primary key, the sequence fields, `_SEQUENCE_NUMBER` and `_VALUE_KIND` (see
-    `merge_columns`). The fold decides which columns are returned; if the fold only selects rows, the columns `out` are
-    returned (None: all columns). With `ages_known` (see `are_ages_known`) sequence numbers are neither read nor
-    returned.
+    `merge_columns`). The fold (the function that merges the rows of each key) decides which columns are returned; if
+    the fold only selects rows, the columns `out` are returned (None: all columns). With `ages_known` (see
+    `are_ages_known`) sequence numbers are neither read nor returned.
 
     Takes about `memory_bytes` of Arrow data, including the caller's work on a batch. However small `memory_bytes` is,
     each sorted run takes at least about 3 MB, and a run of ORC files takes one stripe.

@@ -175,8 +175,8 @@ class KnownBuckets:
 
 
 def share_group(shares: np.ndarray) -> np.ndarray:
-    """Returns the number by which sealed runs are grouped, for rows that have no bucket yet: -1 stands for share 0, -2
-    for share 1, and so on. A share is the set of keys that one task handles.
+    """Returns the number by which sealed runs (sorted, packed rows) are grouped, for rows that have no bucket yet: -1
+    stands for share 0, -2 for share 1, and so on. A share is the set of keys that one task handles.
     """
     return -1 - shares.astype(np.int64)
 

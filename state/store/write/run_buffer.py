@@ -1,10 +1,10 @@
-"""The reduce side of a write: holds sealed runs until all runs of a bucket have arrived. The runs are in memory up to a
-budget, and beyond it in a spill file.
+"""The reduce side of a write: holds sealed runs (sorted, packed rows) until all runs of a bucket have arrived. The runs
+are in memory up to a budget, and beyond it in a spill file.
 
-Runs arrive in any order. When the budget is used up, each further run is appended to an unlinked temporary file, and
-read back piece by piece when its bucket is merged. So a task needs `budget_bytes` of memory, however many rows it gets.
-The file is not mapped into memory, because mapped pages count as memory of the worker process, and cluster managers
-kill processes that use too much.
+Runs arrive in any order. When the budget is used up, each further run is appended to an unlinked temporary file. It is
+read back in parts when its bucket is merged. So a task needs `budget_bytes` of memory, however many rows it gets. The
+file is not mapped into memory, because mapped pages count as memory of the worker process, and cluster managers kill
+processes that use too much.
 """
 
 import io
@@ -212,7 +212,7 @@ class RunBuffer:
         self.spilled_bytes = 0
 
     def add(self, run: SealedRun | OwnerRun) -> None:
-        """Adds a sealed run. If the memory budget is used up, the run is written to disk."""
+        """Adds a sealed run (sorted, packed rows). If the memory budget is used up, the run is written to disk."""
         if isinstance(run, OwnerRun):
             self._add_pieces(run)
             return

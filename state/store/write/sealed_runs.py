@@ -153,7 +153,7 @@ class Sealer(ABC, Generic[Run]):
             yield from self.finish()
 
     def finish(self) -> Iterator[Run]:
-        """Yields the remaining rows of the buffer as sealed runs."""
+        """Yields the rows that are still in the buffer, as sealed runs (sorted, packed rows)."""
         if not self._pending:
             return
         rows = pa.concat_tables([i.rows for i in self._pending]).combine_chunks()

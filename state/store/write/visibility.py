@@ -94,8 +94,8 @@ class Hidden:
     since_ms: int | None = None
 
     def age_seconds(self, local_ms: int) -> int:
-        """Returns for how many seconds the oldest hidden file has waited at the local time `local_ms`; 0 if no files
-        wait.
+        """Returns for how many seconds the oldest file that readers do not see has waited for a compaction, at the
+        local time `local_ms`; 0 if no files wait.
         """
         return 0 if self.since_ms is None else max(0, (local_ms - self.since_ms) // 1000)
 

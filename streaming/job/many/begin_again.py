@@ -29,7 +29,7 @@ _EARLIEST = -2
 def begin_again(spark: Any, routed: RoutedJob, files: LedgerFiles, earliest: Callable[[], FeedOffsets]) -> None:
     """Renames the checkpoint, and writes a ledger (the state of the job's tables) into the new checkpoint. The new
     query begins with this ledger. `earliest` asks Kafka for the offset of the first record in each partition: a table
-    that needs older records is parked.
+    that needs older records is parked (left out of batches).
 
     Raises OptionError for a source other than Kafka, and if no ledger says which records the tables already have.
     """

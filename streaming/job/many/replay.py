@@ -189,7 +189,7 @@ class ReplayFiles:
 @dataclass(frozen=True, slots=True)
 class OwnRecords:
     """Decides which of the stored bad records belong to a job, and up to which batch they can be replayed. `ledger` is
-    the job's newest ledger, and `user` the commit user of its replays.
+    the job's newest ledger (the stored state of its tables), and `user` is the commit user of its replays.
     """
 
     opener: JobTableOpener

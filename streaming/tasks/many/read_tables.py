@@ -154,7 +154,8 @@ class ReadTables:
 
 
 class _Reading:
-    """Reads records in one task: splits them by table, decodes and seals them, and makes the notes.
+    """Reads records in one task: splits them by table, decodes the records, seals (sorts and packs) the rows, and notes
+    for each table what was read.
 
     The attributes belong together because all tables of the task share one budget of memory: what waits to be decoded,
     what waits to be sealed, and what has been counted for each table.

@@ -344,8 +344,8 @@ class _Placer:
 
 
 def _parted(chunk: pa.Table) -> tuple[pa.Table, pa.Array, Feeds | None]:
-    """Splits a chunk of a sealed run into the table's columns, the row kinds, and the feeds (topic partitions) of the
-    rows; the feeds are None if they do not matter.
+    """Splits rows of a sealed run (sorted, packed rows) into three: the table's columns, the row kinds, and the feed
+    (topic partition) of each row. The feeds are None if they do not matter.
     """
     feeds = chunk[_FEED].to_numpy() if _FEED in chunk.column_names else None
     own = [name for name in chunk.column_names if name not in (SEQUENCE, VALUE_KIND, _FEED)]

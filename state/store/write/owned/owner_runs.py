@@ -126,8 +126,9 @@ def parts_of_runs(groups: Sequence[tuple[int, int]], rows_each: int) -> Iterator
 
 
 def batches_of(row_counts: Sequence[int], shared_rows: int, batch_rows: int) -> tuple[list[int], list[RunPlace]]:
-    """Decides how the pieces of a sealed run are divided into record batches. Returns the number of rows of each record
-    batch, and the position of each piece (`RunPlace`).
+    """Decides how the pieces of a sealed run (sorted, packed rows) are divided into record batches. A piece holds the
+    run's rows of one bucket or share. Returns the number of rows of each record batch, and the position of each piece
+    (`RunPlace`).
 
     `row_counts` are the row counts of the pieces. Pieces of fewer than `shared_rows` rows share record batches; a
     larger piece gets its own record batches, with `batch_rows` rows each.
@@ -179,7 +180,9 @@ def _write_file(rows: pa.Table, batch_sizes: Sequence[int], sink: pa.NativeFile,
 
 
 def opened(blob: pa.Buffer | pa.NativeFile) -> pa.RecordBatchFileReader:
-    """Returns a reader of the record batches of a sealed run; each batch is decompressed when it is read."""
+    """Returns a reader of the record batches of a sealed run (sorted, packed rows), given the bytes of the run. Each
+    batch is decompressed when it is read.
+    """
     return pa.ipc.open_file(blob, options=pa.ipc.IpcReadOptions(use_threads=False))
 
 
