@@ -37,8 +37,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Records that the owner of a lease gave the item back. `failure` is the error that made the owner give the item
-    back; None if the owner was asked to stop.
+    """Records that a compactor gave back an item of a compaction plan, whose lease it owned. `failure` is the error for
+    which the compactor gave up; None if the compactor was asked to stop.
     """
 
     failure: str | None = None

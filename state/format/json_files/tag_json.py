@@ -30,7 +30,9 @@ class Tag:
     retained_ms: int | None = None
 
     def is_over(self, local_ms: int) -> bool:
-        """Returns True if the tag's lifetime has ended at the given time, which has the form of `created_local_ms`."""
+        """Returns True if the tag's lifetime has ended at the given local time. `local_ms` is in milliseconds since
+        1970, as if local time were UTC, like `created_local_ms`.
+        """
         if self.created_local_ms is None or self.retained_ms is None:
             return False
         return local_ms > self.created_local_ms + self.retained_ms

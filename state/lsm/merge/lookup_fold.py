@@ -219,8 +219,8 @@ class FirstRowLookup:
 
 
 def _candidates(levels: NDArray[np.int32], starts: Mask) -> Mask:
-    """Returns a mask of the rows that count: all rows of level 0, and of each key the row on the lowest level above
-    0.
+    """Returns a mask of the rows that a lookup compaction merges: all rows of level 0, and of each key only the row on
+    the lowest level above 0. `starts` is true at the first row of each key.
     """
     low: Mask = levels <= 0
     if low.all():

@@ -44,19 +44,21 @@ def merge_runs(
     oldest_first: bool = False,
     look: Look | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Merges sorted runs, and yields the result in key order. The fold merges the rows of each key into at most one
-    row.
+    """Merges sorted runs, and yields the result in key order. `fold` is the function that merges the rows of each key
+    into at most one row.
 
     Every run is sorted by the `keys` columns, and all runs have the same schema, which includes `_SEQUENCE_NUMBER` and
     `_VALUE_KIND`. The yielded batches have this schema, and have from one to `batch_rows` rows. If `columns` is given,
     the yielded batches have only these columns; this is allowed only for folds that select rows.
+
     The rows of a key are merged from the oldest to the newest. Their order is by `sequence_fields` (null is oldest;
     `descending` reverses the order of values), then by sequence number, then by the order of the runs. If
     `oldest_first` is true, each run has unique keys and larger sequence numbers than the runs before it, and the column
     `_SEQUENCE_NUMBER` may be missing.
+
     If there is a single run and the fold selects one row of each key, the run is returned unchanged, because its keys
-    are unique. `look` is called with all rows whose key is in several runs, or several times in a run.
-    Memory use is about one batch of each run, plus four times the smaller of `batch_rows` rows and `batch_bytes` bytes.
+    are unique. `look` is called with all rows whose key is in several runs, or several times in a run. Memory use is
+    about one batch of each run, plus four times the smaller of `batch_rows` rows and `batch_bytes` bytes.
     """
     assert columns is None or isinstance(fold, Selection), "a fold that computes rows needs all columns"
     if len(runs) == 1 and isinstance(fold, Selection) and not isinstance(fold, Visible) and columns is None:

@@ -63,10 +63,11 @@ DoneItem = tuple[Claimed, ItemJob, Made]
 
 
 class Compactor:
-    """Works on the plans of one table.
+    """Works on the compaction plans of one table: takes items (parts of the work) and carries them out.
 
     `take` gets the number of open items, and returns how many items the compactor takes at a time. `engine` does the
-    work of these items. From one round to the next, a compactor remembers only which heartbeats it has seen, and when.
+    work of these items. From one round to the next, a compactor remembers only which heartbeats (files by which other
+    compactors show that they are alive) it has seen, and when.
     """
 
     def __init__(

@@ -57,8 +57,9 @@ def read_buckets(
     """Yields the current rows of the buckets, bucket after bucket. The rows of a bucket with a primary key are in key
     order, unless the table has deletion vectors.
 
-    In memory is one batch of each sorted run of the section that is being merged; on slow storage also the ends of the
-    next files, which are fetched ahead. No batch is empty.
+    A bucket is read section by section; a section is a group of files whose key ranges overlap. In memory is one batch
+    of each sorted run of the section; on slow storage also the ends of the next files, which are fetched ahead. No
+    batch is empty.
     """
     read_bucket = _merged_rows if access.schema.primary_keys else _reader_of_rows(access.schema)
     access = replace(access, choice=group_choice(access.schema, projection.expression))

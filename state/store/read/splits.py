@@ -1,9 +1,9 @@
 """Divides the read of one snapshot into splits, which other processes read. A split has one or more units; the files of
 a unit must be read together.
 
-A unit is the input of one merge: the files of a section of a bucket, or a single file if it needs no merging. Units do
-not depend on sizes, so a unit has the same position in every plan of a snapshot. A single Parquet file that is larger
-than a split is shared by several splits, which read different row groups.
+A unit is the input of one merge: the files of a section of a bucket (files whose key ranges overlap), or a single file
+if it needs no merging. Units do not depend on sizes, so a unit has the same position in every plan of a snapshot. A
+single Parquet file that is larger than a split is shared by several splits, which read different row groups.
 
 Source: Paimon 2.0 MergeTreeSplitGenerator, AppendOnlySplitGenerator, BinPacking.packForOrdered.
 """

@@ -23,8 +23,8 @@ from bucketline.state.types.logical import INTEGER_ROOTS
 
 
 def with_newest_partitions(session: SqlSession, query: Query) -> Query:
-    """Returns the query with a literal in place of each call of `sys.max_pt`. Raises OptionError for a table without
-    partitions.
+    """Returns the query with the value of the newest partition in place of each call of `sys.max_pt`. Raises
+    OptionError for a table without partitions.
     """
     text = _with_literals(session, query.text)
     if text is query.text:
@@ -35,8 +35,8 @@ def with_newest_partitions(session: SqlSession, query: Query) -> Query:
 
 
 def with_newest_partition(session: SqlSession, condition: exp.Expression) -> exp.Expression:
-    """Returns the condition with a literal in place of each call of `sys.max_pt`. Raises OptionError for a table
-    without partitions.
+    """Returns the condition with the value of the newest partition in place of each call of `sys.max_pt`. Raises
+    OptionError for a table without partitions.
     """
     text = condition.sql(DIALECT)
     changed = _with_literals(session, text)

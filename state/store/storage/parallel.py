@@ -117,7 +117,9 @@ class _Reading(Generic[T]):
             thread.start()
 
     def items(self) -> Iterator[T]:
-        """Yields the items until all readers have ended. Raises the error that a source has raised."""
+        """Yields the items that all sources together yield, as the threads read them, until all threads have ended.
+        Raises the error that a source has raised.
+        """
         busy = len(self._threads)
         while busy:
             entry = self._queue.get()

@@ -88,8 +88,8 @@ BucketWork = Sequence[tuple[BucketId, BucketState]]
 
 @dataclass(frozen=True, slots=True)
 class BucketCounts:
-    """The bucket counts of partitions: `others` maps partitions to their counts, and `count` is the count of all other
-    partitions. A negative number says that the partition has no bucket count.
+    """The numbers of buckets of partitions. `others` has the number for some partitions, and `count` is the number for
+    every partition that is not in `others`. A negative number says that the partition has no fixed number of buckets.
     """
 
     count: int

@@ -91,8 +91,8 @@ def _results(task: WriteTask, runs: Iterator[Sent]) -> Iterator[TaskResult]:
 
 
 def _sharing(task: WriteTask, threads: int) -> WriteTask:
-    """Returns the task with less memory for merges and compactions: its memory is divided by the number of threads,
-    because so many tables are written at the same time.
+    """Returns a copy of `task` with less memory for merges and compactions. So many tables are written at the same time
+    as there are threads, so the memory is divided by the number of threads.
     """
     write = task.stage.write
     if threads < 2:
