@@ -190,8 +190,8 @@ def _null_area_words(field_count: int) -> int:
 
 
 def _null_words(arrays: Sequence[pa.Array]) -> list[UInt64s]:
-    """Returns the words that hold the null bits. Each word is an array with a value for each row; if the word is zero
-    in all rows, the array has a single zero.
+    """Returns the 64-bit words of a BinaryRow that say which columns are null, one bit for each column. Each word is an
+    array with a value for each row; if the word is zero in all rows, the array has a single zero.
     """
     words = [_ZERO_WORD] * _null_area_words(len(arrays))
     for i, array in enumerate(arrays):

@@ -36,8 +36,9 @@ def timestamps_of(texts: pa.Array, target: pa.TimestampType) -> pa.Array:
 
 
 def plain_value(value: pa.Scalar) -> object:
-    """Returns the Python value of a scalar. A timestamp in nanoseconds stays an Arrow scalar, because without pandas
-    Python has no type for it, and so does a date or time outside of the years 1 to 9999, which Python cannot hold.
+    """Returns the Python value of a scalar. Two kinds of values stay Arrow scalars: a timestamp in nanoseconds, because
+    without pandas Python has no type for it; and a date or time outside of the years 1 to 9999, which Python cannot
+    hold.
     """
     if pa.types.is_timestamp(value.type) and value.type.unit == "ns":
         return value

@@ -90,7 +90,9 @@ def with_feeds(rows: Records, plan: WritePlan, identity: BatchIdentity) -> Recor
 
 
 def policy_of(plan: WritePlan, decode: Decoder | None) -> KeyOrder | None:
-    """Returns the policy for keys from several partitions; None if the batch is not searched for such keys."""
+    """Returns the job's policy for keys that have records in several Kafka partitions; None if the batch is not
+    searched for such keys.
+    """
     if plan.sink.key_order is not None:
         return plan.sink.key_order
     return decode.decode.key_order if isinstance(decode, DecodeStep) else None

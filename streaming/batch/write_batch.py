@@ -140,8 +140,8 @@ def write_batch(target: Target, identity: BatchIdentity, frame: Any, job: Job) -
 def write_once(
     target: Target, identity: BatchIdentity, engine: SparkEngine, rows: Frame, job: Job
 ) -> tuple[Target, Done]:
-    """Does the steps from the decision to the commit. Returns the target afterwards, and what was done. If somebody
-    removed files of the batch before the commit, the caller repeats all these steps.
+    """Decides whether the batch must be written; if so, writes and commits it. Returns the target afterwards, and what
+    was done. If somebody removed files of the batch before the commit, the caller repeats all of this.
     """
     target, decision = decide(target, identity, job)
     if isinstance(decision, recover.SkipBatch):
@@ -333,12 +333,9 @@ def _run_by_share(
 ) -> tuple[Target, Stages[Records], Outcome]:
     """Runs the stages of a batch. Returns the target, the stages that have run, and their outcome.
 
-    In a cross-partition table, each task gets a share of the keys (the keys whose hash belongs to the task), and writes
-    their rows. So no bucket may hold keys of two shares. If a bucket does, this batch and all later batches of the
-    stream get one more stage, which sends the rows to the task that writes their bucket.
-
-    Such a bucket is expected if the stream has changed its number of shares, unless the old number is a multiple of the
-    new one. In all other cases a task finds the bucket when it looks up keys, and the batch runs again.
+    In a cross-partition table, each task writes a share of the keys (the keys whose hash belongs to the task), so no
+    bucket may hold keys of two shares. If the number of shares has changed (`shares_are_new`), or a task finds such a
+    bucket, the batches get one more stage, which sends the rows to the task that writes their bucket.
     """
     known = target.state.key_shares
     if not target.state.shares_buckets and shares_are_new(stages, known):

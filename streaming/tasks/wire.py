@@ -130,7 +130,9 @@ def _no_run(partition: bytes, bucket: int, origin: int, row_count: int, blob: by
 
 
 def pack(routed: Routed) -> bytes:
-    """Returns a message as bytes, without the number of the task that receives the message. The blob is copied once."""
+    """Returns a message to a task as bytes, without the number of the task. The packed rows in the message
+    (`routed.run.blob`) are copied only once.
+    """
     head = _head(routed)
     return b"".join((head, bytes(-len(head) % _ALIGNED), memoryview(routed.run.blob)))
 

@@ -65,7 +65,9 @@ class NewestValues:
     names: tuple[str, ...]
 
     def fold(self, table: pa.Table, starts: NDArray[np.bool_]) -> pa.Table:
-        """Merges rows as `Fold.fold` says. A value that is missing in all rows of the key stays missing."""
+        """Takes sorted rows, and returns the last row of each key, completed with values of earlier rows. A value that
+        is missing in all rows of the key stays missing. `starts` is true at the first row of each key.
+        """
         first = np.flatnonzero(starts)
         last = np.append(first[1:], len(starts)) - 1
         column = one_array(table[UNAVAILABLE])

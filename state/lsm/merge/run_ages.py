@@ -14,11 +14,12 @@ from bucketline.state.lsm.tree.run import SortedRun
 
 
 def are_ages_known(runs: Sequence[SortedRun], fold: Fold) -> bool:
-    """Returns True if the ranges of sequence numbers in the metadata of files tell which of two rows with the same key
-    is newer, and if the fold needs no other information from sequence numbers.
+    """Returns True if the metadata of the files tells which of two rows with the same key is newer: no two sorted runs
+    have sequence numbers in the same range. The fold (which merges the rows of a key) must need nothing else from
+    sequence numbers.
 
-    If a range has fewer numbers than the file has rows, the range is wrong and not used. pypaimon up to 1.4 writes
-    these wrong ranges.
+    If a range has fewer numbers than the file has rows, the range is wrong, and the function returns False. pypaimon up
+    to 1.4 writes these wrong ranges.
     """
     files = [f for run in runs for f in run.files]
     if not isinstance(fold, Selection) or any(_number_count(f) < f.row_count for f in files):

@@ -16,10 +16,12 @@ class PublishOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The outcome of an attempt to publish a snapshot. `error` is the last error of the storage, if this error has
-    decided the outcome.
+    """The outcome of an attempt to publish a snapshot.
 
-    `gone` is a file of the snapshot that no longer exists; it is the reason for LOST.
+    - `outcome` says whether the snapshot is in the table.
+    - `error` is the last error of the storage, if this error has decided the outcome.
+    - `gone` is a file of the snapshot that no longer exists, if this is the reason why the snapshot is not in the
+      table.
     """
 
     outcome: PublishOutcome

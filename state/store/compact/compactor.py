@@ -165,8 +165,8 @@ class _Compaction:
                 self.deletions.forget(file.file_name)
 
     def _write(self, step: Rewrite, *, stores: bool) -> tuple[list[DataFileMeta], list[DataFileMeta]]:
-        """Carries out a step, and returns the data files and the changelog files that the step has written. Without
-        `stores`, only changelog files are written.
+        """Merges the files of a step of the compaction, and writes the rows. Returns the data files and the changelog
+        files that were written. Without `stores`, only changelog files are written.
         """
         schema = self.access.schema
         fold = self._fold(step, stores=stores)

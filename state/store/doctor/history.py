@@ -1,4 +1,5 @@
-"""Checks snapshots in order: that each follows from the snapshot before it, and that all files that it names exist.
+"""Checks snapshots in order: that each snapshot follows from the snapshot before it, and that all files exist that a
+snapshot names.
 
 For each snapshot only the new manifests are read. Manifests that a merge has replaced must hold the same entries as the
 new manifests; sums of hashes show this without keeping entries in memory.

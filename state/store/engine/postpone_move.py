@@ -24,7 +24,9 @@ from bucketline.state.store.write.write_plan import Workers, WritePlan
 
 
 def waiting_files(view: LiveFiles, chosen: PartitionTest) -> dict[bytes, Sequence[DataFileMeta]]:
-    """Returns the files in the postpone buckets of these partitions."""
+    """Returns the files in the postpone bucket of each partition for which the test `chosen` is true. Partitions
+    without a postpone bucket are left out.
+    """
     return {b[0]: view.files(b) for b in view.buckets() if b[1] == POSTPONE_BUCKET and chosen(b[0])}
 
 

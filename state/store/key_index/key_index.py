@@ -313,7 +313,9 @@ def remove_index(directory: str) -> None:
 
 
 def _key_chunks(change: IndexChange) -> Iterator[KeyChunk]:
-    """Yields the entries of a change in ascending order of their keys."""
+    """Yields what a change writes into the key index, in chunks: keys in ascending order, and the new place of each
+    key. The place is None for a key that is removed.
+    """
     puts = change.puts.take(key_order(change.puts.keys))
     if not len(change.removes):
         for start in range(0, len(puts), CHUNK_ROWS):

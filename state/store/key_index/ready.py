@@ -38,8 +38,12 @@ class IndexOrigin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """Which index is wanted, and where it is stored. `table` is the table's URI; `directory` is a local folder;
-    `backup` is optional.
+    """Says which key index a task needs, and where the index is stored.
+
+    - `table` is the table's URI.
+    - `keys` says which of the table's keys are in the index.
+    - `directory` is a local folder.
+    - `backup` is the folder of the index's backup; None if there is no backup.
     """
 
     table: str

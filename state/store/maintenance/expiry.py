@@ -197,7 +197,7 @@ def move_tag(
 
 
 def _take_back_if_expired(io: FileIO, root: str, tags: Tags, name: str, snapshot: Snapshot, old: Tag) -> None:
-    """If the snapshot of a new marker tag is gone or being removed, restores `old` and raises RemovalUnderWayError."""
+    """Moves a marker tag back to `old` if its snapshot is gone or being removed, and raises RemovalUnderWayError."""
     # The newest snapshot is never announced for removal. If this snapshot is no longer the newest, the process that
     # announces its removal sees the tag.
     if not Snapshots(io, root).exists(snapshot.id + 1):

@@ -18,8 +18,8 @@ joined. The second prefix is for timestamps that were converted to local times.
 
 
 class MergeNames:
-    """The columns of the table and of the source. A name means the column with exactly this name, or, if there is none,
-    the column whose name differs only in case.
+    """The columns of the table and of the source. A name means the column with exactly this name. If there is no such
+    column, the name means the column whose name differs only in case.
     """
 
     def __init__(self, target_alias: str, target: Sequence[str], source_alias: str, source: pa.Schema) -> None:

@@ -128,8 +128,8 @@ class HashShares:
 
 @dataclass(frozen=True, slots=True)
 class GivenBuckets:
-    """Groups rows by the buckets that an earlier step has written into the column `_bucket`. Sealed runs do not have
-    this column.
+    """Groups rows by the buckets that an earlier step has written into the column `_bucket`. Sealed runs (sorted,
+    packed rows) do not have this column.
     """
 
     column: ClassVar[str] = "_bucket"

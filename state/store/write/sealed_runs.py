@@ -389,7 +389,9 @@ def _write_stream(rows: pa.Table, sink: pa.NativeFile, compression: str | None) 
 
 
 def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
-    """Returns how many rows of the average size of `rows` make a record batch of a sealed run."""
+    """Returns how many rows go into one record batch of a sealed run (sorted, packed rows), judging by the average size
+    of `rows`.
+    """
     fitting: int = BLOB_BYTES * rows.num_rows // max(1, rows.nbytes)
     return max(1, min(BLOB_ROWS, fitting))
 

@@ -75,7 +75,9 @@ class WriteScope:
 
 
 class TableState(Protocol):
-    """The table at one snapshot, as its writer sees it."""
+    """What a writer must know of the table at one snapshot: the live files, the states of buckets, and the files of the
+    HASH index.
+    """
 
     @property
     def view(self) -> LiveFiles: ...
@@ -94,7 +96,9 @@ class ReplacedPartitions(Protocol):
 
 
 class ReplacedState(TableState, Protocol):
-    """The table at one snapshot, as a writer that replaces partitions sees it."""
+    """What a writer that replaces partitions must know of the table at one snapshot. `replaced` says which partitions
+    are replaced.
+    """
 
     @property
     def replaced(self) -> ReplacedPartitions: ...

@@ -1,8 +1,9 @@
 """Translates an Avro schema into a Kafka Connect schema, which the decoders of JSON understand.
 
-Connect's converter writes names of its own in addition to Avro's types: `connect.name`, `connect.type`,
-`connect.parameters`. Debezium puts the kinds of its times there. If these names are missing, Avro's logical types say
-the same. Source: Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium 3 data type mappings.
+Connect's converter adds properties of its own to Avro's types: `connect.name`, `connect.type`, `connect.parameters`.
+For example, Debezium writes into `connect.name` which kind of time a number is. If these properties are missing, Avro's
+logical types say the same. Source: Avro 1.12 specification, logical types; Confluent 7.6 AvroData; Debezium 3 data type
+mappings.
 """
 
 from collections.abc import Mapping, Sequence

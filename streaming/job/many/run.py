@@ -219,8 +219,8 @@ def check_routed(routed: RoutedJob) -> None:
 
 
 def many_job(routed: RoutedJob, one: Job, registry: RegistrySchemas | None = None) -> ManyJob:
-    """Returns the settings of the job that all its batches share. `one` has the settings that a job of one table has,
-    too.
+    """Returns the settings that all batches of a job of several tables share. `one` are the settings that a job of one
+    table has as well.
     """
     common = routed.common
     text, pin = pinned_settings(routed)

@@ -115,7 +115,9 @@ def of_table(number: int, payload: bytes) -> bytes:
 
 
 def table_of(payload: bytes) -> tuple[int, bytes]:
-    """Returns the number of the table, and the payload without it."""
+    """Takes the bytes that `of_table` has made. Returns the number of the table to which a task's result belongs, and
+    the bytes of the result.
+    """
     return int.from_bytes(payload[:_NUMBER_BYTES], "little", signed=True), payload[_NUMBER_BYTES:]
 
 

@@ -37,7 +37,9 @@ from bucketline.state.types.order import key_changes, sort_indices
 
 
 class Owners(Protocol):
-    """Decides which task gets a group (a bucket, or a share of the keys) of a partition."""
+    """Decides which task gets the rows of a group. A group is a bucket, or a share of the keys (the keys that one task
+    owns, by their hash).
+    """
 
     def task(self, partition: bytes, bucket: int) -> int: ...
 
