@@ -1,6 +1,6 @@
 """Converts single internal values (`binary_row.decode_row` lists them) to Arrow scalars, and back.
 
-These functions are for metadata: partition values, keys and bounds. They are too slow for the rows of a table.
+These functions are for partition values, keys and bounds. For the rows of a table the functions are too slow.
 """
 
 from typing import Any

@@ -380,5 +380,7 @@ def _read(spark: Any, path: str) -> str | None:
 
 @lru_cache(1)
 def _classes(jvm: Any) -> tuple[Any, Any]:
-    """Returns the JVM classes Path and IOUtils. They are looked up once, because each lookup takes several calls."""
+    """Returns the JVM classes Path and IOUtils. The classes are looked up only once, because each lookup takes several
+    calls.
+    """
     return jvm.org.apache.hadoop.fs.Path, jvm.org.apache.commons.io.IOUtils

@@ -216,8 +216,8 @@ def decide(
 
 
 def conform(target: Target, rows: Frame) -> tuple[Target, Frame]:
-    """Fits the rows to the table's columns. Returns the target and the rows. The columns of the target's table may have
-    been changed for this.
+    """Fits the rows to the table's columns. Returns the target and the rows. If the job's policy allows a change, the
+    table may have new columns afterwards; the target then has the changed table.
 
     Records that tasks decode stay as they are, because their fields are not known yet.
     """

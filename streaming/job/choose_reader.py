@@ -1,9 +1,9 @@
 """Chooses who reads the Kafka records or Parquet files of a job, Spark's source or bucketline's tasks, and logs the
 choice. The choice is made once for each run of the job.
 
-Only a task can find out whether tasks can read, and Spark takes seconds to start the first tasks. The first tasks run
-while the query starts, which takes seconds too, so that the first batch finds running workers. They are started even if
-there is nothing to find out.
+Only a task can find out whether tasks can read, and Spark takes seconds to start the first tasks. So tasks are started
+while the query starts, which takes seconds too, and the first batch finds running workers. The tasks are started even
+if there is nothing to find out.
 """
 
 import logging

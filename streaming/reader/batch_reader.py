@@ -138,7 +138,7 @@ class ChangesPartition(InputPartition):  # type: ignore[misc]
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]
-    """Spark's reader of a batch. It plans on the driver and reads in tasks."""
+    """Spark's reader of a batch: plans the read on the driver, and reads the rows in tasks."""
 
     def __init__(self, read: BatchRead) -> None:
         self._read = read

@@ -32,7 +32,7 @@ from bucketline.streaming.tasks.wire import (
 @dataclass(frozen=True, slots=True)
 class PlaceTask:
     """A task that decides the buckets of the rows that are sent to it, and sends these rows to the tasks that write the
-    buckets. It holds only plain values, so that it can be sent to executors.
+    buckets. The object holds only plain values, so that it can be sent to executors.
     """
 
     place: Placing

@@ -31,7 +31,8 @@ RETRACTS_OF_PARTIAL_UPDATE = (
 
 @dataclass(frozen=True, slots=True)
 class SequenceGroup:
-    """Columns that change together. The `sequence` columns order the changes, and belong to the group, too.
+    """A sequence group of `partial-update`: columns that only change together. `columns` are all columns of the group.
+    The values of its `sequence` columns decide which of two rows is newer for the group.
 
     If `removes` is true, a -D row whose sequence is not older than the current sequence removes the whole row.
     """

@@ -43,8 +43,8 @@ class LevelSortedRun:
 
 
 def run_count(files: Iterable[DataFileMeta]) -> int:
-    """Returns the number of sorted runs in a bucket. Each file of level 0 is a sorted run, and so is each higher
-    level.
+    """Returns the number of sorted runs in a bucket. Each file of level 0 is a sorted run. On a higher level, all files
+    together are one sorted run.
     """
     levels = [f.level for f in files]
     level0 = levels.count(0)

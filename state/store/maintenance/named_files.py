@@ -52,8 +52,8 @@ class NamedFiles:
                     self._add_changelog(name_of_list)
 
     def follow(self) -> None:
-        """Adds the names in snapshots that were published since the last call, and in tags and branches as they are
-        now.
+        """Adds the names of files that are needed by snapshots published since the last call, and by the present tags,
+        branches and compaction plans.
         """
         # Pins are read before the new snapshots, because a process removes its pin after it has published its snapshot.
         # Whatever a pin refers to was named before by another snapshot, which an earlier call has seen.
@@ -147,8 +147,9 @@ class NamedFiles:
             self.names.add(snapshot.index_manifest)
 
     def _add_changelog(self, list_name: str | None) -> None:
-        """Adds the names in the manifest list `list_name`, and in its manifests. The list and the manifests of a
-        changelog may be missing: they are removed with the changelog's snapshot unless a tag keeps the snapshot.
+        """Adds the names of the files that a changelog needs: the manifest list `list_name`, its manifests, and their
+        files. The list and the manifests may be missing: they are removed with the changelog's snapshot unless a tag
+        keeps the snapshot.
         """
         if list_name is None:
             return

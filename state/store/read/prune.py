@@ -1,8 +1,9 @@
 """Chooses the data files that a read opens: the live files by partition and bucket, without the files in which no row
 can meet the filter.
 
-Skipping files never changes a result. A file of a primary-key table whose keys overlap those of other files is skipped
-only by its keys, because skipping it by another column could bring an older version of a row back.
+Skipping files never changes a result. In a table with a primary key, two files may have keys in common. Such a file is
+skipped only if its keys do not meet the filter. If it were skipped by another column, an older version of a row in
+another file could appear.
 
 Source: Paimon 2.0 KeyValueFileStoreScan, AppendOnlyFileStoreScan, MergeTreeSplitGenerator, BucketSelectConverter.
 """

@@ -1,6 +1,6 @@
 """System tables that show what a snapshot holds: partitions, buckets, manifests, index files.
 
-The options name the snapshot; otherwise it is the newest snapshot. Times are local.
+The options name the snapshot. If they name none, the newest snapshot is shown. Times are local.
 
 Source: Paimon 2.0 PartitionsTable, BucketsTable, ManifestsTable, TableIndexesTable, PartitionEntry, BucketEntry.
 """

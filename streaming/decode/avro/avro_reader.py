@@ -191,8 +191,8 @@ def _fitting(read: Bodies, shape: Shape, need: pa.DataType) -> Objects:
 
 
 def _others(group: _Group, images: Images) -> Objects:
-    """Returns the result for records whose schema is not that of an event or a row: Debezium's messages without a row
-    are skipped, and all other records are bad.
+    """Returns the result for records that are neither events nor rows, judging by their schema: Debezium's messages
+    without a row are skipped, and all other records are bad.
     """
     read = read_bodies(group.records, group.schema, group.begin)
     bad, skipped = dict(read.bad), list[tuple[int, Skipped]]()

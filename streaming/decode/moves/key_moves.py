@@ -48,8 +48,8 @@ NO_MOVES = KeyMoves(no_records(), no_records(), pa.array([], pa.string()), no_re
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A question of the driver to the tasks that read a batch again. It asks for the rows with some keys, and for the
-    keys of the deletes at some positions in the source's log.
+    """A question of the driver to the tasks, which read a batch again to answer. The driver asks for the rows with some
+    keys, and for the keys of the deletes at some positions in the source's log.
 
     `asks` is a table in Arrow's IPC format with these keys and positions. Each row of the table has either a key, or a
     topic and a position in the source's log.

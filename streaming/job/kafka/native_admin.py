@@ -15,8 +15,8 @@ _LOOK_SECONDS = 0.05
 
 
 class NativeAdmin:
-    """An admin client of confluent-kafka with settings of librdkafka. It is created at the first request, and then
-    kept.
+    """An admin client of confluent-kafka with settings of librdkafka. The client is created at the first request, and
+    kept for later requests.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:

@@ -51,7 +51,7 @@ class Printed:
         self._thread.start()
 
     def forget(self) -> None:
-        """Stops keeping what the process prints; from now on it is only passed on."""
+        """Stops keeping the text that the process prints. From now on the text is only passed on."""
         self._keeps = False
         self._kept.clear()
 
