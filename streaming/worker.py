@@ -55,7 +55,9 @@ def in_worker(task: Task) -> Task:
 
 
 def begin_task() -> None:
-    """Does the work at the start of each task. Raises OptionError if an executor has a package that is too old."""
+    """Prepares the worker process for a task that begins. Raises OptionError if a package that is installed on the
+    executor is too old.
+    """
     check_installed()
     forget_archives()
     spare_what_is_loaded()

@@ -29,10 +29,11 @@ ROW_KIND_COLUMN = "_row_kind"
 class AcceptedRows:
     """Rows that the table accepts: the table's columns in order, and a row kind (int8) for each row.
 
-    `positions` are the row numbers in the input, ascending; None means all rows of the input. `feeds` has a number for
-    each row that identifies the Kafka partition from which the row came; None if the order of rows does not depend on
-    the Kafka partition. `left_out` are the values of the internal column UNAVAILABLE, which says for each row which
-    values the source did not send; None if the source sent all values.
+    `positions` are the row numbers in the input, ascending; None means all rows of the input.
+    `feeds` has a number for each row that identifies the Kafka partition from which the row came; None if the order of
+    rows does not depend on the Kafka partition.
+    `left_out` are the values of the internal column UNAVAILABLE, which says for each row which values the source did
+    not send; None if the source sent all values.
     """
 
     rows: pa.Table

@@ -65,8 +65,9 @@ def left_out_value(field: DataField) -> pa.Scalar:
 
 
 def _value(text: str, data_type: DataType) -> object:
-    """Converts text to a value of the given type. Values inside nested values are Python objects. Raises
-    pa.ArrowInvalid if the text is no such value.
+    """Converts text to a value of the given type: a value that is not nested becomes an Arrow scalar; an ARRAY, MAP or
+    ROW becomes a Python object that holds Python objects. Raises pa.ArrowInvalid if the text is not a value of the
+    type.
     """
     if data_type.is_atomic:
         if len(text) > 1 and text[0] == text[-1] == "'":

@@ -46,11 +46,13 @@ ChosenRecords = Callable[[pa.Table], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The replay of a job. `user` is the commit user of the replay, which also marks the records that the replay takes.
+    """The replay of a job: stored bad records are written again.
+
+    `user` is the commit user of the replay, which also marks the records that the replay takes.
     `own` takes the records of a place (a folder, table or topic) and returns the records that belong to this job.
-    `written` takes records and returns the records whose batch has been committed to the table. `newest` is the number
-    of the replay's newest batch, None before the first batch. `write` writes records as the batch with the given
-    number.
+    `written` takes records and returns the records whose batch has been committed to the table.
+    `newest` is the number of the replay's newest batch, None before the first batch.
+    `write` writes records as the batch with the given number.
     """
 
     user: str

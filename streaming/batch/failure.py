@@ -1,4 +1,5 @@
-"""Turns an error of Spark into one line: the BucketlineError that its text holds, or else the cause that Spark reports.
+"""Turns an error of Spark into one line: the BucketlineError that is found in the error's text, or else the cause that
+Spark reports.
 
 Spark passes on errors of its Python side only as text: nested tracebacks of several processes.
 """

@@ -117,10 +117,11 @@ def _source_tables(history: UserHistory) -> tuple[str, ...]:
 
 
 def check_rolled_back(at: TableAt, mismatch: CheckpointMismatchError) -> None:
-    """Checks why the table lacks batches that the checkpoint has: the batches must have been rolled back, have expired,
-    or have belonged to another table. `mismatch` is the error that says which batch the checkpoint is at.
+    """The checkpoint has batches that the table lacks. Checks the reason: returns if the batches were rolled back, have
+    expired, or were written to another table. Raises MissingSnapshotError if the snapshots of these batches are missing
+    for another reason.
 
-    Raises MissingSnapshotError if the snapshots of these batches are missing for another reason.
+    `mismatch` is the error that says which batch the checkpoint is at.
     """
     if not mismatch.history_complete:
         return

@@ -185,7 +185,7 @@ def _named(values: pa.Array, position: int, reason: str) -> str:
 
 
 def source_tables(events: pa.Array) -> frozenset[str]:
-    """Returns the tables of the source that the events contain, with database and schema."""
+    """Returns the names of the source's tables in the events, with database and schema in front, joined by dots."""
     return table_names(events.field("source"), SOURCE_PARTS)
 
 

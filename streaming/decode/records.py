@@ -92,7 +92,8 @@ class RowReader(Protocol):
 
     def rows(self, records: pa.Array, fields: tuple[DataField, ...], watch: WatchFor) -> Objects:
         """Takes records as binary values without nulls. Returns the rows with the columns `fields`, and the bad
-        records. Each record gives either a row or a reason.
+        records. Each record gives either a row or a reason why it is bad. `watch` says which missing columns and types
+        to look for.
         """
 
 

@@ -127,8 +127,8 @@ def _stream(spark: Any, root: Path, table: Table, ending: Ending, silence: Silen
 
 
 def _events(orders: dict[int, Order], batch: int, count: int) -> Iterator[tuple[RowKind, Order]]:
-    """Yields the next events, and updates the order book `orders` with them. Half of the events are new orders, the
-    others are changes and deletes.
+    """Yields the `count` events of a batch: orders, each with its row kind. About half of the events are new orders,
+    the others are changes and deletes of known orders. The order book `orders` is updated with each event.
     """
     chance = random.Random(_SEED * 1_000_003 + batch)
     for number in range(count):

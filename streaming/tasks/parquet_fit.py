@@ -89,7 +89,7 @@ def row_groups_of(metadata: pq.FileMetaData, part: FilePart) -> list[int]:
 
 def _middle(group: pq.RowGroupMetaData) -> int:
     """Returns the position of a row group's middle in the file: the position of its first page plus half of its
-    compressed size.
+    compressed size. Readers that divide a file among tasks give the row group to the task whose part has this position.
     """
     first = group.column(0)
     begins = first.data_page_offset

@@ -56,8 +56,8 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Container:
-    """The low 16 bits of all values that share their high 48 bits. `payload` has the same bytes as in the portable
-    format.
+    """A container of the bitmap: the low 16 bits of all values that share their high 48 bits. `payload` has the same
+    bytes as in the portable format of Roaring bitmaps.
     """
 
     kind: _Kind
@@ -66,7 +66,9 @@ class _Container:
 
 
 def encode_bitmap64(bitmap: BitMap64) -> bytes:
-    """Returns the bytes of a bitmap. A container is written as runs if that is shorter."""
+    """Returns the bytes of a bitmap. A container (the values that share their high 48 bits) is written as runs if that
+    is shorter.
+    """
     if not bitmap:
         return _EMPTY
     compact = BitMap64(bitmap)
@@ -84,8 +86,8 @@ def encode_bitmap64(bitmap: BitMap64) -> bytes:
 
 
 def decode_bitmap64(data: bytes) -> BitMap64:
-    """Returns the bitmap of these bytes. Raises CorruptFileError if the bytes are no bitmap, or if other bytes follow
-    the bitmap.
+    """Returns the bitmap that these bytes encode. Raises CorruptFileError if the bytes are no bitmap, or if other bytes
+    follow the bitmap.
     """
     if data == _EMPTY:
         return BitMap64()

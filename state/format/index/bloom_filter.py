@@ -127,7 +127,9 @@ def _of_numbers(key: Hashes) -> Hashes:
 
 
 def _bits(hashes: Hashes, size: BloomSize) -> Sequence[NDArray[np.int64]]:
-    """Returns an array for each hash function: the positions of the bits that the values set."""
+    """Returns an array for each hash function. The array has for each value the position of the bit that the value sets
+    in the filter.
+    """
     low, high = hashes.astype(np.int32), (hashes >> 32).astype(np.int32)
     found = []
     for number in range(1, size.hash_count + 1):

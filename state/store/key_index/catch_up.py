@@ -1,9 +1,10 @@
 """Brings a key index from the snapshot that it reflects to a newer snapshot, by the key columns of the files that were
 committed in between.
 
-Snapshots are applied one by one, because sequence numbers order only the rows of one bucket: a key that moved p1 → p2 →
-p1 in three commits cannot be followed in one step. After one commit a key is in at most one bucket; in the bucket that
-it has left, its newest row is a delete. Compactions move no keys.
+Snapshots are applied one by one, because sequence numbers order only the rows of one bucket: if a key has moved from
+partition p1 to p2 and back to p1 in three commits, one step for all three could not find the place of the key. After
+one commit a key is in at most one bucket; in the bucket that it has left, its newest row is a delete. Compactions move
+no keys.
 """
 
 from collections.abc import Iterator, Sequence

@@ -116,8 +116,8 @@ class Compactor:
             self._held = []
 
     def drop(self) -> None:
-        """Releases the items that are being worked on. It is called from another thread. The work on the items ends
-        soon and leaves no files.
+        """Releases the items (compactions) on which this compactor is working, so that other compactors can take them.
+        This method is called from another thread. The work on the items ends soon and leaves no files.
         """
         self._is_dropped = True
         for c in tuple(self._held):

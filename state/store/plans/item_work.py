@@ -112,7 +112,9 @@ class Unclear:
 
 
 class ItemWork(Protocol):
-    """The work on the items of a table. A compactor decides when to do which part of this work."""
+    """The work on the items (compactions of one bucket each) of the plans of a table, in several methods. A compactor
+    decides when each method is called.
+    """
 
     def refresh(self) -> None:
         """Goes to the newest snapshot of the table. Raises BucketlineError."""
@@ -142,8 +144,8 @@ class ItemWork(Protocol):
 
 
 class TableWork:
-    """Works on the items of one table, on the snapshot of the last `refresh`. `workers` says how many tasks share a job
-    that moves rows.
+    """Works on the items (compactions of one bucket each) of the plans of one table, at the newest snapshot of the last
+    `refresh`. `workers` says how many tasks share a job that moves rows.
     """
 
     def __init__(self, at: TableAt, *, workers: Workers = ONE_WORKER) -> None:

@@ -31,9 +31,9 @@ class Between:
 
 
 def changed_between(table: TableHandle, options: Mapping[str, str], system: str | None) -> Between | None:
-    """Returns the range of changes that the options name; None if they name none. `system` is the name of the system
-    table that is queried; None for the table itself. Raises OptionError for options that contradict each other or are
-    not supported.
+    """Returns the range of changes that the options name; None if the options name no range. `system` is the name of
+    the system table that is queried; None for the table itself. Raises OptionError for options that contradict each
+    other or are not supported.
     """
     ranges = [key for key in (BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG) if key in options]
     if not ranges:

@@ -175,7 +175,9 @@ def _dated(text: str | None, sql_type: str) -> exp.Expression:
 
 
 def _tables(node: exp.Expression) -> list[exp.Table]:
-    """Returns the tables that a node names, in the order in which they occur in the statement."""
+    """Returns the tables that the expression `node` names anywhere inside, in the order in which they occur in the
+    statement.
+    """
     tables = [t for t in node.find_all(exp.Table) if isinstance(t.this, exp.Identifier)]
     return sorted(tables, key=start_of)
 

@@ -34,7 +34,9 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK
 
 @dataclass(frozen=True, slots=True)
 class LocalIO:
-    """The local file system, or a mounted one. Paths are absolute. Errors are those of FileIO."""
+    """The local file system, or a mounted one. Paths are absolute. The methods raise the errors that `FileIO`
+    describes.
+    """
 
     world: World = SYSTEM_WORLD
 

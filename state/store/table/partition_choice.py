@@ -68,7 +68,9 @@ def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
 
 
 def short_text(text: str, data_type: DataType) -> str:
-    """Returns the printed value `text` as Spark prints it: a fraction of a second has no zeros at its end."""
+    """Returns a partition value in the form in which Spark prints it. `text` is the value with all digits. In a
+    timestamp, the zeros at the end of the fraction are removed: `12:00:00.500` becomes `12:00:00.5`.
+    """
     has_fraction = data_type.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ) and "." in text
     return text.rstrip("0").rstrip(".") if has_fraction else text
 

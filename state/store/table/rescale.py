@@ -114,8 +114,8 @@ def plan_rescale(
 
 
 def _buckets_to_move(view: LiveFiles, chosen: PartitionTest, settled: int | None) -> list[BucketId]:
-    """Returns the real buckets of the chosen partitions. A partition is left out if all of its files already record the
-    bucket count `settled`.
+    """Returns the buckets of the chosen partitions, without the postpone buckets. A partition is left out if all of its
+    files already record the bucket count `settled`.
 
     A key can be in two buckets if a writer has added buckets with another count. So the buckets that were written last
     come last in the list, and their rows count as newer.

@@ -110,12 +110,14 @@ def _raised(rows: pa.Table) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BucketWrite:
-    """Says how buckets are written. All fields are plain values, so the object can be sent to tasks.
+    """Says how buckets are written. All fields are plain values, so the object can be sent to tasks. Memory limits are
+    in bytes of Arrow data.
 
-    Memory limits are in bytes of Arrow data. `parallelism` is how many buckets one process may write at the same time;
-    None if no option says it. `moves_rows` is True for rows that are in the table already and only move to another
-    bucket; merging never refuses these rows. `mixed` is called with a key of a bucket if the rows of the key came from
-    several feeds (topic partitions). `refuse` is called with rows that lack values which the source has left out.
+    `parallelism` is how many buckets one process may write at the same time; None if no option says it.
+    `moves_rows` is True for rows that are in the table already and only move to another bucket; merging never refuses
+    these rows.
+    `mixed` is called with a key of a bucket if the rows of the key came from several feeds (topic partitions).
+    `refuse` is called with rows that lack values which the source has left out.
 
     The attributes are together because a task gets everything about writing buckets as one value.
     """

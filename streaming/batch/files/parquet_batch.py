@@ -205,8 +205,8 @@ def planned_parts(spark: Any, scan: FileColumns) -> list[list[FilePart]]:
 
 
 def parts_in(texts: list[str]) -> list[list[FilePart]]:
-    """Parses the texts in which Spark prints the parts of files, one text for each task. Returns one list of parts for
-    each task. Raises UnfitFileError for a text that is not understood.
+    """Spark prints for each task, in one text, which parts of files (byte ranges) the task reads. Parses these texts,
+    and returns for each task the list of its parts. Raises UnfitFileError for a text that is not understood.
     """
     tasks = [[(m[1], int(m[2]), int(m[3])) for m in _files_in(text)] for text in texts]
     sizes: dict[str, int] = {}

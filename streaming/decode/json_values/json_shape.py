@@ -363,7 +363,9 @@ def _mismatch(name: object, wanted: str) -> Form:
 
 
 def name_of(source: SourceSchema) -> str | None:
-    """Returns the name of a node's type; None if the node has no name, or a name that is not a string."""
+    """Returns the name of a type in the schema of a record, for example `io.debezium.time.Date`. Returns None if the
+    type has no name, or a name that is not a string.
+    """
     name = source.get("name")
     return name if isinstance(name, str) else None
 

@@ -180,11 +180,13 @@ def _only(names: pa.Array, group: Longs, rows: Longs, deletes: Longs) -> Longs:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The sorted rows of the old keys, and the search for values in them.
+    """The rows of the old keys, sorted by key and then by age, and the search for values in these rows.
 
-    `is_delete` says for each row whether it is a delete. `group` has the number of the group of each row; a group
-    consists of the rows of one key. `at_stored` has for each group the position of the key's row among the rows that
-    the table has stored, or -1 if the table has no such row.
+    `is_delete` says for each row whether the row is a delete.
+    `group` has for each row the number of its group; a group consists of the rows of one key.
+    `at_stored` has for each group the position of the key's row among the rows that the table has stored, or -1 if the
+    table has no such row.
+
     The methods write the end of a search as a number. Let n be the count of rows. A number below n is the position of
     the row where the search ends. The number n means that the search has found nothing. The number n + 1 + g means that
     the search goes on in the stored row of group g.

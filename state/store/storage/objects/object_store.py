@@ -84,7 +84,7 @@ OBJECT_SCHEMES = frozenset(_KINDS)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreAddress:
-    """A bucket and the storage options for it. `host` is the part of an Azure URI after the container."""
+    """A bucket and the storage options for it. `host` is only for Azure: the host in `abfs://container@host/path`."""
 
     kind: StoreKind
     bucket: str

@@ -116,8 +116,8 @@ class ObjectWriter(io.RawIOBase):
 
 
 class _Parts:
-    """The parts that the writer has handed over and the upload has not sent yet. A `_Parts` refers neither to the
-    writer nor to the upload, so that a writer that is no longer used can be freed.
+    """A queue of the parts of an upload: the writer puts parts in, and the upload takes them out and sends them. The
+    queue refers neither to the writer nor to the upload, so that a writer that is no longer used can be freed.
     """
 
     def __init__(self) -> None:

@@ -125,8 +125,8 @@ class KeptTable(ReadableTable):
         return roll_back_table(self._handle, target)
 
     def rollback_to_timestamp(self, timestamp: datetime) -> int:
-        """Rolls back to the newest snapshot that was committed at that time or before, and returns its id; see
-        `rollback_to`. A time without a time zone is local time.
+        """Rolls back to the newest snapshot that was committed at `timestamp` or before, and returns the id of this
+        snapshot; see `rollback_to`. A time without a time zone is local time.
         """
         return roll_back_to_time(self._handle, timestamp)
 
