@@ -27,8 +27,8 @@ class BytesForm(Enum):
 
 
 class SourceKind(Enum):
-    """The type of a column in the source, or the form in which the source writes its values. The job must set this
-    type for messages that do not contain it.
+    """The type of a column in the source (such as BIGINT UNSIGNED), or the form in which the source writes its values
+    (such as epoch-millis). If messages do not contain this type, the job must set it.
     """
 
     DECIMAL = "DECIMAL(p, s)"

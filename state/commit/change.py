@@ -28,8 +28,8 @@ class Append:
     - `check` says what must not have happened since the work was planned.
     - `common_keys` is for the check ROWS_READ. This function tells whether two files have a key in common. If it is
       None, the key ranges of the files are compared.
-    - `ignore_empty` says whether nothing is published if the messages have no files. If it is False, a snapshot without
-      files shows that the commit's identifier is done. If it is None, the table's options decide, and empty batch
+    - `ignore_empty` matters if the messages have no files. True: nothing is published. False: a snapshot without files
+      is published, which shows that the commit's identifier is done. None: the table's options decide, and empty batch
       commits (identifier 2^63-1) publish nothing.
     """
 

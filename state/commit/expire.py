@@ -65,8 +65,8 @@ class Retention:
 
     @classmethod
     def of_changelogs(cls, settings: RetentionSettings) -> "Retention":
-        """Returns the retention of changelogs that a table's settings describe. Without own settings, changelogs are
-        kept as long as snapshots.
+        """Returns how many changelogs expiry keeps, and for how long, by the table's settings. An own setting for
+        changelogs that is missing is replaced by the setting for snapshots.
         """
         snapshots = cls.of(settings)
         return cls(

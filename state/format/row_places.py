@@ -25,8 +25,8 @@ _FIRST_ID = 2**31 - 1 - 103
 
 
 def place_fields(schema: TableSchema) -> tuple[DataField, ...]:
-    """Returns the columns of this module for a table. The column for the partition is a struct of the partition
-    columns.
+    """Returns the columns that say where a row of the table is stored, such as `__paimon_bucket`. The column for the
+    partition is a struct of the partition columns. Names that the table uses for own columns are left out.
     """
     partition = DataType(TypeRoot.ROW, fields=schema.select(schema.partition_keys))
     types = {

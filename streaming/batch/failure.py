@@ -147,7 +147,9 @@ def is_jvm_lost(error: BaseException) -> bool:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raises errors of Spark and Py4J as BucketlineErrors, with the original error as cause."""
+    """Turns errors of Spark and Py4J that are raised in the `with` block into BucketlineErrors, with the original error
+    as cause.
+    """
     try:
         yield
     except Exception as e:

@@ -79,14 +79,16 @@ class SkipBatch:
 class UserHistory:
     """What the table knows of one commit user.
 
-    `commits` are the user's snapshots that the table still has, newest first. `marker` is the snapshot that the user's
-    tag keeps, if there is one. `complete` is true if no snapshot after the marker has expired; without a marker, if no
-    snapshot at all has expired.
-
-    `since` are the batches of other queries that were committed after `commits`. If some of these batches have expired,
-    `since_is_whole` is false, and `since` has only the newest batch of each query. `is_running` is true if this process
-    has looked at the table before. `others` has the newest snapshot of each other bucketline query; it is empty if the
-    batch cannot read the records of these queries again.
+    - `commits` are the user's snapshots that the table still has, newest first.
+    - `marker` is the snapshot that the user's marker tag keeps; None if there is no such tag.
+    - `complete` is true if no snapshot after the marker has expired; without a marker, if no snapshot at all has
+      expired.
+    - `others` has the newest snapshot of each other bucketline query. It is empty if the batch cannot read the records
+      of these queries again.
+    - `since` are the batches of other queries that were committed after `commits`.
+    - `since_is_whole` is false if some of the batches in `since` have expired. Then `since` has only the newest batch
+      of each query.
+    - `is_running` is true if this process has looked at the table before.
     """
 
     commits: tuple[Snapshot, ...]

@@ -384,8 +384,8 @@ def _changes(
     form: BinlogFormat,
     update_before: UpdateBefore,
 ) -> list[DecodedChange]:
-    """Returns the rows of each row kind. The delete of an old key, or the row before an update, comes before the row
-    after the same update.
+    """Returns the changed rows in several DecodedChanges, each with rows of one row kind. The delete of an old key, and
+    the row before an update, come in an earlier DecodedChange than the row after the same update.
     """
     update = rows.of_type(form.update) & true_of(rows.data.is_valid())
     followed = update & true_of(rows.old.is_valid())

@@ -65,8 +65,8 @@ def has_labels(messages: pa.Array, fields: Sequence[DataField]) -> bool:
 
 
 def column_types(messages: pa.Array) -> ColumnTypes:
-    """Returns MySQL's types of the columns in messages. A message may have no types. Each distinct string of types
-    is parsed once.
+    """Returns the MySQL types of columns, which each of Canal's messages may state in its field `mysqlType`. A message
+    without this field gets an empty dict. Equal texts of types are parsed only once.
     """
     texts = pc.struct_field(pc.extract_regex(messages.cast(pa.string()), _TYPES_TEXT), "types")
     encoded = pc.dictionary_encode(texts, null_encoding="encode")

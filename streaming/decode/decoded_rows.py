@@ -97,7 +97,8 @@ def judge_rows(unjudged: Unjudged, fields: tuple[DataField, ...]) -> Decoded:
 
 
 def misfits(column: pa.Array, field: DataField) -> dict[int, str]:
-    """Returns by row why values do not fit the column's type. The values that do not fit are found by halving.
+    """Returns a dict with the reason for each row whose value does not fit the column's type. The values are checked
+    together; if that fails, the values that do not fit are found by halving.
 
     Raises SchemaMismatchError if the array is empty and no array of its Arrow type would fit.
     """

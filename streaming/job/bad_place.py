@@ -45,9 +45,8 @@ def has_place(config: JobConfig) -> bool:
 
 
 def places_of(job: RoutedJob) -> list[JobConfig]:
-    """Returns a list with settings for each place (folder, table or topic) in which a job stores bad records. The place
-    of the whole job comes first. If only routes use a place, the settings for it are the settings of the first of these
-    routes.
+    """Returns one JobConfig for each place (folder, table or topic) in which a job stores bad records. The place of the
+    whole job comes first. If only routes use a place, its JobConfig has the settings of the first of these routes.
     """
     found: dict[BadRecords, JobConfig] = {}
     configs = (job.config_of(Resolved(route.number, route.target)) for route in job.routes)

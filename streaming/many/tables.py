@@ -68,9 +68,9 @@ class TableOpener(Protocol):
         ...
 
     def open(self, config: JobConfig, sample: pa.Table | None, *, may_create: bool) -> TableHandle | None:
-        """Returns the table. If the table is missing, it is created from its settings or from its first records
-        (`sample`); returns None if `may_create` is false. Raises BucketlineError for a table that cannot be used or
-        created.
+        """Returns the table. If the table is missing, creates the table from its settings or from its first records
+        (`sample`); if `may_create` is false, returns None instead. Raises BucketlineError for a table that cannot be
+        used or created.
         """
         ...
 

@@ -145,7 +145,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
     @property
     def plan(self) -> BatchRead:
-        """Returns the options, the table and the request of this reader's read."""
+        """Returns the read that this reader carries out: its options, the place of the table, and the request."""
         return self._read
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -137,8 +137,8 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return Limits(*self._options.limits)
 
     def newest_id(self) -> int | None:
-        """Returns the id of the newest snapshot that will not be removed again by its writer; None if there is no such
-        snapshot.
+        """Returns the id of the newest snapshot that is certain to stay; None if there is no such snapshot. (A writer
+        may take back a snapshot that it has just published, if files of the snapshot are gone.)
         """
         return self.plan.table.snapshot_store.settled_id(self._world.clock.now_ms())
 

@@ -30,12 +30,14 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles:
-    """A source of rows: Parquet files. Each task reads one of the `shares`, a list of parts of files.
+    """A source of rows: Parquet files.
 
-    `declared` are the columns that the job reads from the files, and `columns` the columns that tasks return.
-    `declared_of` maps returned columns to declared columns; a column that is not in `declared_of` is null. `decode`
-    turns records into rows; it is None if the records are rows already. Each task reports at most about `reject_limit`
-    of its bad records; if the limit is None, the first bad row raises SchemaMismatchError.
+    - `shares` has for each task the list of parts of files that the task reads.
+    - `declared` are the columns that the job reads from the files, and `columns` the columns that tasks return.
+    - `declared_of` maps returned columns to declared columns; a column that is not in `declared_of` is null.
+    - `decode` turns records into rows; it is None if the records are rows already.
+    - Each task reports at most about `reject_limit` of its bad records. If the limit is None, the first bad row raises
+      SchemaMismatchError.
     """
 
     shares: tuple[tuple[FilePart, ...], ...]

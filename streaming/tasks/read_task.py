@@ -49,13 +49,13 @@ from bucketline.streaming.tasks.wire import (
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A source of rows: the records of a Spark DataFrame. `decode` turns them into rows; without `decode` the records
-    are rows already.
+    """A source of rows: the records of a Spark DataFrame. `decode` turns the records into rows; without `decode` the
+    records are rows already.
 
-    A task reports at most about `reject_limit` bad records with their reasons; the limit is so large that more bad
-    records would stop the job anyway. If the limit is None, the first bad row raises SchemaMismatchError. `is_alone` is
-    true if there are so few records that one task reads all of them. `feeds` says which partition of a topic each
-    record came from, if that matters.
+    - A task reports at most about `reject_limit` bad records with their reasons; the limit is so large that more bad
+      records would stop the job anyway. If the limit is None, the first bad row raises SchemaMismatchError.
+    - `is_alone` is true if there are so few records that one task reads all of them.
+    - `feeds` tells from which topic partition each record came; None if this does not matter.
     """
 
     frame: Any

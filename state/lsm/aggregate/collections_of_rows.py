@@ -187,8 +187,8 @@ def _map_of(values: pa.Array, kept: Entries, events: Events, present: Mask) -> p
 
 
 def _newest_adds(groups: Events) -> Mask:
-    """Returns a mask of the elements that remain after each element of a -U or -D row has removed the oldest equal
-    element. `groups` has the events of each group of equal elements.
+    """Takes the elements that rows add or take back, grouped by equal elements. Each element of a -U or -D row removes
+    the oldest element of its group. Returns a mask of the elements that remain.
     """
     adds = groups.ops != Op.RETRACT
     running = np.cumsum(np.where(adds, 1, -1))

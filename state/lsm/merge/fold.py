@@ -129,6 +129,8 @@ def starts_of(numbers: Indices) -> Starts:
 
 
 def eligible(starts: Starts, ends: Starts, kinds: Kinds) -> Starts:
-    """Returns a mask of the +I and +U rows, and of the rows (of any kind) that are the only row of their key."""
+    """Returns a mask of the rows that may become the result of their key: +I and +U rows, and rows (of any kind) that
+    are the only row of their key.
+    """
     adds: Starts = (kinds & 1) == 0
     return adds | (starts & ends)

@@ -24,7 +24,9 @@ def changelog_path(root: str, snapshot_id: int) -> str:
 
 
 def read_changelog(io: FileIO, root: str, snapshot_id: int) -> Snapshot | None:
-    """Returns the changelog of a snapshot in the history at `root`; None if there is none. Raises CorruptFileError."""
+    """Returns the content of the changelog file of a snapshot; None if there is no such file. `root` is the metadata
+    folder of the table or branch. Raises CorruptFileError.
+    """
     path = changelog_path(root, snapshot_id)
     data = io.read_optional(path)
     if data is None:

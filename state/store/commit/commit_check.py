@@ -404,7 +404,9 @@ def _may_hold_common_keys(one: ManifestEntry, other: ManifestEntry) -> bool:
 
 
 def history_gone(since: int, latest: int) -> Conflict:
-    """Returns the conflict for work that was planned on a snapshot from which the history can no longer be read."""
+    """Returns the conflict which says that work cannot be committed, because the snapshots since the work was planned
+    can no longer be read.
+    """
     return Conflict(
         HISTORY_GONE,
         f"the work was planned on snapshot {since}, but some of the snapshots from there to {latest} cannot be read: "

@@ -54,7 +54,9 @@ class BucketAccess:
 
     @cached_property
     def _settings(self) -> dict[tuple[int, FileSource], FileSettings]:
-        """Returns the cache of file settings, by level and source. The settings are the same for all buckets."""
+        """Returns the cache of file settings (format, codec and others) by level and by the source of files: writes or
+        compactions. The settings are the same for all buckets.
+        """
         return {}
 
     @cached_property

@@ -175,8 +175,8 @@ class _Place:
 
 @contextmanager
 def _naming(path: str) -> Iterator[_Place]:
-    """Adds the path, and the offset that the reader has reached, to errors about the file that are raised in the `with`
-    block. The block gets an object, and stores the open file in it.
+    """Adds the path of a data file, and the offset that its reader has reached, to errors that are raised in the `with`
+    block. The block gets an object in which it stores the open file, so that the offset can be found.
     """
     place = _Place()
     try:

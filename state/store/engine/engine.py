@@ -94,7 +94,7 @@ class Outcome:
     - the statistics of tasks;
     - the notes of tasks: tokens that the new snapshot must have among its properties, or, in a sort, bounds of ranges;
     - schema changes that the records need (if there are any, nothing may be committed);
-    - reports of parts;
+    - reports of tasks about the parts of the table that they have read, as bytes;
     - the number of records without a row, by kind;
     - the tables of the source that the records name;
     - the number of rows that do not meet an expectation, by expectation;
@@ -135,7 +135,8 @@ class Engine(Protocol):
 
     def run(self, work: Stages[Parts] | Jobs) -> Outcome:
         """Runs stages or jobs, and returns the outcome. Stages read rows, assign them to buckets, write them, and then
-        compact idle buckets. The commit messages of jobs are in the order of the jobs.
+        compact buckets that have got no new rows, if a compaction is due. The commit messages of jobs are in the order
+        of the jobs.
 
         Raises the errors of stages and jobs. All files that were written are removed then, except files of a task that
         was killed.

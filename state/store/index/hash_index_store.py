@@ -52,8 +52,8 @@ class _Cached:
 
 
 class HashCache:
-    """A cache of the hashes of partitions. Above `budget_bytes` the least recently used hashes are dropped. Several
-    threads may use it.
+    """A cache of the HASH index: the hashes of the keys of partitions. If the cache has more than `budget_bytes`, the
+    hashes that were not used for the longest time are dropped. Several threads may use the cache.
     """
 
     def __init__(self, budget_bytes: int) -> None:

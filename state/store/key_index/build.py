@@ -194,8 +194,9 @@ class KeyIndexBuild:
         return ascending.take(np.flatnonzero(np.append(borders[1:], True)))
 
     def _ages(self, places: KeyEntries) -> NDArray[np.int64]:
-        """Returns a rank for each source number; the oldest source has the lowest rank. Sources of the same second are
-        ordered by partition and bucket, so that the result does not depend on the order in which sources come.
+        """Keys that were written to the same bucket at the same time have the same source number. Returns a rank for
+        each source number; the oldest source has the lowest rank. Sources of the same second are ordered by partition
+        and bucket, so that the result does not depend on the order in which sources come.
         """
         names = self._index.partitions(np.unique(places.partitions).tolist())
         codes, buckets, seconds = (c.tolist() for c in (places.partitions, places.buckets, places.seconds))

@@ -165,8 +165,8 @@ class KeyIndex:
         return np.array([self._codes[p] for p in partitions], np.int32)
 
     def partitions(self, codes: Iterable[int]) -> dict[int, bytes]:
-        """Returns the serialized partition for each of the codes. Raises IndexStateError for a code that the index does
-        not have.
+        """Returns the serialized partition for each of the codes, which are the numbers of partitions in this index.
+        Raises IndexStateError for a code that the index does not have.
         """
         wanted = set(codes)
         missing = sorted(wanted - self._partitions.keys())

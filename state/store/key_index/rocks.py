@@ -125,7 +125,9 @@ def write_sst(path: str, options: Options, chunks: Iterable[tuple[Sequence[bytes
 
 
 def ingest(database: Rdict, paths: list[str]) -> None:
-    """Adds the entries of files to a database: all of them or none. The files are moved."""
+    """Adds files of sorted entries to a RocksDB database: all entries or none. RocksDB moves the files into its own
+    folder.
+    """
     how = IngestExternalFileOptions()
     how.set_move_files(True)
     database.ingest_external_file(paths, how)

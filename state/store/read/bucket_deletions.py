@@ -80,8 +80,8 @@ class BucketDeletions:
         return not any(self._vectors.values())
 
     def split(self, target_bytes: int) -> "list[BucketDeletions]":
-        """Divides the vectors into parts of about the given size in bytes, and returns the parts; an empty list if
-        there are no vectors.
+        """Divides the deletion vectors into parts of about the given size in bytes, and returns the parts; an empty
+        list if there are no deletion vectors.
         """
         parts: list[dict[str, BitMap]] = []
         size = 0
@@ -99,7 +99,9 @@ class BucketDeletions:
     def write(
         self, io: FileIO, table_path: str, bucket_id: BucketId, *, schema: TableSchema, world: World
     ) -> IndexManifestEntry:
-        """Writes an index file with all vectors, and returns its entry for the index manifest."""
+        """Writes an index file with the deletion vectors of all data files, and returns its entry for the index
+        manifest.
+        """
         partition, bucket = bucket_id
         bitmap64 = schema.settings.changelog.vectors_of_64_bits
         vectors = {name: self._vectors[name] for name in sorted(self._vectors) if self._vectors[name]}
@@ -142,7 +144,7 @@ def deletion_entries(index: Iterable[IndexManifestEntry]) -> dict[BucketId, Vect
 
 
 def masked_files(entries: VectorFiles) -> frozenset[str]:
-    """Returns the names of the data files that have vectors in these index files."""
+    """Returns the names of the data files for which these index files have a deletion vector."""
     return frozenset(r.data_file_name for e in entries for r in e.deletion_vector_ranges or ())
 
 

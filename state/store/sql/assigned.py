@@ -89,8 +89,9 @@ def with_defaults(values: exp.Values, fields: Sequence[DataField]) -> exp.Values
 def _by_field(
     assignments: SetValues, fields: Sequence[DataField], verb: str, above: tuple[str, ...]
 ) -> dict[DataField, dict[tuple[str, ...], exp.Expression]]:
-    """Divides assignments by the first name in their paths, and returns them by field. In the result a path begins
-    after the field, and is empty if the whole field is set. `above` is the path to `fields`, for messages.
+    """Divides assignments by the first name in their paths, and returns them by field. For example, `a.b = 1` is
+    returned for the field `a` with the path `b`, and `a = 1` for the field `a` with an empty path. `above` is the path
+    to `fields`, for messages.
     """
     found: dict[str, dict[tuple[str, ...], exp.Expression]] = {}
     for (name, *rest), node in assignments.items():

@@ -20,10 +20,11 @@ from bucketline.state.store.table.write_result import WriteResult
 class QueryTarget:
     """The table into which the rows of a query go.
 
-    `names` are the columns of the table into which the columns of the query go, in this order; if `names` is None, each
-    column goes into the column with its own name. `constants` holds values for other columns of the table; all columns
-    that are left become null. With `overwrites`, the new rows replace the rows of the partitions that match
-    `partition`; if `partition` is None, the new rows replace the same rows as in `Table.overwrite`.
+    - `names` are the columns of the table into which the columns of the query go, in this order. If `names` is None,
+      each column of the query goes into the column with its own name.
+    - `constants` holds values for other columns of the table. All columns that are left become null.
+    - With `overwrites`, the new rows replace the rows of the partitions that match `partition`. If `partition` is None,
+      the new rows replace the same rows as in `Table.overwrite`.
     """
 
     table: Table

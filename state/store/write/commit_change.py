@@ -80,8 +80,9 @@ def appended(
     check: AppendCheck | None = None,
     ignore_empty: bool | None = None,
 ) -> Append:
-    """Returns the change that appends the files of the messages. `check` says with which changes by other writers the
-    commit conflicts; if it is None, the rule of the bucket mode applies. `ignore_empty` means the same as in `Append`.
+    """Returns the change that appends the files of the commit messages. `check` says with which changes by other
+    writers the commit conflicts; if it is None, the rule of the bucket mode applies. `ignore_empty` means the same as
+    in `Append`.
     """
     common_keys = partial(hold_common_keys, at.plan.access)
     return Append(tuple(messages), check or at.plan.mode.append_check, common_keys, ignore_empty)

@@ -23,8 +23,8 @@ class RowAcceptance:
         self._checks = merging_of(schema).row_checks()
 
     def accept(self, data: pa.Table, feeds: NDArray[Any] | None = None) -> AcceptedRows:
-        """Returns all rows as accepted rows; `feeds` holds the feed (topic partition) of each row. Raises
-        SchemaMismatchError for the first row that cannot be stored or merged.
+        """Checks all rows and returns them in the table's types, with their row kinds. `feeds` holds the feed (topic
+        partition) of each row. Raises SchemaMismatchError for the first row that cannot be stored or merged.
         """
         accepted_rows = accept_rows(data, self._schema)
         if self._checks is not None:
@@ -34,8 +34,8 @@ class RowAcceptance:
     def accept_good(
         self, data: pa.Table, feeds: NDArray[Any] | None = None
     ) -> tuple[AcceptedRows, tuple[tuple[pa.Table, pa.Array], ...]]:
-        """Returns the rows that can be stored and merged as accepted rows. Returns the other rows unchanged, each with
-        a string that says why the row is refused.
+        """Checks all rows. Returns the rows that can be stored and merged, in the table's types, with their row kinds.
+        Also returns the refused rows, unchanged, each with a string that says why the row is refused.
 
         `feeds` holds the feed (topic partition) of each row. Raises SchemaMismatchError if the columns themselves do
         not fit.

@@ -53,8 +53,9 @@ class PlanColumns:
 
 
 def columns_of(plan: str, leaf_class: str) -> PlanColumns:
-    """Returns the columns of a plan, which is given as JSON. The plan may only choose and rename the columns of one
-    leaf, whose class must be `leaf_class`.
+    """Takes a plan of Spark as JSON. Returns the columns of the plan's result, and from which column of the files each
+    of them comes. The plan may only choose and rename the columns of one leaf (the step that reads the files), whose
+    class must be `leaf_class`.
 
     Raises UnfitFileError for any other plan.
     """

@@ -125,7 +125,7 @@ class Cursor:
         return of.take(pa.array(np.arange(0, len(offsets) - 1, 2))).cast(pa.binary())
 
     def block(self, width: int, path: str) -> npt.NDArray[np.uint8]:
-        """Reads the next `width` bytes of each row, and returns the bytes as a matrix with these rows."""
+        """Reads the next `width` bytes of each record. Returns a matrix of bytes with one row for each record."""
         start = self.skip(width, path)
         places = start[:, None] + np.arange(width)
         return np.take(self.data, places)

@@ -233,8 +233,8 @@ class OwnRecords:
 
     @property
     def _tables(self) -> Mapping[str, str]:
-        """Returns a dict whose values are the names of the job's tables. Both the name of a table and the name of its
-        folder are keys of the table's name.
+        """Returns a dict in which the name of each table of the job can be looked up, by two keys: the name itself, and
+        the name of the folder with the table's bad records.
         """
         known = () if self.ledger is None else tuple(self.ledger.tables)
         return {**{folder_name(name): name for name in known}, **{name: name for name in known}}

@@ -122,7 +122,7 @@ class CrossOverwrite(CrossPartition):
     def stages(self, plan: WritePlan, table: TableState, scope: WriteScope, source: Source) -> Stages[Source]:
         """Returns the stages for a write that replaces partitions. They differ from the stages of other writes in one
         point: they use a separate key index, which has only the keys of partitions that are not replaced. `table` must
-        be a `ReplacedState`.
+        be a `ReplacedState` (the table as a write sees it that replaces partitions).
         """
         stages = super().stages(plan, table, scope, source)
         assert isinstance(stages.place, CrossWrite)

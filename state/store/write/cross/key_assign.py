@@ -1,5 +1,5 @@
-"""Prepares the rows of one share of the keys for writing: looks up their keys in the key index, and finds the partition
-and bucket of each row.
+"""Prepares the rows of one share (the keys that one task owns) for writing: looks up their keys in the key index, and
+finds the partition and bucket of each row.
 """
 
 from dataclasses import dataclass
