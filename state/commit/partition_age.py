@@ -99,8 +99,8 @@ def _texts(schema: TableSchema, partition: bytes) -> dict[str, str | None]:
 
 
 def _filled(pattern: str, texts: Mapping[str, str | None]) -> str | None:
-    """Returns the pattern with each `$column` replaced by the column's value, longest column name first; None if one of
-    these columns has no value.
+    """Returns the pattern with the value of a column in place of each `$column`: `$dt $hour` may become `2024-01-31
+    12`. Of several names that fit, the longest counts. Returns None if one of these columns has no value.
     """
     names = sorted(texts, key=len, reverse=True)
     parts: list[str] = []

@@ -211,8 +211,8 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshots: bool) ->
 
 
 def _with_place(schema: TableSchema, change: SchemaChange, fields: Sequence[DataField]) -> SchemaChange:
-    """Returns the change. If the change adds a column without a position, and the table's options say so, the returned
-    change puts the column before the partition columns.
+    """Returns `change`, or a changed copy of it. The copy is returned if the change adds a column without a position,
+    and the table's options say that new columns come before the partition columns: it has this position.
     """
     if not (isinstance(change, AddColumn) and len(change.path) == 1 and change.position is None):
         return change

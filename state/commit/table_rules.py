@@ -97,7 +97,9 @@ def _index_problem(indexed: IndexedColumn, columns: Mapping[str, DataField]) -> 
 
 
 def _has_short_values(kind: DataType) -> bool:
-    """Returns False for decimals and timestamps with more digits than Paimon's `range-bitmap` index supports."""
+    """Returns True if Paimon's `range-bitmap` index supports the type. The index does not support decimals of more than
+    18 digits, and timestamps finer than microseconds.
+    """
     if kind.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ):
         return (kind.precision or 0) <= 6
     return kind.root is not TypeRoot.DECIMAL or (kind.precision or 0) <= 18

@@ -133,7 +133,9 @@ def allowed_rejects(place: BadRecordsPlace | None, max_count: int, blobs: Sequen
 
 
 def _what_helps(place: BadRecordsPlace | None, max_count: int) -> str:
-    """Returns advice for an error: the setting that must be changed so that the job allows its bad records."""
+    """Returns advice for the error that there are too many bad records: which setting (such as `bad-records.max`) must
+    be changed.
+    """
     if place is None and max_count == 0:
         return "Correct the source; or set bad-records.path and bad-records.max, to store bad records in that folder"
     if place is None:

@@ -164,8 +164,8 @@ def of_newest_batch(newer: Sequence[Snapshot], known: Sequence[Snapshot]) -> lis
 
 
 def _with_rejected(state: StreamState, history: UserHistory) -> StreamState:
-    """Returns the state with the number of rejected records. The number is taken from the snapshots if the state does
-    not have it yet.
+    """Returns the state with the number of records that the stream has rejected so far. If the state does not have this
+    number yet, it is taken from the properties of the snapshots.
     """
     if state.rejected_in_all is not None:
         return state

@@ -265,7 +265,7 @@ def tell(report: BatchReport) -> None:
 
 
 def as_json(report: BatchReport, **more: object) -> str:
-    """Returns the report as one JSON object on one line, after the fields in `more`."""
+    """Returns one line of text: a JSON object with the names and values in `more`, and then the fields of the report."""
     return json.dumps({**more, **{name: getattr(report, name) for name in BatchReport.__slots__}})
 
 

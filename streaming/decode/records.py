@@ -448,7 +448,7 @@ def rows_of_keys(
 
 
 def explained(reason: str, placeholder: Placeholder) -> str:
-    """Returns the reason why a value is bad. If the reason contains Debezium's placeholder for an unavailable value, an
-    explanation of the placeholder is added.
+    """Returns the reason why a value is bad, with an explanation if the value is Debezium's placeholder. Debezium sends
+    the placeholder in place of a large value that an update did not change.
     """
     return f"{reason}; {placeholder.reason}" if placeholder.text in reason else reason

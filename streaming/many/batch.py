@@ -56,7 +56,9 @@ class Input:
 
 
 def write_many(job: ManyJob, state: ManyState, identity: BatchIdentity, engine: TablesEngine, source: Input) -> Told:
-    """Writes a batch into all tables for which it has records, each exactly once, and returns the result."""
+    """Writes a batch into all tables for which it has records, each exactly once. Returns the reports of the tables,
+    and the errors of the tables that failed.
+    """
     try:
         is_first = not state.has_looked
         if is_first:

@@ -8,7 +8,7 @@ except ImportError:
     HAS_DATA_SOURCES = False
 
     class DataSource:  # type: ignore[no-redef]
-        """Replaces Spark's class of the same name on Spark 3.5."""
+        """Stands for Spark's class `DataSource`, which Spark 3.5 does not have, so that subclasses can be defined."""
 
     class DataSourceReader:  # type: ignore[no-redef]
         """Replaces Spark's class of the same name on Spark 3.5."""

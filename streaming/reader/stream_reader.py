@@ -170,7 +170,9 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
 
 class RememberingReader(StreamReader):
-    """The reader for Spark 4.0 and 4.1: it remembers the position of the query."""
+    """The reader for Spark 4.0 and 4.1. These releases ask for the newest offset, and do not say which position the
+    query has reached, so the reader remembers the position.
+    """
 
     _cursor: JsonObject | None = None
     _is_guess = False

@@ -106,8 +106,9 @@ class Upkeep:
         return self._follow_rules(at, newest, forced=True)
 
     def mark_done(self, at: TableAt, *, at_end: bool = False, hidden: Collection[bytes] = ()) -> tuple[str, ...]:
-        """Marks the partitions that are done, and returns the names of their folders. `hidden` are partitions with rows
-        that readers do not see yet; they are not marked.
+        """Marks the partitions that are done, for example by a file `_SUCCESS`, and returns the names of their folders.
+        If `at_end` is true, the writer has ended. `hidden` are partitions with rows that readers do not see yet; they
+        are not marked.
         """
         marked: list[str] = []
         with logged("marking partitions as done"):

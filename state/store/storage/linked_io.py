@@ -1,9 +1,9 @@
-"""The storage of a table that belongs to a catalog. The table's link names the catalog. For a catalog on a REST server,
-see `rest_table_io`.
+"""The storage of a table that belongs to a catalog. The link (CatalogLink) says which catalog this is. For a catalog on
+a REST server, see `rest_table_io`.
 
-For a catalog whose names are in a database, snapshots and schemas are published while Paimon's lock is held, if
-Paimon's JVM writers need this lock: without the lock, their commits could overwrite ours. After a change of the schema,
-the table's properties in the database are updated.
+Another kind of catalog has the names of tables in a database. Paimon's JVM writers may need Paimon's lock in this
+database. Then bucketline publishes snapshots and schemas while it holds the lock: without the lock, commits of the JVM
+writers could overwrite its commits. After a change of the schema, the table's properties in the database are updated.
 
 Source: Paimon 2.0 RenamingSnapshotCommit, JdbcCatalog.alterTableImpl.
 """

@@ -64,7 +64,7 @@ def newest_ids(newest_first: Iterable[Snapshot], cluster: str | None) -> dict[st
 
 
 def ids_text(ids: TopicIds) -> str | None:
-    """Returns the ids as the JSON text of the snapshot property; None if there are no ids."""
+    """Returns the ids of topics as JSON text, as a snapshot stores them in a property; None if there are no ids."""
     return json.dumps(dict(ids), separators=(",", ":"), sort_keys=True) if ids else None
 
 

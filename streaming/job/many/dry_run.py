@@ -126,7 +126,7 @@ class _OneTable:
 
 @dataclass(slots=True)
 class _Found:
-    """The records of one origin (source table and topic), and where they go."""
+    """The records of one origin (source table and topic). `part` says to which table they go."""
 
     part: Part
     records: list[pa.Table] = field(default_factory=list)
