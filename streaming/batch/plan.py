@@ -91,7 +91,7 @@ def shares_are_new(stages: Stages[Records], known: int | None) -> bool:
 
 
 def _limited(target: Target, source: Records) -> Records:
-    """Returns the source with a limit for bad records: each task reports at most 1000 more of them than the job allows."""
+    """Returns the source with a limit for bad records: each task reports at most 1000 more than the job allows."""
     return replace(source, reject_limit=min(target.at.plan.sink.bad_records_max, MOST_REJECTS) + 1000)
 
 

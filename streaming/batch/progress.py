@@ -265,7 +265,7 @@ def tell(report: BatchReport) -> None:
 
 
 def as_json(report: BatchReport, **more: object) -> str:
-    """Returns one line of text: a JSON object with the names and values in `more`, and then the fields of the report."""
+    """Returns one line of text: a JSON object with the names and values in `more`, then the report's fields."""
     return json.dumps({**more, **{name: getattr(report, name) for name in BatchReport.__slots__}})
 
 
