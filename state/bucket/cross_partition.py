@@ -141,8 +141,8 @@ class KeyEffect:
 def key_effect(
     rows: KeyedRows, old: KeyPlaces, placement: Placement, rule: OldPlaceRule, *, expires: bool
 ) -> KeyEffect:
-    """Returns the changes that a placement makes to the key index. The changes are the same as if the index were
-    built again from the files to which the rows are written.
+    """Returns how the key index changes if the rows are written as `placement` says: it has the partition and bucket of
+    each row. The changes are the same as if the index were built again from the files to which the rows are written.
 
     If `expires` is true (entries of the index have a lifetime), every key that is written gets a new entry, even if its
     partition and bucket stay.
@@ -201,8 +201,8 @@ class _Allocator:
         self._empty = empty
 
     def allocate(self, partitions: Int32s, hashes: Int32s) -> Int32s:
-        """Takes the partition code and the hash of each new key, and returns a bucket for each key, in the same
-        order.
+        """Chooses buckets for new keys. `partitions` has the code of each key's partition (a number that stands for the
+        partition), and `hashes` has the hash of each key. Returns the bucket of each key, in the same order.
         """
         buckets = np.empty(len(partitions), np.int32)
         for code in distinct(partitions).tolist():
@@ -265,9 +265,10 @@ def _follow_rows(
 def _stay(
     rows: KeyedRows, old: KeyPlaces, order: Int64s, first: NDArray[np.bool_], allocator: _Allocator, *, skip_new: bool
 ) -> Placement:
-    """Returns the placement of rows for merge engines with which a key stays in its partition. A new key gets the
-    partition of its first row. If `skip_new` is true, rows for a key in another partition are dropped. `order` and
-    `first` are as in `_follow_rows`.
+    """Decides to which partition and bucket each row goes, for merge engines with which a key stays in its partition. A
+    new key gets the partition of its first row. A row with another partition goes to the partition of its key; if
+    `skip_new` is true, the row is dropped instead. `order` has the rows sorted by key, and `first` is true for the
+    first row of each key in this order.
     """
     places = KeyPlaces(old.partitions.copy(), old.buckets.copy())
     beginnings = np.sort(order[first])

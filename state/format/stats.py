@@ -119,10 +119,11 @@ class ColumnStats:
 def collect_stats(
     table: pa.Table | pa.RecordBatch, fields: Sequence[DataField], modes: Sequence[StatsMode]
 ) -> ColumnStats:
-    """Returns the statistics of the rows of `table` for the columns in `fields`.
+    """Returns the statistics (smallest and largest value, number of nulls) of the rows of `table` for the columns in
+    `fields`.
 
-    Columns are found by name, and must have the Arrow types of the fields. `modes` has a mode for each field. Other
-    columns of the table are ignored.
+    Columns are found by name, and must have the Arrow types of the fields. `modes` says for each field which statistics
+    are wanted. Other columns of the table are ignored.
     """
     columns = tuple(
         _bounds_of(table.column(field.name), field.type, mode) for field, mode in zip(fields, modes, strict=True)

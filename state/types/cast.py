@@ -32,7 +32,8 @@ def declared(column: pa.Array, stored: DataType) -> pa.Array:
     """Converts a column from the form in which a file stores it to the Arrow type of `stored`, which is the type of the
     column in the file's schema. The type must not be nested.
 
-    The stored values are read as Parquet and most other formats define them.
+    Parquet and most other formats agree on what a stored value means, for example that a decimal is stored as
+    big-endian bytes. This function follows these rules.
     """
     target = arrow_type(stored)
     if column.type.equals(target):

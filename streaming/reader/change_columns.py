@@ -46,8 +46,8 @@ class ChangeNames:
 
 
 def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
-    """Returns the columns of a read of changes. Raises OptionError or SchemaMismatchError for options that do not fit
-    the table.
+    """Returns which columns a read of changes returns, and whether it returns rows of the kinds -U and -D. Raises
+    OptionError or SchemaMismatchError for options that do not fit the table.
     """
     choice = options.change_columns
     known = [f.name for f in schema.fields]

@@ -141,8 +141,8 @@ def _reads_alone(source: Parts | Joined | Records) -> bool:
 
 
 def _after_reading(stages: Stages[Any], write: int) -> list[tuple[int, Next]]:
-    """Returns the stages after reading: a stage that decides the buckets of rows, if the rows need it, and a stage that
-    writes.
+    """Returns the stages that follow the stage that reads rows, each with its number of tasks. If rows have no bucket
+    yet, the first stage decides their buckets. The last stage has `write` tasks, which write the rows.
     """
     among = Destination(write, stages.assigners)
     writing: tuple[int, Next] = (write, owning(stages, among))

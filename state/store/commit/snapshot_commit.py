@@ -70,7 +70,9 @@ class TableStores:
 
     @classmethod
     def of(cls, table: TableHandle) -> "TableStores":
-        """Returns the access to a table's metadata, with the commit options of its schema."""
+        """Returns the objects with which a commit reads and writes the table's metadata (snapshots, schemas,
+        manifests). They follow the options that the table's schema sets for commits.
+        """
         schema, root = table.table_schema, table.metadata_path
         settings = schema.settings.commit
         return cls(
@@ -143,8 +145,8 @@ class SnapshotCommit:
         self._of_try: list[str] = []
 
     def publish(self) -> Ended:
-        """Tries to publish the snapshot until it is published, a rule refuses it, or no retries are left. Returns how
-        this ended. Raises the errors of the function `publish`.
+        """Tries to publish the snapshot until it is published, a rule refuses it, or no retries are left. Returns the
+        published snapshot, or a value that says why there is none. Raises the errors of the function `publish`.
         """
         while True:
             ended = self._try_once()

@@ -50,7 +50,7 @@ class FileSettings:
 
 
 class FileRows(Protocol):
-    """An open data file of some format, while it is read."""
+    """An open data file, while its rows are read. There is a class for each file format."""
 
     @property
     def row_count(self) -> int | None: ...

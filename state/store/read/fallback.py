@@ -42,7 +42,10 @@ class BranchView:
 
 
 def own_view(table: TableHandle, version: Version | None) -> BranchView:
-    """Returns the view of the branch that was opened. Raises OptionError for a version that does not exist."""
+    """Returns what a read sees of the branch with which the table was opened: a snapshot, and the schema with which its
+    rows are read. `version` is the id of the snapshot or the name of a tag; if it is None, the table's options or the
+    newest snapshot decide. Raises OptionError for a version that does not exist.
+    """
     settings = table.table_schema.settings.reading
     snapshot = Versions(table.io, table.metadata_path).find(version, settings)
     return _view_at(table, snapshot, is_past=version is not None or bool(settings.named_versions))

@@ -96,7 +96,9 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The work of one task. `branch` is the index, in `Scan.places`, of the table or branch of the files."""
+    """The files that one task reads, by bucket. `branch` is the index, in `Scan.places`, of the table or branch to
+    which these files belong.
+    """
 
     branch: int
     buckets: tuple[BucketFiles, ...]

@@ -135,8 +135,8 @@ def _rows_at(table: TableHandle, request: ReadRequest, seen: Sequence[BranchView
 
 
 def rows_projection(table: TableHandle, request: ReadRequest) -> Projection:
-    """Returns the columns and the filter of a request, checked against the schema of the handle. Raises the errors of
-    `Table.to_batches`.
+    """Returns which columns a request reads, and with which filter. Both are checked against the schema of the open
+    table. Raises the errors of `Table.to_batches`.
     """
     return _projection_of(BranchView(table, table.table_schema, None), request)
 

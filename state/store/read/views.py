@@ -113,8 +113,8 @@ def local_time(time_ms: int, of: str) -> datetime:
 def files_table(
     table_path: str, schema: TableSchema, buckets: Sequence[BucketFiles], schema_of: Callable[[int], TableSchema]
 ) -> pa.Table:
-    """Returns one row for each file of the buckets, in the order of `buckets`. Files in the postpone bucket are left
-    out.
+    """Returns the rows of Paimon's system table `$files`: one row for each file of the buckets, in the order of
+    `buckets`. Files in the postpone bucket are left out.
     """
     rows = []
     for bucket in buckets:

@@ -250,7 +250,9 @@ def _like(names: list[str], pattern: str | None) -> list[str]:
 
 
 def describe(session: SqlSession, statement: Describe) -> pa.Table:
-    """Returns the columns of a table, or of a system table."""
+    """Returns a row for each column of a table or of a system table, with its name, its type and whether it may be
+    null. For a table, a row also has the column's role (such as primary key) and its comment.
+    """
     name = statement.name
     table = session.table(name)
     if name.system is not None:

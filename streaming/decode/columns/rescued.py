@@ -106,8 +106,8 @@ class Mending:
 
 
 def _named(reason: str, decode: RecordFormat) -> str | None:
-    """Returns the field of a row to which a reason refers; None if the reason refers to no field, or says that a NOT
-    NULL field is null.
+    """Takes the reason why a row is bad, and returns the name of the field to which the reason refers. Returns None if
+    the reason refers to no field, or says that a NOT NULL field is null.
     """
     found = (_FIELD if decode in _OLD_IMAGES else _PLAIN_FIELD).match(reason)
     return None if found is None or reason.endswith("null, but the column is NOT NULL") else found[1]

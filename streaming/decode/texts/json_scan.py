@@ -118,8 +118,8 @@ class ScannedJson:
         return Ranges(texts, starts, ends), Ranges(texts, values, self._ends(values))
 
     def _fields(self, objects: Ranges, name: str, level: int) -> Ranges:
-        """Returns the values of the field `name` of the objects. `level` is the number of brackets that are open where
-        the fields of the objects are.
+        """Finds the field `name` in JSON objects. Returns the position of its value in each object; objects without the
+        field are left out. `level` is the number of brackets that are open where the fields of the objects are.
         """
         wanted = np.frombuffer(name.encode(), np.uint8)
         at = self.opening[self.closing - self.opening - 1 == len(wanted)]

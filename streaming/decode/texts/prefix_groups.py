@@ -91,8 +91,8 @@ def _start_with(texts: pa.Array, bytes_of: "_Bytes", group: Positions, prefix: b
 
 
 def _first_difference(texts: "_Bytes", group: Positions, prefix: bytes) -> int | None:
-    """Compares a few texts of the group with the prefix. Returns the first position at which one of these texts differs
-    from the prefix; None if no difference is found.
+    """Compares a few texts of the group with the prefix, one after the other. Returns the position at which the first
+    text that does not begin with the prefix differs from it; None if all of these texts begin with the prefix.
     """
     count = min(_SAMPLES, len(group))
     for number in range(count):
