@@ -42,8 +42,8 @@ class KnownHashes:
         return self.hashes.nbytes + self.buckets.nbytes
 
     def lookup(self, hashes: Int32s) -> Int32s:
-        """Returns the bucket of each hash, as int32; UNKNOWN for a hash that is not known. The hashes may have any
-        order.
+        """Takes hashes of keys in any order. Returns the bucket of each hash, as int32; UNKNOWN for a hash that has no
+        bucket yet.
         """
         if not len(self.hashes) or not len(hashes):
             return np.full(len(hashes), UNKNOWN, np.int32)
@@ -129,7 +129,9 @@ class Assignment:
     new_buckets: Int32s
 
     def new_by_bucket(self) -> dict[int, Int32s]:
-        """Returns the new hashes by bucket, to be added to the HASH files. Buckets without new hashes are left out."""
+        """Returns the hashes of new keys by bucket, to be added to the HASH files. Buckets without new keys are left
+        out.
+        """
         if not len(self.new_hashes):
             return {}
         order = np.argsort(self.new_buckets, kind="stable")

@@ -18,8 +18,8 @@ _name = attrgetter("file_name")
 
 @dataclass(frozen=True, eq=False)
 class _Bucket:
-    """The live entries of one bucket. A batch asks for the files of a bucket several times, so they are sorted only
-    once.
+    """The manifest entries of the live files of one bucket. A batch asks for the files of a bucket several times, so
+    the files are sorted only once.
     """
 
     entries: Mapping[EntryIdentity, ManifestEntry]
@@ -39,8 +39,8 @@ class _Bucket:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveFiles:
-    """The entries of live files by partition and bucket at `snapshot`, which is None for a table without snapshots. The
-    object is immutable.
+    """The manifest entries of live files, by partition and bucket. `snapshot` is the snapshot in which the files are
+    live; None for a table without snapshots. The object is immutable.
     """
 
     snapshot: Snapshot | None = None

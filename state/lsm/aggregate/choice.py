@@ -37,7 +37,9 @@ class Choice(AggregateFunction):
 
     @abstractmethod
     def choose(self, values: pa.Array, events: Events) -> Indices:
-        """Returns for each key the index of the row whose value is the result; -1 if the result is null."""
+        """Returns for each key the index of the row whose value is the result; -1 if the result is null. `events` says
+        what each row does: for example, add its value or take it back.
+        """
 
     def fold(self, values: pa.Array, events: Events) -> pa.Array:
         return take_or_null(values, self.choose(values, events))

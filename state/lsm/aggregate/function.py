@@ -80,7 +80,9 @@ class AggregateFunction(ABC):
         return iter(())
 
     def limit(self, field: DataField) -> Fraction | None:
-        """Returns the smallest magnitude of a result that the column cannot hold; None if there is no such limit."""
+        """Returns the limit of a column: a result of the function always fits the column if its absolute value is
+        smaller. For example, the limit of an INT column is 2**31. Returns None if every result fits.
+        """
         return None
 
     def bound(self, largest: Sequence[Fraction]) -> Fraction:

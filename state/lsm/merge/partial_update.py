@@ -31,8 +31,8 @@ RETRACTS_OF_PARTIAL_UPDATE = (
 
 @dataclass(frozen=True, slots=True)
 class SequenceGroup:
-    """A sequence group of `partial-update`: columns that only change together. `columns` are all columns of the group.
-    The values of its `sequence` columns decide which of two rows is newer for the group.
+    """A sequence group of `partial-update`: the `sequence` columns, and the columns that change together with them
+    (`columns`). The values of the sequence columns decide which of two rows is newer for all columns of the group.
 
     If `removes` is true, a -D row whose sequence is not older than the current sequence removes the whole row.
     """

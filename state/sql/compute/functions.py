@@ -30,7 +30,9 @@ from bucketline.state.types.if_else import if_else
 
 
 def function_call(node: Any) -> FunctionCall | None:
-    """Returns the node as a function call; None if it is no function call."""
+    """Takes a node of sqlglot's tree. Returns the function call that the node stands for, whatever its spelling; None
+    if the node is no function call.
+    """
     if isinstance(node, exp.Anonymous):
         return FunctionCall(str(node.this).lower(), tuple(node.expressions), node)
     read = _SPELLED.get(type(node))

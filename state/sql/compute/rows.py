@@ -63,7 +63,9 @@ class NodeRows:
         return repeated(value, self._count) if isinstance(value, pa.Scalar) else value
 
     def value(self, node: Any) -> Value:
-        """Returns the values of a node as a column, or as a single value if all rows have the same value."""
+        """Computes a part of an SQL expression (a node of its tree) for each row. Returns a column, or a single value
+        if all rows have the same value.
+        """
         if type(node) in _ARITHMETIC:
             return self._arithmetic(node)
         if type(node) in COMPARISONS:

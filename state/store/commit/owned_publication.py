@@ -64,8 +64,9 @@ def publish_by_owner(
 
 
 def _looked_at(owner: TableOwner, snapshot: Snapshot, before: Snapshot | None, gone: str | None) -> Publication:
-    """Returns the outcome for a snapshot that is in the table. If one of its files was removed while this process was
-    paused (`gone`), the snapshot is taken back. Raises CorruptFileError if the catalog does not take it back.
+    """Takes a snapshot that the catalog has accepted, and returns the outcome: the snapshot is in the table. But if the
+    file `gone` of the snapshot was removed while this process was paused, the table is rolled back to the snapshot
+    `before`, and the outcome is LOST. Raises CorruptFileError if the rollback fails.
     """
     if gone is None:
         return Publication(PublishOutcome.WON)

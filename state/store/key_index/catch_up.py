@@ -230,7 +230,10 @@ def _check_single(alive: np.ndarray) -> None:
 
 
 def _counts(index: KeyIndex, *, came: KeyPlaces, left: KeyPlaces) -> dict[tuple[int, int], int]:
-    """Returns the new number of keys in each bucket that has gained or lost keys."""
+    """Returns the new number of keys in each bucket that has gained or lost keys. The result has a partition's code and
+    a bucket as its key. `came` has the places of keys that were added, and `left` has the places of keys that were
+    removed.
+    """
     change: dict[tuple[int, int], int] = {}
     for places, sign in ((came, 1), (left, -1)):
         packed = (places.partitions.astype(np.int64) << 32) | places.buckets

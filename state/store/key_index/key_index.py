@@ -183,7 +183,9 @@ class KeyIndex:
         return {code: self._partitions[code] for code in wanted}
 
     def rows(self, code: int) -> dict[int, int]:
-        """Returns the number of keys in each bucket of a partition, given by its code."""
+        """Returns the number of keys in each bucket of a partition. `code` is the number that stands for the partition
+        in the index (see `codes`).
+        """
         prefix = rows_prefix(code)
         counts: dict[int, int] = {}
         with self._errors():

@@ -84,8 +84,8 @@ def joined(one: FileNames, other: FileNames) -> FileNames:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """The number of rows, files and buckets that wait on level 0. `since_ms` is the local time at which the oldest
-    waiting file was written; None if no files wait.
+    """The number of rows, files and buckets that wait on level 0, where readers do not see them, for a compaction.
+    `since_ms` is the local time at which the oldest waiting file was written; None if no files wait.
     """
 
     rows: int = 0

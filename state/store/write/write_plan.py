@@ -203,12 +203,12 @@ class WritePlan:
 
     def trigger(self, commit_number: int) -> CompactTrigger:
         """Returns what is compacted with the commit number `commit_number`. Commits are numbered from 0. The source of
-        the rows stores the number, so a restart of the job does not change it.
+        the rows stores the number, so a restart of the job does not change it. Raises OptionError if the options ask
+        commits to wait for compactions that this job does not do.
 
         Source: Paimon 2.0 DataWrite: full compaction when `commit_number` + 1 is a multiple of
         `full-compaction.delta-commits`; FlinkSink: full compaction with each commit if the changelog comes from full
-        compactions and this option is not set. Raises OptionError if the options ask commits to wait for compactions
-        that this job does not do.
+        compactions and this option is not set.
         """
         why = self._why_not_compacting
         if why is not None and self.schema.settings.compaction.force_compact:

@@ -52,7 +52,9 @@ class CountedBuckets(Placing):
             yield BucketNews(partition, bucket, str(count).encode())
 
     def with_news(self, message: CommitMessage, payload: bytes, world: World) -> CommitMessage:
-        """Returns the message with the bucket count that `payload` holds: the count of the message's partition."""
+        """Returns the commit message of a written bucket, completed with the number of buckets of its partition, which
+        is in `payload`.
+        """
         del world
         return replace(message, total_buckets=int(payload))
 
