@@ -454,8 +454,8 @@ def _with_frames(records: pa.Table, name: str, header: str) -> pa.Array | None:
 
 
 def _of_record(records: pa.Table, field: DataField, origin: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Returns a table column that is filled from a column of the records, such as the offset. A value that does not fit
-    is null; the second result maps the indices of such rows to the reasons.
+    """Returns a table column that is filled from a column of the records, such as the offset. The second result maps
+    the index of each row whose value does not fit the column to the reason; the caller makes these records bad.
     """
     name = METADATA[field.name]
     column = _column(records, name).take(origin)
