@@ -16,7 +16,7 @@ from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.avro.data_schema import data_schema, refuse_unread_by_java
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.types.arrow import arrow_type
-from bucketline.state.types.logical import DataField, TypeRoot, types_in
+from bucketline.state.types.logical import MAX_DEPTH, DataField, TypeRoot, depth_of, types_in
 
 _NOT_IN_ORC = (TypeRoot.VARIANT, TypeRoot.BLOB, TypeRoot.VECTOR)
 
@@ -25,8 +25,15 @@ def check_storable(schema: TableSchema) -> None:
     """Checks that every file format in the table's options can store the table's columns so that Paimon's Java code can
     read them.
 
-    Raises UnsupportedTableError, which names the column, if a format cannot.
+    Raises UnsupportedTableError, which names the column, if a format cannot, or if the column has too many types nested
+    in each other.
     """
+    for field in schema.fields:
+        if depth_of(field.type) > MAX_DEPTH:
+            raise UnsupportedTableError(
+                f"column {field.name}: more than {MAX_DEPTH} types are nested in each other; nest fewer types",
+                column=field.name,
+            )
     for form in _formats(schema):
         refuse_columns(form, schema.fields)
         if form is FileFormat.AVRO:

@@ -15,10 +15,15 @@ from itertools import count
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import did_you_mean
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.types.logical import MAX_LENGTH, DataField, DataType, TypeRoot, parse_type_text, range_problem
-
-MAX_DEPTH = 64
-"""How many types may be nested in each other."""
+from bucketline.state.types.logical import (
+    MAX_DEPTH,
+    MAX_LENGTH,
+    DataField,
+    DataType,
+    TypeRoot,
+    parse_type_text,
+    range_problem,
+)
 
 _TOKEN = re.compile(
     r"\s+|--[^\n]*"

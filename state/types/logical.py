@@ -13,6 +13,9 @@ from bucketline.state.errors import CorruptFileError
 
 MAX_LENGTH = 2147483647
 MAX_DECIMAL_PRECISION = 38
+MAX_DEPTH = 64
+"""How many types may be nested in each other."""
+
 _MOST_FRACTION_DIGITS = 9
 
 
@@ -129,6 +132,22 @@ def types_in(data_type: DataType) -> Iterator[DataType]:
     for inner in (*(f.type for f in data_type.fields), data_type.element, data_type.key, data_type.value):
         if inner is not None:
             yield from types_in(inner)
+
+
+def depth_of(data_type: DataType) -> int:
+    """Returns how many types are nested in each other; 1 for a type without nested types. A loop counts them, because
+    a schema file may have more than Python can follow by recursion.
+    """
+    depth, level = 0, [data_type]
+    while level:
+        depth += 1
+        level = [
+            inner
+            for outer in level
+            for inner in (*(f.type for f in outer.fields), outer.element, outer.key, outer.value)
+            if inner is not None
+        ]
+    return depth
 
 
 def parse_type(json_value: object) -> DataType:

@@ -16,10 +16,11 @@ from bucketline.conf.table.table_options import BUCKET
 from bucketline.conf.table.table_settings import TableSettings
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.near_names import check_names, check_options
-from bucketline.state.types.logical import DataField, field_to_json, parse_field
+from bucketline.state.types.logical import MAX_DEPTH, DataField, all_fields, depth_of, field_to_json, parse_field
 
 CURRENT_VERSION = 3
 _LONG = range(-(2**63), 2**63)
+_INT = range(-(2**31), 2**31)
 _MEMBERS = frozenset(
     ["version", "id", "fields", "highestFieldId", "partitionKeys", "primaryKeys", "options", "comment", "timeMillis"]
 )
@@ -116,6 +117,14 @@ def _check(schema: TableSchema) -> None:
     for number in (schema.id, schema.highest_field_id, schema.time_ms):
         if number not in _LONG:
             raise CorruptFileError(f"not a schema file: {number} does not fit into 64 bits")
+    for column in schema.fields:
+        if depth_of(column.type) > MAX_DEPTH:
+            raise CorruptFileError(
+                f"column {column.name}: more than {MAX_DEPTH} types are nested in each other", column=column.name
+            )
+    for number in (f.id for f in all_fields(schema.fields)):
+        if number not in _INT:
+            raise CorruptFileError(f"not a schema file: the field id {number} does not fit into 32 bits")
     for key in (*schema.primary_keys, *schema.partition_keys):
         if key not in names:
             raise CorruptFileError(f"key column {key} is not among the columns", column=key)

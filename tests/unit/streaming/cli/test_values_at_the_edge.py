@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import bucketline as bl
+from bucketline.state.errors import UnsupportedTableError
 from bucketline.streaming.cli.commands import program
 
 DEEP = "[" * 100_000
@@ -70,6 +71,47 @@ def test_a_metadata_file_of_endless_json_is_a_damaged_file(root: Path, text: str
         _fails_in_one_line(found)
         assert "CORRUPT_FILE" in found.stderr and path.name in found.stderr
         path.write_text(old)
+
+
+def _nested(levels: int, *, in_rows: bool) -> str:
+    before = (
+        '{"type": "ROW", "fields": [{"id": 9, "name": "a", "type": ' if in_rows else '{"type": "ARRAY", "element": '
+    )
+    return before * levels + '"INT"' + ("}]}" if in_rows else "}") * levels
+
+
+@pytest.mark.parametrize("command", ["scan", "schema", "status", "compact", "expire", "orphans"])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"type": "STRING"', f'"type": {_nested(64, in_rows=False)}'),
+        ('"type": "STRING"', f'"type": {_nested(250, in_rows=True)}'),
+        ('"type": "STRING"', f'"type": {_nested(500, in_rows=False)}'),
+        ('"id": 1,', f'"id": {2**31},'),
+        ('"id": 1,', f'"id": {2**63},'),
+    ],
+)
+def test_a_schema_with_endless_types_or_ids_is_a_damaged_file(root: Path, command: str, old: str, new: str) -> None:
+    path = root / "schema" / "schema-0"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    found = _run(command, str(root))
+    _fails_in_one_line(found)
+    assert "CORRUPT_FILE" in found.stderr and "schema-0" in found.stderr
+    assert [p.name for p in (root / "snapshot").glob("snapshot-*")] == ["snapshot-1"]
+
+
+def test_columns_that_no_schema_file_may_have_make_no_table(tmp_path: Path) -> None:
+    kind: pa.DataType = pa.int32()
+    for _ in range(63):
+        kind = pa.list_(kind)
+    made = bl.create_table(str(tmp_path / "d.db" / "a"), pa.schema([("c", kind)]))
+    with pytest.raises(UnsupportedTableError, match="column d: more than 64 types are nested in each other"):
+        made.add_column("d", pa.list_(kind))
+    with pytest.raises(UnsupportedTableError, match="column c: more than 64 types are nested in each other"):
+        bl.create_table(str(tmp_path / "d.db" / "b"), pa.schema([("c", pa.list_(kind))]))
+    assert not (tmp_path / "d.db" / "b").exists()
 
 
 def test_doctor_names_metadata_files_of_endless_json(root: Path) -> None:
