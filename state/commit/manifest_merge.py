@@ -173,8 +173,8 @@ def deleted_identities(entries: Iterable[ManifestEntry]) -> set[EntryIdentity]:
 
 
 def live_entries(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """Returns the ADD entries of files for which the entries have no DELETE, neither before nor after the ADD. These
-    are the files that a reader finds who reads the manifests of a snapshot's base and delta lists together.
+    """Returns the ADD entries of files for which the entries have no DELETE, neither before nor after the ADD. A reader
+    that reads the manifests of a snapshot's base and delta lists together finds these files.
 
     Source: Paimon 2.0 AbstractFileStoreScan. As in Paimon, DELETE entries are collected first, so a deleted file cannot
     be added again.

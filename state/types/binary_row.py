@@ -83,8 +83,8 @@ class Timestamp(NamedTuple):
 
 
 def is_wide(data_type: DataType) -> bool:
-    """Returns True for DECIMAL with a precision above 18, and TIMESTAMP with a precision above 3. In a BinaryRow,
-    values of these types are in the variable part, and take space there even if the value is null.
+    """Returns True for DECIMAL with a precision above 18, and TIMESTAMP with a precision above 3. In a BinaryRow, a
+    value of such a type is in the variable part, and takes space there even if the value is null.
     """
     precision = data_type.precision or 0
     if data_type.root is TypeRoot.DECIMAL:

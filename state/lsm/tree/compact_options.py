@@ -109,9 +109,9 @@ class CompactOptions:
         return int(self.target_file_bytes * self.small_file_ratio)
 
     def size_ratio_at(self, hour: int) -> int:
-        """Returns a percentage that decides whether a compaction also takes the next sorted run: with 1, a run of 101
-        MB is still compacted together with runs of 100 MB, and a larger run is not. `hour` is the hour of the day (0 to
-        23) in the time zone of the writer.
+        """Returns a percentage that decides whether a compaction also takes the next sorted run. Example: the
+        percentage is 1, and the runs before the next run have 100 MB together. Then a next run of up to 101 MB is
+        taken, and a larger one is not. `hour` is the hour of the day (0 to 23) in the time zone of the writer.
         """
         start, end = self.offpeak_start_hour, self.offpeak_end_hour
         if start == end or start < 0 or end < 0:

@@ -191,9 +191,9 @@ class _Target:
     world: World
 
     def check_goes_on(self) -> None:
-        """Raises CommitConflictError if the pin of this fast-forward is gone, because another process has completed the
-        fast-forward, or because an hour has passed. Must be called before each removal of files: that other process, or
-        writers after it, may have written these files.
+        """Raises CommitConflictError if the pin of this fast-forward is gone: another process has completed the
+        fast-forward, or this process was stopped for more than an hour. Must be called before each removal of files,
+        because other processes may have written these files in the meantime.
         """
         if not self.pin.is_there():
             raise CommitConflictError(

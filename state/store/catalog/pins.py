@@ -282,7 +282,7 @@ def _without_left(notebook: Notebook, pins: Mapping[str, Pin | None], world: Wor
 
 def _running(other: Pin | None, path: str) -> str:
     """Returns the part of an error message that says what another process is doing, and what the user can do. `other`
-    is the pin of this process; None if the pin cannot be read. `path` is the file of the pin.
+    is the pin of the other process; None if the pin cannot be read. `path` is the file of the pin.
     """
     if other is None:
         return f"{path} cannot be read, so nothing is done; try again when this file is an hour old"

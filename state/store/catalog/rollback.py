@@ -223,9 +223,9 @@ def _settle_tags(later: _Later, tags: Tags) -> None:
     """Removes the tags of the snapshots that a rollback removes. These tags would otherwise seem to belong to new
     snapshots with the same ids.
 
-    The marker tag of a stream is not removed: it is moved back to the stream's newest remaining snapshot. The marker
-    tag records how far the stream has got, even after the tagged snapshot has expired. If the stream has no remaining
-    snapshot, its marker tag is removed.
+    The marker tag of a stream records how far the stream has got, even after the tagged snapshot has expired. Therefore
+    it is moved back to the stream's newest remaining snapshot, and is removed only if the stream has no remaining
+    snapshot.
     """
     wanted = later.wanted
     listed = [tag for tag in _readable(tags) if tag.name != ROLLBACK_TAG and tag.snapshot.id > wanted.id]

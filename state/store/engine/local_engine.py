@@ -113,8 +113,9 @@ class LocalEngine:
 
 
 def _sealed_runs(stages: Stages[Parts], threads: int) -> Generator[SealedRun | PartReport, None, None]:
-    """Yields the rows of all parts of the source as sealed runs (sorted rows, ready for the writers of the buckets),
-    and the reports of parts that make reports. If the storage is far away, several parts are read at the same time.
+    """Yields the rows of all parts of the source as sealed runs (sorted rows, ready for the writers of the buckets).
+    Some parts also yield reports, for example about rows that are taken out of the table. If the storage is far away,
+    several parts are read at the same time.
     """
     write, parts = stages.write.write, stages.source.parts
     readers = min(_PARTS_AT_ONCE, len(parts)) if len(parts) > 1 and answers_late(write.access.files.io) else 1

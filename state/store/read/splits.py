@@ -245,8 +245,8 @@ def _units(schema: TableSchema, bucket: BucketFiles) -> list[tuple[DataFileMeta,
 
 
 def _is_divisible(schema: TableSchema, files: Sequence[DataFileMeta]) -> bool:
-    """Returns True if several tasks may read the files together, each task some of the row groups. This is the case for
-    a single Parquet file, unless the table has row tracking or data evolution.
+    """Returns True if a file may be divided among several tasks, each of which reads some of the row groups. This is
+    the case for a single Parquet file, unless the table has row tracking or data evolution.
     """
     is_one = len(files) == 1 and extension_of(files[0].file_name) == FileFormat.PARQUET.value
     return is_one and not (tracks_rows(schema) or schema.settings.reading.data_evolution)

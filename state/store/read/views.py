@@ -166,8 +166,8 @@ def key_text(schema: TableSchema, key: bytes) -> str | None:
 
 
 def _stats_texts(schema: TableSchema, stored: TableSchema, file: DataFileMeta) -> dict[str, str]:
-    """Returns the null counts and the bounds of the current columns. For each of the three there is one string, in the
-    form in which Java prints a sorted map: `{amount=0, id=0}`.
+    """Returns the null counts, the minima and the maxima of the current columns, as three strings by the name of the
+    column of $files. Each string has the form in which Java prints a sorted map: `{amount=0, id=0}`.
     """
     fields = stats_fields(stored, file)
     stats = _values_by_id(fields, file.value_stats)

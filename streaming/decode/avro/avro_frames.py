@@ -107,8 +107,8 @@ def _why_not(record: bytes) -> str:
 
 
 def _groups(records: pa.Array, mask: pa.Array, frame_bytes: int) -> list[Group]:
-    """Returns the records in `mask`, grouped by schema. A frame of `frame_bytes` bytes before the Avro value names the
-    schema: a byte for the kind of frame, then the schema's id or GUID.
+    """Returns the records that `mask` marks, grouped by schema. A frame of `frame_bytes` bytes before the Avro value
+    names the schema: a byte for the kind of frame, then the schema's id or GUID.
     """
     positions = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
     if not len(positions):

@@ -71,8 +71,8 @@ class ComputedColumns:
     tells_time: bool = False
 
     def need_of(self, need: SchemaNeed) -> SchemaNeed:
-        """Takes the columns that records have and the table lacks. Returns the same need without the fields that the
-        job only uses to compute columns, or leaves out.
+        """Takes a schema need (the columns that records have and the table lacks). Returns the need without those
+        fields that the job leaves out, or only uses to compute columns.
         """
         kept = [f for f in need.columns if f.name in self.plain or f.name not in self.left_out]
         return SchemaNeed(pa.struct(kept)) if kept else NOTHING_NEEDED

@@ -40,7 +40,8 @@ batch, with at least these columns.
 
 @dataclass(frozen=True, slots=True)
 class MovedOrder:
-    """The facts about the table that decide from which row a value is taken that a record lacks.
+    """A record may lack a value that another row of its key has. These facts about the table decide from which row the
+    value is taken.
 
     `names` are the columns of the table, and `key` are the columns of the key.
     `sequence` are the columns that order the rows of one key, each with its direction.
