@@ -46,7 +46,9 @@ else:
 
 @dataclass(frozen=True)
 class FullPartition(InputPartition):  # type: ignore[misc]
-    """A part of the snapshot that a stream begins with, with all that a task needs to read it."""
+    """A stream begins with all rows of a snapshot. This value is a part of these rows, with all that a task needs to
+    read the part.
+    """
 
     scan: Scan
     shape: ChangeShape

@@ -70,8 +70,8 @@ class BucketDeletions:
         self.is_modified |= self._vectors.pop(file_name, None) is not None
 
     def keep(self, names: Collection[str]) -> None:
-        """Drops the vectors of all files that are not in `names`. An index file of Paimon may have vectors of files
-        that are gone, and a commit with such vectors would be refused.
+        """Drops the deletion vectors of all data files that are not in `names`. An index file of Paimon may have
+        vectors of data files that are gone, and a commit with such vectors would be refused.
         """
         self._vectors = {name: vector for name, vector in self._vectors.items() if name in names}
 

@@ -142,7 +142,9 @@ class Side:
         self._was_matched = np.zeros(rows.num_rows, bool)
 
     def matched(self, target: pa.RecordBatch) -> Iterator[Matched | Alone]:
-        """Yields the matched pairs for rows of the table; with `keeps_alone` also the rows that match no source row."""
+        """Takes rows of the table, and yields these rows in pairs with the source rows that match. If `keeps_alone` is
+        true, also yields the rows of the table that match no source row.
+        """
         indices = pc.index_in(self._key.of(target), value_set=self._keys, skip_nulls=True)
         hit = np.asarray(indices.is_valid())
         if self._keeps_alone and not hit.all():
