@@ -59,8 +59,8 @@ class OptionError(BucketlineError):
 
 
 class FilesTooYoungError(OptionError):
-    """The caller asked orphan removal for files that are so young that a writer may still commit them. Nothing has been
-    removed.
+    """The caller asked for the removal of orphan files that are so young that a writer may still commit them. Nothing
+    has been removed.
     """
 
     code = "FILES_TOO_YOUNG"

@@ -70,7 +70,9 @@ class NewestId:
 
 @dataclass(frozen=True, slots=True)
 class CutShort:
-    """The result if a rollback to a snapshot or to a tag was started and has not finished."""
+    """The decision that the newest snapshot is not known for certain, because a rollback to a snapshot or tag was
+    started and has not finished.
+    """
 
     snapshot_id: int
     tag: str | None = None

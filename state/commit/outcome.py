@@ -35,13 +35,14 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The outcome of a successful commit: the new snapshots, oldest first, or none if there was nothing to do.
+    """The outcome of a successful commit.
 
-    `dropped` is the reason why the compactions were not committed although the new files were. A later compaction will
-    select their files again.
-    If `replayed` is true, another process with the same commit user had already committed this identifier. Then
-    `snapshots` has the snapshot of the other process, which does not contain the files of this commit.
-    `live` are the table's live files after the commit; None if they were not known before the commit.
+    - `snapshots` are the new snapshots, oldest first; empty if there was nothing to do.
+    - `dropped` is the reason why the compactions were not committed although the new files were. A later compaction
+      will select the inputs of these compactions again. `dropped` is None if nothing was dropped.
+    - If `replayed` is true, another process with the same commit user had already committed this identifier. Then
+      `snapshots` has the snapshot of the other process, which does not contain the files of this commit.
+    - `live` are the table's live files after the commit; None if they were not known before the commit.
     """
 
     snapshots: tuple[Snapshot, ...] = ()

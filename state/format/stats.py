@@ -151,11 +151,14 @@ def stats_modes(
     fields: Sequence[DataField], settings: TableSettings, level: int | None = None
 ) -> tuple[StatsMode, ...]:
     """Returns the statistics mode of each column in `fields` (the columns of the table) for a file on `level`; None
-    stands for a file without a level.
+    stands for a file without a level. The first of these rules that applies decides:
 
-    If the options set a mode for the column, this mode is used. Otherwise the mode of the level is used, or, if the
-    level has none, the mode of the table; but columns after the first `metadata.stats-keep-first-n-columns` columns get
-    no statistics. Raises OptionError for a mode that is not valid.
+    - If the options set a mode for the column, this mode is used.
+    - Columns after the first `metadata.stats-keep-first-n-columns` columns get no statistics.
+    - If the options set a mode for the level, this mode is used.
+    - Otherwise, the mode of the table is used.
+
+    Raises OptionError for a mode that is not valid.
     Source: Paimon 2.0 StatsCollectorFactories, CoreOptions.
     """
     files = settings.files

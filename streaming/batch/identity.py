@@ -68,8 +68,8 @@ class BatchIdentity:
 
     @property
     def commit_number(self) -> int:
-        """The number of this batch, for work that is due in every n-th batch of the table. If not all batches have rows
-        for the table, only batches with rows for it are counted.
+        """The number of this batch, for work that is due in every n-th batch of the table. In a job in which some
+        batches have no rows for the table, only the batches with rows for the table are counted.
         """
         return self.batch_id if self.turn is None else self.turn
 

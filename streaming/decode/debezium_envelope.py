@@ -312,7 +312,9 @@ def _are_null(payloads: pa.Array) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What the bytes before a payload say: the schema of the rows, and the shape of rows with this schema."""
+    """What the bytes before the payload of a Debezium message say: the schema of the rows, and which JSON values rows
+    with this schema have (the shape).
+    """
 
     source: SourceSchema
     shape: Shape

@@ -80,7 +80,9 @@ def change_names(options: ReaderOptions, schema: TableSchema) -> ChangeNames:
 
 
 def with_change_columns(rows: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """Returns the schema of the requested columns; `rows` is the schema of the table's columns."""
+    """Returns the schema of the requested columns `names`. A name may be a column that describes a change, or a column
+    of the table; `rows` is the schema of the table's columns.
+    """
     return pa.schema([_COLUMNS.field(n) if n in _COLUMNS.names else rows.field(n) for n in names])
 
 

@@ -170,7 +170,9 @@ class LookupFold(Unmoved):
         return joined.take(pa.array(order)), numbers[order]
 
     def _merged(self, rows: pa.Table, numbers: Indices) -> tuple[pa.Table, Indices]:
-        """Returns the merged rows, and for each key the index of its merged row; -1 for a key without a merged row."""
+        """Merges the rows of each key; `numbers` has the number of each row's key. Returns the merged rows, and for
+        each key the index of its merged row; -1 for a key without a merged row.
+        """
         fold = self.inner
         if isinstance(fold, Deduplicate) and fold.ignore_delete:
             kept = is_add(rows)

@@ -107,10 +107,12 @@ def _alone(file: DataFileMeta, drop_deletes: bool) -> Rewrite:
 
 
 def _moved_up(file: DataFileMeta, level: int, options: CompactOptions, max_level: int) -> Upgrade | Rewrite:
-    """Returns the step that moves a file to a level. Normally the step is an upgrade; the rows of the file are compared
-    with older rows if changes are logged or older rows are looked up. The file is rewritten by itself if the level has
-    another file format, if the file has deletes that deletion vectors replace, or if its rows must be merged with older
-    values.
+    """Returns the step that moves a file to a level. Normally the step is an upgrade: the file stays as it is, and only
+    its level changes. In an upgrade, the rows of the file are compared with older rows if changes are logged or older
+    rows are looked up.
+
+    The step is a rewrite of this file alone if the level has another file format, if the file has deletes that deletion
+    vectors replace, or if its rows must be merged with older values.
     """
     if options.changelog_producer.logs_full_compactions:
         return Upgrade(file, level, compares=level == max_level)

@@ -127,8 +127,9 @@ class _Translator:
         self._fields = fields
 
     def translate(self, node: exp.Expression, *, wanted: bool) -> pc.Expression:
-        """Returns an expression that is true exactly if the node is true, or, if `wanted` is false, exactly if the node
-        is false.
+        """Translates a condition of SQL to Arrow. If `wanted` is true, the result is true for exactly the rows for
+        which the condition is true. If `wanted` is false, the result is true for exactly the rows for which the
+        condition is false.
         """
         _check_members(node)
         if isinstance(node, exp.Paren):

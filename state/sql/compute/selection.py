@@ -92,6 +92,8 @@ def check_functions(expression: SqlExpression, key: str) -> None:
 
 
 def tells_time(expression: SqlExpression) -> str | None:
-    """Returns the name of a function in the expression that returns the current time or date; None if there is none."""
+    """Returns the name of a function in the expression that returns the current time or date; None if the expression
+    has no such function.
+    """
     calls = (function_call(node) for node in parse_value(expression.text).walk())
     return next((call.name for call in calls if call is not None and call.name in NOW), None)

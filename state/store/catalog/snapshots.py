@@ -135,7 +135,7 @@ class Snapshots:
         return self.io.publish(self.path(snapshot.id), encode_snapshot(snapshot))
 
     def holder(self, snapshot_id: int) -> Snapshot | None:
-        """Returns the snapshot with this id in the table's history; None if there is none.
+        """Returns the snapshot with this id in the table's history; None if the history has no such snapshot.
 
         In a table of a catalog, snapshot files after the catalog's newest snapshot are not part of the history.
         """

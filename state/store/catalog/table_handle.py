@@ -106,8 +106,8 @@ class TableHandle:
         return replace(self, table_schema=self.with_read_options(newest))
 
     def with_read_options(self, schema: TableSchema) -> TableSchema:
-        """Returns the schema with the read options and the storage options of this handle: the read options are added
-        to the options of the schema.
+        """Returns the schema with the options of this handle: its read options are added to the options of the schema,
+        and its storage options become the schema's storage options.
         """
         if not self.read_options and not self.storage:
             return schema

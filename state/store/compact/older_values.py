@@ -306,6 +306,8 @@ def _normalized_key(key: bytes, fields: Sequence[DataField]) -> Any:
 
 
 def _comparable(value: Any) -> Any:
-    """Converts a bound from a footer, or an Arrow scalar, to a value that compares in key order."""
+    """Converts a key to a value that compares as keys do: a string becomes bytes. The key is an Arrow scalar, or comes
+    from the bounds in a file's footer.
+    """
     plain = value.as_py() if isinstance(value, pa.Scalar) else value
     return plain.encode() if isinstance(plain, str) else plain

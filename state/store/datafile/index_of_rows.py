@@ -24,8 +24,8 @@ from bucketline.state.types.logical import DataType
 
 @dataclass(frozen=True, slots=True)
 class IndexedField:
-    """A column with a bloom filter, and the type of the indexed values: the column's type, or, for a map column, the
-    type of the values in the map.
+    """A column with a bloom filter, and the type of the values in the filter. For a map column this is the type of the
+    map's values; for other columns it is the column's type.
     """
 
     column: BloomColumn

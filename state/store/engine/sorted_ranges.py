@@ -1,7 +1,7 @@
 """Sorts an append table by ranges of a sort key. Each range is sorted and written by one task.
 
 The engine runs twice. First it takes a sample of the keys, and divides the sample into ranges. Then it sends each row
-to the task of the row's range.
+to the task that sorts the range to which the row's key belongs.
 
 Source: Paimon 2.0 TableSorter, RangeShuffle (ranges of about as many rows, from a sample).
 """

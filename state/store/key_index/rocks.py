@@ -89,8 +89,8 @@ def rocks_options(settings: RocksSettings) -> Options:
 
 @contextmanager
 def rocks_errors(directory: str) -> Iterator[None]:
-    """Turns RocksDB's errors in the `with` block into BucketlineErrors: StorageError for errors of a disk,
-    IndexStateError with its `fault` for all others.
+    """Turns RocksDB's errors in the `with` block into BucketlineErrors. An error of a disk becomes StorageError. All
+    other errors become IndexStateError, whose attribute `fault` says what is wrong with the index.
 
     rocksdict raises bare exceptions, which differ only in their messages.
     """

@@ -199,8 +199,9 @@ class _Clauses:
 
 @dataclass(frozen=True, slots=True)
 class _SourceShape:
-    """Converts the source's rows, whose columns have the names `names`: puts the columns by which rows are joined
-    first, and the source's own columns after them. The value can be sent to Spark's tasks.
+    """A function for tasks that converts the rows of a MERGE's source. In the result, the columns by which rows are
+    joined come first, and then the source's own columns, under the prefixed names that clauses use. `names` are the
+    names of the columns before.
     """
 
     names: Sequence[str]

@@ -1,5 +1,5 @@
-"""Carries out CALL of sys.plan_compaction and sys.run_compactor. With them, one process plans compactions, and any
-number of other processes carry them out.
+"""Carries out CALL of sys.plan_compaction and sys.run_compactor. With these two procedures, one process plans
+compactions, and any number of other processes carry them out.
 """
 
 import pyarrow as pa

@@ -198,8 +198,8 @@ def _entries(table: TableHandle, snapshot: Snapshot | None) -> Iterator[Manifest
 
 
 def _sizes(entries: Sequence[ManifestEntry]) -> dict[str, object]:
-    """Returns the total sizes and counts of the files that were added and not deleted again. As in Paimon, deleted
-    files count for the last update time too.
+    """Returns the number of rows, the bytes and the number of the files that were added and not deleted again, and the
+    time at which the newest file was written. As in Paimon, deleted files count for this time too.
     """
     signed = [(1 if e.kind is FileKind.ADD else -1, e.file) for e in entries]
     times = (f.creation_time_ms for _, f in signed if f.creation_time_ms is not None)  # These are local times already.

@@ -88,8 +88,8 @@ class MergeClauses:
 
 @dataclass(frozen=True, slots=True)
 class ClauseOutcome:
-    """Rows of the table that change (`before`), and the rows to write in their stead; `written` is None if nothing is
-    written.
+    """What clauses of a MERGE do with rows of the table: `before` are the rows that are updated or deleted, and
+    `written` are the rows to write in place of the updated rows. `written` is None if nothing is written.
     """
 
     before: pa.RecordBatch

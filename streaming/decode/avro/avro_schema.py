@@ -196,8 +196,8 @@ def _no_schema(why: str) -> SchemaMismatchError:
 
 
 class _Building:
-    """Builds the nodes of one schema. Each named type becomes a node only once. If a record contains itself, the inner
-    record stays a name.
+    """Builds the nodes (types) of one schema. Each named type becomes a node only once. If a record contains a field of
+    its own type, this inner field has only the name of the type, so that building ends.
     """
 
     def __init__(self, named: Mapping[str, object]) -> None:

@@ -179,8 +179,8 @@ def _passes(
 
 
 def _inserted(plan: ComputedColumns, columns: Mapping[str, pa.Array]) -> Bools:
-    """Returns for each row whether its key is new according to the source. A row with a new key is left out if it does
-    not meet the condition, because no older row of this key is stored.
+    """Returns for each row whether its key is new according to the source. If a row with a new key does not meet the
+    job's condition, it is simply left out. No delete is needed, because the table has no older row of this key.
     """
     count = len(next(iter(columns.values())))
     if plan.images is JudgedImages.INSERTS:

@@ -119,7 +119,9 @@ def _is_null(column: pa.ChunkedArray, wanting: Longs, order: MovedOrder) -> Mask
 
 
 def _sorted(answers: pa.Table, order: MovedOrder) -> pa.Table:
-    """Returns the rows sorted by key, then by the sequence fields, and then by arrival."""
+    """Returns the rows sorted by key. Rows with the same key are sorted by the sequence fields, and then by the
+    position of their records in Kafka.
+    """
     arrived = answers.append_column("\0row", pa.array(np.arange(len(answers))))
     arrived = arrived.sort_by([(name, "ascending") for name in (*PLACE, "\0row")]).drop_columns(["\0row"])
     keyed = sort_indices(arrived, [f.name for f in order.key], then=order.sequence)

@@ -204,7 +204,7 @@ def begun_otherwise(job: ManyJob, state: ManyState, identity: BatchIdentity) -> 
 
 
 def _holds(state: ManyState, name: str, route: int, identity: BatchIdentity) -> bool:
-    """Returns True if a table has a snapshot of the batch."""
+    """Returns True if the table `name` has a snapshot that this batch has committed."""
     opener = state.tables.opener
     config = opener.config(Resolved(route, name))
     handle = opener.open(config, None, may_create=False)
