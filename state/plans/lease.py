@@ -58,10 +58,10 @@ class Claim:
 class ItemView:
     """The state of an item (a planned compaction of one bucket), as the files of its leases show it.
 
-    `epoch` is the highest epoch of a lease, or 0 if there is no lease.
-    `lease`, `beat` (the heartbeat) and `release` belong to this epoch. `lease` is None if the storage lists the file of
-    the lease but cannot read the file yet.
-    `failures` is the number of releases with an error in all epochs, and `failure` is the last of these errors.
+    - `epoch` is the highest epoch of a lease, or 0 if there is no lease.
+    - `lease`, `beat` (the heartbeat) and `release` belong to this epoch. `lease` is None if the storage lists the file
+      of the lease but cannot read the file yet.
+    - `failures` is the number of releases with an error in all epochs, and `failure` is the last of these errors.
     """
 
     epoch: int = 0

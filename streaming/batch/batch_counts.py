@@ -62,7 +62,9 @@ class WrittenBatch:
 
 
 def last_batches(snapshots: Iterable[Snapshot], most: int) -> list[WrittenBatch]:
-    """Returns the newest batches of streams, newest first, at most `most`. `snapshots` must come newest first."""
+    """Returns the newest batches that streams have written, with their counts, newest first, at most `most`.
+    `snapshots` must come newest first.
+    """
     return [batch for batch, _ in zip(_batches(snapshots), range(most), strict=False)]
 
 

@@ -57,7 +57,9 @@ class SparkEngine:
         return Workers(self.spark.sparkContext.defaultParallelism, _MOST_TASKS)
 
     def rows(self, data: object, row_kinds: object = None) -> AbstractContextManager[Rows]:
-        """See `SpreadEngine.rows`. `data` is a DataFrame, or Arrow data that this process sends to the tasks."""
+        """Makes the rows of `data` available to tasks for the time of a `with` block, as `SpreadEngine.rows` says.
+        `data` is a DataFrame, or Arrow data that this process sends to the tasks.
+        """
         return given_frame(self.spark, data, row_kinds)
 
     def run(self, work: Stages[Parts] | Stages[Joined] | Stages[Records] | Jobs) -> Outcome:

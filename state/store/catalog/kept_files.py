@@ -161,8 +161,8 @@ def changelog_or_nothing(manifests: Manifests, snapshot: Snapshot) -> list[Manif
 
 
 def live_keys(manifests: Manifests, snapshot: Snapshot, among: Sequence[ManifestEntry]) -> set[FileKey]:
-    """Returns the keys of the data files that are live in a snapshot, for the buckets of the entries `among`. Manifests
-    of other buckets are not read.
+    """Returns the data files that are live in a snapshot, each as (partition, bucket, file name). Only the buckets of
+    the entries `among` are looked at; manifests of other buckets are not read.
     """
     if not among:
         return set()

@@ -35,12 +35,12 @@ class ColumnSource:
 class FileMapping:
     """How the columns of files become the columns of a read.
 
-    `sources` says for each wanted column from which column of the file it comes, or which value it has in all rows.
-    `out` is the schema of the returned rows.
-    `declared` are the columns that the files should have, by the schema under which they were written; None if one of
-    these columns has no Arrow type.
-    `is_plain` is True if the files hold every wanted column in the type that it has in the table.
-    `sizes` holds the sizes of strings in the files that were read with this mapping.
+    - `sources` says for each wanted column from which column of the file it comes, or which value it has in all rows.
+    - `out` is the schema of the returned rows.
+    - `declared` are the columns that the files should have, by the schema under which they were written; None if one of
+      these columns has no Arrow type.
+    - `is_plain` is True if the files hold every wanted column in the type that it has in the table.
+    - `sizes` holds the sizes of strings in the files that were read with this mapping.
     """
 
     sources: tuple[ColumnSource, ...]

@@ -29,11 +29,11 @@ class Rounds:
     """The result of `compact_until_visible`, which compacts again and again until no file waits on level 0, no attempt
     can help, or the time is over.
 
-    `at` is the table at the end.
-    `left` are the names of the files that are still on level 0.
-    `snapshots` are the snapshots that the compactions have made.
-    `lost` says why a compaction that is due was not done; None if no compaction is due any more. If `lost` is None and
-    `left` is not empty, the table's options allow the files to wait (`lookup-compact` = gentle).
+    - `at` is the table at the end.
+    - `left` are the names of the files that are still on level 0.
+    - `snapshots` are the snapshots that the compactions have made.
+    - `lost` says why a compaction that is due was not done; None if no compaction is due any more. If `lost` is None
+      and `left` is not empty, the table's options allow the files to wait (`lookup-compact` = gentle).
     """
 
     at: TableAt

@@ -91,8 +91,8 @@ class HashCache:
 
 @cache
 def shared_hash_cache(budget_bytes: int) -> HashCache:
-    """Returns the cache of that size, which all callers in this process share. So a Spark worker uses again what
-    earlier batches have loaded.
+    """Returns a cache for the hashes of HASH index files, of up to `budget_bytes` bytes. All callers in this process
+    that ask for the same size share one cache. So a Spark worker uses again what earlier batches have loaded.
     """
     return HashCache(budget_bytes)
 

@@ -12,10 +12,10 @@ from bucketline.state.format.entries import Snapshot
 class IndexScope:
     """What a key index belongs to.
 
-    `table` is the path of the table.
-    `columns` are the key columns and the partition columns of the table, as one string.
-    `shard` and `shards` say which keys the index has: the keys are divided by their hash into `shards` parts, and the
-    index has part number `shard`, counted from 0.
+    - `table` is the path of the table.
+    - `columns` are the key columns and the partition columns of the table, as one string.
+    - `shard` and `shards` say which keys the index has: the keys are divided by their hash into `shards` parts, and the
+      index has part number `shard`, counted from 0.
     """
 
     table: str

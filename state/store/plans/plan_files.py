@@ -85,7 +85,9 @@ class PlanFolder:
         self._unreadable: set[int] = set()
 
     def list(self) -> Listing:
-        """Lists the folder once, and returns what it holds. Raises StorageError."""
+        """Lists the plan folder once. Returns the numbers of the plans, and which files the items (planned compactions
+        of one bucket each) have. Raises StorageError.
+        """
         numbers: list[int] = []
         items: dict[tuple[str, int], _Listed] = {}
         item_names: list[str] = []

@@ -121,7 +121,9 @@ class BucketDeletions:
 
 
 def load_deletions(access: FileAccess, entries: VectorFiles) -> BucketDeletions:
-    """Reads the vectors in index files of a bucket, and returns them. Raises CorruptFileError that names the file."""
+    """Reads the deletion vectors of a bucket's data files from the index files `entries`. Returns an object that knows
+    the positions of the deleted rows in each data file. Raises CorruptFileError that names the index file.
+    """
     vectors: dict[str, BitMap] = {}
     for entry in entries:
         folder = index_folder(access.schema, entry.partition, entry.bucket)

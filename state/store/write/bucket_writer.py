@@ -61,11 +61,11 @@ class CompactTrigger(Enum):
 class BucketState:
     """The state of a bucket in the table before this batch. A bucket that does not exist yet is empty.
 
-    `complete` is False if the bucket will not be compacted.
-    `files` are all live files of the bucket; empty if `complete` is False.
-    `vector_files` are the index files with the bucket's deletion vectors.
-    `stored` are all live files if `complete` is False and new rows may need values of stored rows; otherwise empty.
-    `stored_vectors` are the index files with the deletion vectors of the files in `stored`.
+    - `complete` is False if the bucket will not be compacted.
+    - `files` are all live files of the bucket; empty if `complete` is False.
+    - `vector_files` are the index files with the bucket's deletion vectors.
+    - `stored` are all live files if `complete` is False and new rows may need values of stored rows; otherwise empty.
+    - `stored_vectors` are the index files with the deletion vectors of the files in `stored`.
     """
 
     next_sequence_number: int = 0

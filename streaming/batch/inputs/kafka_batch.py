@@ -61,11 +61,11 @@ class Asked:
 class KafkaReader:
     """How the tasks of a job read Kafka without Spark, in one run of its query.
 
-    `settings` are the settings of librdkafka, without a group id.
-    `is_required` is true if Spark must not read Kafka.
-    `keeps_split` is true if an option says how Spark splits partitions; then each offset range in Spark's plan becomes
-    a task.
-    `asked` holds the newest plan that Spark has made; only this field changes.
+    - `settings` are the settings of librdkafka, without a group id.
+    - `is_required` is true if Spark must not read Kafka.
+    - `keeps_split` is true if an option says how Spark splits partitions; then each offset range in Spark's plan
+      becomes a task.
+    - `asked` holds the newest plan that Spark has made; only this field changes.
     """
 
     settings: Mapping[str, str]

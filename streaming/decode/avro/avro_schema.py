@@ -309,8 +309,9 @@ def _properties(declared: Mapping[str, object]) -> dict[str, object]:
 
 
 def _with_field(node: Node, declared: Mapping[str, object]) -> Node:
-    """Returns the node of a field. Some writers put a type's properties next to the field's name; the properties of the
-    type itself take precedence.
+    """Takes the node (the parsed type) of a field and the declaration of the field. Some writers put a type's
+    properties next to the field's name. Returns the node with these properties; the properties of the type itself take
+    precedence.
     """
     others = _properties(declared)
     return replace(node, properties={**others, **node.properties}) if others else node

@@ -16,11 +16,11 @@ def key_moves(
     """Returns the records that may move a row to another key and leave out some of the row's values. For these records
     the driver has to look for the values in the row of the old key.
 
-    `lacking` are the numbers of the records that leave out values.
-    `inserts` are the numbers of the records that leave out values and insert a row.
-    `records` has for each event the number of its record.
-    `moved` is true for events that are updates and change the key.
-    If `asks` is true, the driver asks for deletes: then the result also has the records that delete a row.
+    - `lacking` are the numbers of the records that leave out values.
+    - `inserts` are the numbers of the records that leave out values and insert a row.
+    - `records` has for each event the number of its record.
+    - `moved` is true for events that are updates and change the key.
+    - If `asks` is true, the driver asks for deletes: then the result also has the records that delete a row.
     """
     if not asks and not len(lacking):
         return NO_MOVES

@@ -26,11 +26,11 @@ class KeyMoves:
     """The records of one decoded block that may move a row to another key and leave out values of the row. Each array
     of records has the indices of the records in the block, in ascending order.
 
-    `moved` are updates that change the key and leave out values.
-    `inserted` are inserts that leave out values.
-    `inserted_at` has the position of each of these inserts in the source's log, as a string; null if it is not known.
-    `deleted` are deletes; they are found only if the driver has asked for them.
-    `deleted_at` has the positions of the deletes, in the same form.
+    - `moved` are updates that change the key and leave out values.
+    - `inserted` are inserts that leave out values.
+    - `inserted_at` has the position of each of these inserts in the source's log, as a string; null if it is not known.
+    - `deleted` are deletes; they are found only if the driver has asked for them.
+    - `deleted_at` has the positions of the deletes, in the same form.
     """
 
     moved: Longs

@@ -172,8 +172,8 @@ class ScannedJson:
 
 
 def bytes_of(texts: pa.Array) -> tuple[Bytes, Positions]:
-    """Returns the bytes of all texts, followed by one more byte. Also returns the positions in these bytes where the
-    texts begin, followed by the position where the last text ends.
+    """Returns the bytes of all texts, followed by one more byte, so that the byte after the last text can be read. Also
+    returns the positions in these bytes where the texts begin, followed by the position where the last text ends.
     """
     own, bounds = _in_place(texts)
     return np.concatenate([own, _PADDING]), bounds

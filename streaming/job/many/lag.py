@@ -79,8 +79,8 @@ class KafkaNow:
 
 
 def ask_kafka(options: Mapping[str, str], reached: FeedOffsets) -> KafkaNow:
-    """Asks Kafka once about the records after the offsets `reached`, with clients that are closed afterwards, and
-    returns the answers; see `KafkaLag`. Raises no error.
+    """Asks Kafka once which records come after the offsets `reached`, and returns the answers (see `KafkaLag`). The
+    clients are closed afterwards. Raises no error.
     """
     lag = KafkaLag()
     try:

@@ -40,8 +40,8 @@ def pinned_settings(job: RoutedJob) -> tuple[str, str]:
 
 
 def with_pinned(job: RoutedJob, text: str) -> RoutedJob:
-    """Returns the job with the pinned settings instead of its own. Secrets, and settings that do not affect rows, keep
-    their current values.
+    """Returns the job with the settings in `text` instead of its own. They were stored (pinned) when the unfinished
+    batch was begun. Secrets, and settings that do not affect rows, keep their current values.
     """
     texts: Mapping[str, str] = json.loads(text)
     settings = {key: setting for key, setting in job.settings.items() if not is_pinned(key)}

@@ -121,14 +121,14 @@ class SharedTables(Protocol):
 class ReadTables:
     """How tasks read the records of all tables. The object holds only plain values, so that it can be sent to tasks.
 
-    `notes_to` is the number of the task in the next stage that gets the notes about the records; tasks with lower
-    numbers write the rows.
-    `nameless` decodes records that belong to no table.
-    `feeds` are the topic partitions that the batch reads.
-    `now_us` is the time of the batch, in microseconds since 1970.
-    `since` has the offsets of topic partitions for some tables; records of these tables before the offsets are left
-    out.
-    `most_refused` limits how many records a task keeps that no route takes, because more of them stop the job.
+    - `notes_to` is the number of the task in the next stage that gets the notes about the records; tasks with lower
+      numbers write the rows.
+    - `nameless` decodes records that belong to no table.
+    - `feeds` are the topic partitions that the batch reads.
+    - `now_us` is the time of the batch, in microseconds since 1970.
+    - `since` has the offsets of topic partitions for some tables; records of these tables before the offsets are left
+      out.
+    - `most_refused` limits how many records a task keeps that no route takes, because more of them stop the job.
 
     The attributes are in one class because a task gets everything about reading as one value.
     """

@@ -33,12 +33,12 @@ Spans = Mapping[Feed, tuple[int, int]]
 class TableNote:
     """What tasks have read for one table.
 
-    `records` is the number of records.
-    `spans` has the range of offsets in each topic partition.
-    `origins` has the source tables or topics of the records.
-    `first_ms` is the time at which the first record was written; None if the time is not known.
-    `error` says why the records could not become rows; if there is an error, nothing of the table may be written.
-    `need`, `seen`, `rejects` and `mixed` mean the same as in `Outcome`.
+    - `records` is the number of records.
+    - `spans` has the range of offsets in each topic partition.
+    - `origins` has the source tables or topics of the records.
+    - `first_ms` is the time at which the first record was written; None if the time is not known.
+    - `error` says why the records could not become rows; if there is an error, nothing of the table may be written.
+    - `need`, `seen`, `rejects` and `mixed` mean the same as in `Outcome`.
     """
 
     records: int = 0

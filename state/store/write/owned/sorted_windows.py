@@ -28,10 +28,10 @@ Runs = Sequence[tuple[SealedRun, Blob]]
 class SortedRows:
     """The rows of a bucket, sorted by key; rows of one key are ordered from old to new.
 
-    `starts` is true at the first row of each key.
-    `runs` are the sealed runs (sorted, packed rows) from which the rows came.
-    `first_numbers` has a sequence number for each run. The first row of the run that arrived gets this number, and the
-    later rows get the next numbers in order of arrival.
+    - `starts` is true at the first row of each key.
+    - `runs` are the sealed runs (sorted, packed rows) from which the rows came.
+    - `first_numbers` has a sequence number for each run. The first row of the run that arrived gets this number, and
+      the later rows get the next numbers in order of arrival.
     """
 
     rows: pa.Table
