@@ -231,7 +231,7 @@ def _wait_for_others(notebook: Notebook, own: str, pin: Pin, world: World, *, he
         notes = notebook.look(own)
         removal = _in_the_way(pin, list(notes.removals.values()))
         others = _excluded(pin, notes.pins) if heeds_pins else {}
-        if wait_ms is None and others and removal is None:
+        if others:
             others = _without_left(notebook, others, world)
         if removal is None and not others:
             return

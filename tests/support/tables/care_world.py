@@ -153,6 +153,23 @@ OPERATIONS: Mapping[str, Callable[[Table], object]] = {
 }
 
 
+_COMMITS = frozenset(
+    ("write", "overwrite", "truncate", "drop a partition", "delete", "update", "compact", "sort", "rescale")
+) | {"plan and compact", "write and tag", "expire partitions"}
+"""The operations that may publish a snapshot of the table."""
+
+
+def is_unnoticed(first: str, second: str, where: str) -> bool:
+    """Whether a rollback was stopped right before it removed a snapshot, and a writer went on from its target
+    meanwhile. No storage removes a file on a condition, so the rollback removes the writer's snapshot of that id:
+    `docs/care-beside-history.md` says that no writer should be active."""
+    return first.startswith("roll back") and second in _COMMITS and _is_removal(where)
+
+
+def _is_removal(where: str) -> bool:
+    return where.startswith("delete ") and "/snapshot/snapshot-" in where
+
+
 def done(path: str, operation: str) -> bool:
     """Whether an operation was done; False: it was refused, or gave up."""
     try:

@@ -74,6 +74,13 @@ def _values(table: Table) -> set[int]:
     return set(open_table(table.path).to_arrow()["v"].to_pylist())
 
 
+def _found(table: Table) -> list[str]:
+    """What `doctor` finds; it does not wait."""
+    with stopped_at(None):
+        found = open_table(table.path).doctor(rows=True)
+    return [f.rule for f in found if f.rule != "hint"]
+
+
 def _calls(table: Table, operation: str, path: Path) -> list[str]:
     alone = _copied(table, path)
     with stopped_at(None) as counted:
@@ -143,7 +150,7 @@ def _check(table: Table, done: dict[str, bool], where: str) -> None:
         assert _values(table) in ([rolled_back, {22}] if all(done.values()) else [{22}]), where
     else:
         assert _values(table) == ({3} if rolled_back == {22} else rolled_back), where
-    assert [f for f in open_table(table.path).doctor(rows=True) if f.rule != "hint"] == [], where
+    assert _found(table) == [], where
     for tag in open_table(table.path).tags()["tag_name"].to_pylist():
         assert open_table(table.path, options={"scan.tag-name": tag}).to_arrow().num_rows == 2, where
     if not done["fast-forward"] and "consumer" in done:
@@ -167,7 +174,7 @@ def test_what_a_dead_process_leaves_stops_a_fast_forward_for_an_hour_at_most(
             _an_hour_later(table)
         open_table(table.path).fast_forward("b")
         assert _notes(table) == [] and _values(table) == {22}
-        assert [f for f in open_table(table.path).doctor(rows=True) if f.rule != "hint"] == []
+        assert _found(table) == []
     assert refused > 0
 
 
@@ -217,7 +224,7 @@ def test_a_fast_forward_that_was_stopped_while_another_one_repeated_it_removes_n
                 pass
         assert stopped.where and _notes(table) == []
         assert at < _pinned(calls) or _values(table) == {51}, stopped.where
-        assert [f for f in open_table(table.path).doctor(rows=True) if f.rule != "hint"] == []
+        assert _found(table) == []
     assert ended > 0
 
 
