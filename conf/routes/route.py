@@ -93,8 +93,8 @@ class Route:
         return None if name is None else self.names.groups(name.texts)
 
     def table_of(self, name: SourceName | None, groups: tuple[str, ...]) -> str:
-        """Returns the path or name of the table for records of a source table. `groups` are the groups of the route's
-        pattern.
+        """Returns the path or name of the table for records of a source table. `groups` are the texts that the groups
+        of the route's pattern have matched; in the route's target, `{1}` stands for the first of these texts.
 
         Raises OptionError if a part of the source name is missing, or has characters that a table's name must not have.
         """

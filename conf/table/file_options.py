@@ -99,8 +99,8 @@ def file_format(options: Mapping[str, str], level: int) -> FileFormat:
 
 
 def file_codec(options: Mapping[str, str], level: int, form: FileFormat) -> tuple[str, int | None]:
-    """Returns the codec of files on a level, under the name that the library for the format uses, and the
-    compression level or None.
+    """Returns the codec of files on a level, under the name that the library for the format uses, and the compression
+    level. The compression level is None for codecs other than zstd, and for ORC, where pyarrow cannot set it.
 
     Raises OptionError for a codec that the format does not have.
     """

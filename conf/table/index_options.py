@@ -112,7 +112,9 @@ def _share(text: str) -> float:
 
 
 def indexed_columns(options: Mapping[str, str]) -> Iterator[IndexedColumn]:
-    """Yields the columns that the options name, in the order of the options. An empty name is yielded, too."""
+    """Yields the columns for which the options ask for an index in data files, in the order of the options. An empty
+    name is yielded, too, so that the caller can refuse it.
+    """
     for key, value in options.items():
         if not _names_columns(key):
             continue

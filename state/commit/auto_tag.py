@@ -96,7 +96,9 @@ class TagPlan:
         return f"{_BATCH_PREFIX}{day:%Y-%m-%d}"
 
     def is_created(self, name: str) -> bool:
-        """Returns True if a name has the form of the names that writers give to tags."""
+        """Returns True if a tag may have been created by a writer: its name has the form of the names that writers give
+        to tags.
+        """
         if self.settings.creation is TagCreation.BATCH:
             return name.startswith(_BATCH_PREFIX) or name == self.settings.batch_name
         return self.named_time(name) is not None

@@ -40,8 +40,8 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def decode_plan(data: bytes, path: str) -> Plan:
-    """Decodes a file with a plan, and returns the plan. Raises CorruptFileError, which names the file, if the file
-    cannot be decoded.
+    """Decodes a file with a plan of compactions, and returns the plan. Raises CorruptFileError, which names the file,
+    if the file cannot be decoded.
     """
     members = _decode(data, path)
     with _naming(path):

@@ -192,8 +192,8 @@ def _refuse_columns(words: Words) -> None:
 
 
 def _clause(words: Words, columns: list[str]) -> tuple[str, object]:
-    """Parses a clause after the list of columns. Returns its name and its value. New columns that PARTITIONED BY
-    declares are appended to `columns`.
+    """Parses a clause of CREATE TABLE that follows the list of columns, for example COMMENT. Returns the name and the
+    value of the clause. If PARTITIONED BY declares new columns, they are appended to `columns`.
     """
     if words.take("COMMENT"):
         return "COMMENT", words.string("a comment")

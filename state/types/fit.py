@@ -34,12 +34,14 @@ def fit_array(
     fields: FieldRule = by_name,
     cast: Cast | None = None,
 ) -> pa.Array:
-    """Returns the values as an array of type `target`, the Arrow type of `data_type`. `column` is the path that errors
-    name. `fields` is the rule that matches the fields of a struct to the sub-fields of a ROW. `cast` converts values
-    without nested types before they are checked; if `cast` is None, an array whose type is of another kind, such as
-    strings for a number, is refused.
+    """Returns the values as an array of type `target`, the Arrow type of `data_type`. Nulls stay nulls, and are refused
+    if the logical type is NOT NULL.
 
-    Nulls stay nulls, and are refused if the logical type is NOT NULL.
+    - `column` is the path that errors name.
+    - `fields` is the rule that matches the fields of a struct to the sub-fields of a ROW.
+    - `cast` converts values without nested types before they are checked. If `cast` is None, an array whose type is of
+      another kind, such as strings for a number, is refused.
+
     Raises SchemaMismatchError, with its fields `column`, `expected` and `found`, for a value that the logical type
     cannot hold.
     """

@@ -59,8 +59,8 @@ class InPool:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A compaction thread, the Spark context that it uses, the object that decides when to plan, and how long a stop
-    waits for the thread.
+    """A compaction thread of this process. `context` is the Spark context that the thread uses, `when` decides when to
+    plan, and `stop_timeout_ms` says how long a stop waits for the thread.
     """
 
     thread: CompactionThread

@@ -82,12 +82,15 @@ class EventReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The columns to read: `fields` are read from the row after a change, and `before` from the row before the change.
-    If `before` is None, the same columns are read from both.
+    """What is read from records.
 
-    `messages` holds the job's message options, and `source_parts` are the fields to read from the field `source` of
-    events. `reader` reads records that are not JSON. If `key` is set, records are not events but rows, as
-    ExtractNewRecordState makes them: a record that has none of the key columns is not a row.
+    - `fields` are the columns to read from the row after a change.
+    - `before` are the columns to read from the row before the change. If `before` is None, they are the same columns.
+    - `source_parts` are the fields to read from the field `source` of events.
+    - `messages` holds the job's message options.
+    - `reader` reads records that are not JSON.
+    - If `key` is set, records are not events but rows, as ExtractNewRecordState makes them: a record that has none of
+      the key columns is not a row.
     """
 
     fields: tuple[DataField, ...]

@@ -197,8 +197,9 @@ def inserts(
     keys: pa.Array | pa.ChunkedArray | None,
     refused: Mapping[int, str],
 ) -> Decoded:
-    """Returns the rows that were read from objects, all of them inserts. `records` are the records that contained the
-    objects, and `keys` means the same as in `decode_json`. `refused` are further bad records, with reasons.
+    """Returns the rows that were read from objects, each with the row kind +I. `records` are the records that contained
+    the objects, and `keys` means the same as in `decode_json`. `refused` has further bad records, with the reasons why
+    they are bad.
     """
     unjudged = Unjudged(
         objects.structs,

@@ -80,9 +80,8 @@ def zero_of(data_type: pa.DataType) -> pa.Scalar:
 
 
 def table_names(messages: pa.Array, parts: Sequence[str]) -> frozenset[str]:
-    """Returns the distinct names of tables in messages: the strings of the fields `parts`, joined by dots.
-
-    A message without the last field contains no table name.
+    """Returns the distinct names of tables in messages. A name consists of the strings in the fields `parts`, joined by
+    dots, for example `shop.orders`. A message without the last of these fields contains no table name.
     """
     columns = [messages.field(part) for part in parts]
     named = columns[-1].drop_null()

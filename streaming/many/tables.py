@@ -209,7 +209,9 @@ class Tables:
         return Opened(to, config, Target(at, self.user), self.opener.step(config, handle), birth_of(handle))
 
     def reopened(self, name: str, entry: Entry) -> Known | None:
-        """Opens a table as `found` does, and adds it to the open tables. Returns None if `found` returns None."""
+        """Opens a table as `found` does, and adds the table to the open tables. Returns None if the table is missing,
+        or if no route takes its records.
+        """
         opened = self.found(name, entry)
         return None if opened is None else self.add(opened)
 

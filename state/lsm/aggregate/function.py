@@ -93,7 +93,7 @@ class AggregateFunction(ABC):
         return max(largest, default=Fraction(0))
 
     def fails_to_retract(self, field: DataField) -> bool:
-        """Returns True if taking back a value of the column may have no result, although the function supports taking
-        values back.
+        """Returns True if there may be values that the function cannot take back, although it supports taking values
+        back. For example, a product cannot take back a zero.
         """
         return False

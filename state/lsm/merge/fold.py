@@ -122,7 +122,9 @@ def ends_of(starts: Starts) -> Starts:
 
 
 def starts_of(numbers: Indices) -> Starts:
-    """Returns a mask that is true at the first number, and wherever a number differs from the number before it."""
+    """Takes the numbers of the rows' keys. Returns a mask of the first row of each key: the mask is true at the first
+    number, and wherever a number differs from the number before.
+    """
     starts = np.ones(len(numbers), bool)
     starts[1:] = numbers[1:] != numbers[:-1]
     return starts

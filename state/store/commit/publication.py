@@ -138,7 +138,8 @@ class _Publishing:
         return Publication(PublishOutcome.WON if self._is_ours(holder) else PublishOutcome.LOST)
 
     def _take_back(self, gone: str) -> PublishOutcome:
-        """Removes a snapshot that was published too late, because its files were removed while this process was paused.
+        """Removes a snapshot that was published too late: while this process was paused, the file `gone` of the
+        snapshot was removed.
 
         Returns LOST, or UNKNOWN if the snapshot no longer exists: if the snapshot was in the table, its files have
         expired with the snapshot. Raises CorruptFileError, and leaves the snapshot in the table, if another snapshot

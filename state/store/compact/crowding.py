@@ -13,10 +13,11 @@ from bucketline.state.lsm.tree.run import run_count
 
 @dataclass(frozen=True, slots=True)
 class Crowding:
-    """How full the buckets of a table are. `buckets` are pairs: a number of sorted runs, and how many buckets have this
-    number of runs. The pairs are in ascending order. `crowded` are the buckets with more runs than the stop trigger.
+    """How full the buckets of a table are.
 
-    `since_ms` is the local time at which the oldest file of level 0 was written; None if level 0 is empty.
+    - `buckets` are pairs in ascending order: a number of sorted runs, and how many buckets have this number of runs.
+    - `crowded` are the buckets with more runs than the stop trigger.
+    - `since_ms` is the local time at which the oldest file of level 0 was written; None if level 0 is empty.
     """
 
     buckets: tuple[tuple[int, int], ...] = ()

@@ -175,8 +175,8 @@ class Rows(Protocol):
 
     @property
     def source(self) -> Any:
-        """Returns the rows as a source that the engine can run. A task raises SchemaMismatchError for the first bad
-        row.
+        """Returns the rows in the form from which stages of this engine can read. A task that reads the rows raises
+        SchemaMismatchError for the first bad row.
         """
         ...
 

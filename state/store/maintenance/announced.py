@@ -40,8 +40,8 @@ class Announced:
             self._notebook.drop(before)
 
     def goes_on(self) -> bool:
-        """Returns True if this run of expiry may remove files. Returns False if another run has removed this run's
-        announcement.
+        """Returns True if this run of expiry may remove files. Returns False if another run has removed the file by
+        which this run announces to other processes that it removes snapshots.
         """
         if self.name is not None and not self._notebook.is_there(self.name):
             return False

@@ -136,7 +136,9 @@ def load_deletions(access: FileAccess, entries: VectorFiles) -> BucketDeletions:
 
 
 def deletion_entries(index: Iterable[IndexManifestEntry]) -> dict[BucketId, VectorFiles]:
-    """Returns the index files with deletion vectors among the entries of an index manifest, by bucket."""
+    """Takes the entries of an index manifest. Returns for each bucket the entries of the index files that hold deletion
+    vectors.
+    """
     by_bucket: dict[BucketId, VectorFiles] = {}
     for entry in index:
         if entry.index_type == DELETION_VECTORS:

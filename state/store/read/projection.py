@@ -32,7 +32,7 @@ class Projection:
 
     @property
     def expression(self) -> pc.Expression | None:
-        """Returns the part of the filter by which files can be skipped; None if no part of the filter can skip files."""
+        """Returns the part of the filter by which files can be skipped; None if no part can be used for that."""
         return self.condition.expression
 
 

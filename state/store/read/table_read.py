@@ -62,8 +62,8 @@ class ReadRequest:
 
 
 def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[BranchView] = ()) -> ReadRows:
-    """Returns the schema of the requested rows, and the rows, batch by batch. If `seen` is not empty, its snapshots are
-    read instead of the snapshot that the request asks for. Raises the errors of `Table.to_batches`.
+    """Returns the schema of the requested rows, and the rows, batch by batch. If `seen` is not empty, the snapshots in
+    `seen` are read instead of the snapshot that the request asks for. Raises the errors of `Table.to_batches`.
     """
     if request.limit is not None and request.limit < 0:
         raise OptionError(

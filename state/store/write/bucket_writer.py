@@ -96,7 +96,7 @@ class BucketCounts:
     others: Mapping[bytes, int] = field(default_factory=dict)
 
     def of(self, partition: bytes) -> int:
-        """Returns the bucket count that the files of a partition record."""
+        """Returns the bucket count of a partition, as it is stored with the partition's files."""
         return self.others.get(partition, self.count)
 
 

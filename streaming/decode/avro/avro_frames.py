@@ -61,8 +61,9 @@ class Frames:
 
 
 def with_frames(records: pa.Array, headers: pa.Array | None, name: str) -> pa.Array:
-    """Returns the records as binary values. If a record has a header with this name, the bytes of the header are put
-    before the record. Nulls stay nulls.
+    """Returns the records as binary values. The header `name` of a record may hold the frame that names the record's
+    schema (for example byte 0 and the schema's id). Then the bytes of this header are put before the record. Nulls stay
+    nulls.
 
     `headers` are the lists of headers of the records; None if the source has no headers.
     """
