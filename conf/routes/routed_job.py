@@ -126,7 +126,8 @@ class RoutedJob:
         return {key: setting for key, setting in merged.items() if key not in (*_NOT_OF_TABLES, TABLE.key)}
 
     def config_of(self, to: Resolved) -> JobConfig:
-        """Returns the settings of one table in the form of a job that has only this table.
+        """Returns the settings of one table in the form of a job that has only this table. `to` names the table and the
+        route that sends records to it.
 
         Raises OptionError for settings that contradict each other.
         """

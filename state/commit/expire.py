@@ -127,7 +127,7 @@ def changelog_end(
     time_of: Callable[[int], int | None],
 ) -> int:
     """Returns the id of the oldest changelog that stays. `ids` are the ascending ids of the changelogs whose snapshots
-    have expired, and `latest` is the id of the newest snapshot.
+    have expired, and `latest` is the id of the newest snapshot. The other arguments mean the same as in `expiry_end`.
 
     The age of a changelog is counted from its own time, and the newest changelog always stays.
     Source: Paimon 2.0 ExpireChangelogImpl.

@@ -160,7 +160,9 @@ def _condition(tree: exp.Expression) -> exp.Expression | None:
 
 
 def only(tree: exp.Expression, verb: str, *allowed: str) -> None:
-    """Raises OptionError, which names the clause, if a tree has a clause that is not in `allowed`."""
+    """Raises OptionError, which names the clause, if a tree has a clause that is not in `allowed`. `verb` is the
+    statement, for the message.
+    """
     for key, value in tree.args.items():
         if value and key not in allowed:
             raise refused(f"{verb}: {key.upper().rstrip('_')} is not supported", statement=verb)

@@ -102,8 +102,8 @@ def at_time(decode: Decoder | None, time_ms: int | None) -> Decoder | None:
 
 
 def of_one_source_table(target: Target, outcome: Outcome, decode: Decoder | None) -> Target:
-    """Checks that the records come from one table of the source. Returns the target, which remembers the names of the
-    source's tables whose records are written.
+    """Checks that the records come from one table of the source. `outcome` has the names of the source's tables whose
+    records were read. Returns the target, which remembers these names.
 
     Raises SchemaMismatchError for records of a second source table, because they could overwrite rows with the same
     key; the files of the batch are removed first. Several source tables are allowed if `shards` says that their keys

@@ -229,8 +229,9 @@ def describe_skipped(
     hidden: Hidden,
     world: World,
 ) -> BatchReport:
-    """Returns the report of a batch that was in the table already. `messages` belong to the compaction that was still
-    due.
+    """Returns the report of a batch that was in the table already, so that only its compaction was still due.
+    `messages` are the results of this compaction, `report` is the report of its commit, and `seconds` is the time that
+    the batch took. `hidden` counts the rows that readers still do not see.
     """
     return BatchReport(
         table=table,

@@ -237,7 +237,8 @@ def plan_run_commit(
     place: BadRecordsPlace | None = None,
 ) -> tuple[Target, Done]:
     """Writes a batch that is not in the table yet: plans it, lets the tasks write it, and commits it. Returns the
-    target after the commit, and what was done.
+    target after the commit, and what was done. `topics` checks before the commit that Kafka's topics are still the
+    same; bad records are stored in `place`.
     """
     stages = plan(target, identity, engine, rows)
     planned = time.monotonic()

@@ -304,7 +304,9 @@ def _rows_in(messages: pa.Array, form: BinlogFormat) -> tuple[_Rows, dict[int, s
 
 
 def _skipped(messages: Objects, record_count: int, form: BinlogFormat) -> dict[Skipped, int]:
-    """Returns by kind how many records hold no row: messages of other types, and records without a value."""
+    """Counts the records that hold no row: messages of types without rows, such as schema changes, and records without
+    a value. Returns the number of records for each kind. `form.skipped` says which message types belong to which kind.
+    """
     types = messages.structs.field("type")
     counts = {
         kind: pc.sum(pc.is_in(types, value_set=pa.array(some))).as_py() or 0 for kind, some in form.skipped.items()

@@ -147,7 +147,8 @@ def decode_json(
     keys: pa.Array | pa.ChunkedArray | None = None,
 ) -> Decoded:
     """Takes JSON objects as binary or string values, and returns their rows, all of them inserts. A null value has no
-    row.
+    row. `watch` says whether unknown fields and wider types are also looked for; `messages` are the job's message
+    options.
 
     Flattened rows of Debezium are bad records, because their deletes would be taken for inserts. If `keys` has the keys
     of the records, tombstones are bad records too: a record with a key and without a value deletes a row. Raises

@@ -185,8 +185,8 @@ class Attempt:
             )
 
     def _open(self, notes: TaskNotes) -> bool:
-        """Opens the tables that the tasks did not know, or creates them if the job's settings allow it. Returns False
-        if the tasks knew all tables.
+        """Opens the tables that the tasks did not know while they read (`notes.new`), or creates them if the job's
+        settings allow it. Returns False if there are no such tables.
         """
         tables = self._state.tables
         names = [n for n in notes.new if n not in self.failed and self._only in (None, n)]

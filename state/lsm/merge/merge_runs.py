@@ -93,8 +93,8 @@ def merge_rows(
     *,
     look: Look | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Merges rows that are all in memory, and yields the result as `merge_runs` does. The rows may have any order, and
-    all have different sequence numbers.
+    """Merges rows that are all in memory, and yields the result as `merge_runs` does; the arguments mean the same. The
+    rows may have any order, and all have different sequence numbers.
 
     Memory use is up to three times the size of the rows.
     """

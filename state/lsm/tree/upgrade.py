@@ -53,7 +53,9 @@ def plan_rewrite(
     key_order: ToComparable,
     expired: Collection[str] = (),
 ) -> tuple[Upgrade | Rewrite, ...]:
-    """Returns the steps of a compaction, in key order. The outputs of two steps never overlap in their keys.
+    """Divides the compaction `unit` into steps, and returns the steps in key order. A step moves one file to the output
+    level (Upgrade) or merges files into new files (Rewrite). The outputs of two steps never overlap in their keys.
+    `key_order` makes keys comparable.
 
     A file that stays on its level is in no step, and counts neither as removed nor as new. `expired` has the names of
     files with expired rows. Such files are rewritten and not only moved, so that the rows are dropped.

@@ -247,7 +247,8 @@ def _forward(on: _Target, copied: _Copied, shared: int | None, own: Snapshot | N
 
 
 def _copy_tags(target: Snapshots, newest: Snapshot, copied: Iterable[Tag]) -> None:
-    """Gives the table the tags of the branch.
+    """Gives the table the tags `copied` of the branch. `newest` is the newest snapshot of the branch, which is the
+    table's newest snapshot after the fast-forward.
 
     Raises CommitConflictError if the table was rolled back meanwhile. The new tags that the rollback would have removed
     are then deleted again.

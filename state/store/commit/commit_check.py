@@ -161,9 +161,10 @@ class CommitChecks:
     def find_replayed(
         self, wanted: SnapshotChanges, author: Author, latest: Snapshot | None, seen: int | None
     ) -> Snapshot | Conflict | None:
-        """Looks for a snapshot after the id `seen` in which another run with the same commit user has committed the
-        same identifier, and returns it. Returns None if there is no such snapshot, or if the commit has no identifier
-        to compare. Returns a Conflict if some of these snapshots can no longer be read.
+        """Looks for a snapshot after the id `seen` in which another run with the commit user of `author` has committed
+        the identifier of `author`, and returns this snapshot. Returns None if there is no such snapshot, or if the
+        commit `wanted` has no identifier to compare. Returns a Conflict if some of these snapshots can no longer be
+        read.
         """
         if wanted.kind is CommitKind.COMPACT or author.identifier == BATCH_COMMIT_IDENTIFIER or seen is None:
             return None
@@ -175,8 +176,8 @@ class CommitChecks:
         return replayed
 
     def find_other_writer(self, author: Author, latest: Snapshot | None, seen: int) -> Conflict | None:
-        """Returns a Conflict, by the rule `second-writer`, if another writer has written rows since the snapshot id
-        `seen`; otherwise None. Compactions and statistics of other writers are allowed.
+        """Returns a Conflict, by the rule `second-writer`, if a writer other than `author` has written rows since the
+        snapshot id `seen`; otherwise None. Compactions and statistics of other writers are allowed.
 
         The rule applies to tables whose buckets depend on their rows, because two writers would put one key into two
         buckets.

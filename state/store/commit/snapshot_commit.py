@@ -193,8 +193,9 @@ class SnapshotCommit:
         return self._lost(snapshot, publication)
 
     def _plan(self, base: CommitBase) -> SnapshotPlan | Committed | Conflict:
-        """Checks the conflict rules, and returns the plan of the next snapshot. If there is nothing to publish, returns
-        the result of the commit instead; if a rule refuses the snapshot, returns the Conflict.
+        """Checks the conflict rules against the newest snapshot (`base`), and returns the plan of the next snapshot. If
+        there is nothing to publish, returns the result of the commit instead; if a rule refuses the snapshot, returns
+        the Conflict.
         """
         wanted, table, based_on, author = self._wanted, self.table, self.work.based_on, self.work.author
         if self._last_base is not None:

@@ -111,7 +111,9 @@ def _stored_field(field: pa.Field, is_legacy_ltz: bool) -> pa.Field:
 
 
 def _stored_type(arrow: pa.DataType, is_legacy_ltz: bool) -> pa.DataType:
-    """Returns the type as ORC stores it. ORC has no times of day, and only one unit for timestamps."""
+    """Returns the type as ORC stores it. ORC has no times of day, and only one unit for timestamps. With
+    `is_legacy_ltz`, timestamps with local time zone are stored without a time zone.
+    """
     if pa.types.is_time(arrow):
         return pa.int32()
     if pa.types.is_timestamp(arrow):

@@ -113,8 +113,8 @@ def _rebuilt(
     verb: str,
     path: tuple[str, ...],
 ) -> exp.Expression:
-    """Returns a new struct for `field`: the fields that `inner` sets have their new values, and all other fields keep
-    their values from `whole`.
+    """Returns an expression for a new value of the struct column or field at `path`: the fields that `inner` sets have
+    their new values, and all other fields keep their values from `whole`. `verb` is the statement, for error messages.
     """
     if field.type.root is not TypeRoot.ROW:
         raise refused(

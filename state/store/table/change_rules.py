@@ -65,8 +65,9 @@ def check_delete(table: TableHandle) -> None:
 
 
 def check_update(table: TableHandle, verb: str = "update") -> None:
-    """Checks that an updated row would have exactly the values that the update gives it. Raises UnsupportedTableError
-    if the merge engine would combine old and new values, and the errors of `check_delete`.
+    """Checks that an updated row would have exactly the values that the update gives it. `verb` says in messages what
+    the user does. Raises UnsupportedTableError if the merge engine would combine old and new values, and the errors of
+    `check_delete`.
     """
     check_changeable(table, verb)
     if not table.primary_key:

@@ -150,8 +150,8 @@ def range_counts(sizes: Mapping[bytes, int], *, target_bytes: int, parallelism: 
 def _sort_ranges(
     plan: WritePlan, write: BucketWrite, places: Sequence[_Place], by: RowSort, engine: Engine
 ) -> Sequence[CommitMessage]:
-    """Sorts the rows of all partitions range by range, in tasks, and returns the commit messages with the files that
-    the tasks have written.
+    """Sorts the rows of the partitions `places` in tasks. Each partition is divided into ranges of the sort key, and
+    one task sorts a range. Returns the commit messages with the files that the tasks have written.
     """
     sizes = {p.bucket_id[0]: sum(f.file_size for f in p.files) for p in places}
     target_bytes = plan.schema.settings.files.target_bytes(has_primary_key=False)

@@ -156,8 +156,8 @@ def read_by_one_task(source: Records, identity: BatchIdentity, parallelism: int,
 
 
 def record_count(start: str | None, end: str | None) -> int | None:
-    """Returns the largest possible number of records between a batch's offsets; None if the batch does not read exactly
-    one Kafka source.
+    """Returns the largest possible number of records in a batch. `start` and `end` are the offsets at which the batch
+    starts and ends, as JSON texts of Spark. Returns None if the batch does not read exactly one Kafka source.
     """
     try:
         starts, ends = _only_source(start), _only_source(end)
