@@ -20,7 +20,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Planner:
-    """Plans compactions for one writer. The object remembers when it last made a plan, and the plans that it has read."""
+    """Plans compactions for one writer. The object remembers when it last made a plan, and the plans
+    that it has read.
+    """
 
     def __init__(self, at: TableAt) -> None:
         self._folder = PlanFolder(at.table.io, at.table.metadata_path)

@@ -82,7 +82,9 @@ class Target:
         return self.with_table(self.at.after(committed))
 
     def budget(self) -> Budget:
-        """Returns the time that the writer may spend on making rows visible to readers. The time starts with this call."""
+        """Returns the time that the writer may spend on making rows visible to readers. The time starts
+        with this call.
+        """
         sink = self.at.plan.sink
         return Budget(sink.visibility_timeout_ms, self.at.table.world)
 

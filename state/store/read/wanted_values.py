@@ -21,7 +21,9 @@ _MOST_VALUES = 256
 
 
 class WantedValues:
-    """For each column of a table, the values that a filter allows. These values are found once for all files of a read."""
+    """For each column of a table, the values that a filter allows. These values are found once for all
+    files of a read.
+    """
 
     def __init__(self) -> None:
         self._found: tuple[TableSchema, pc.Expression, Mapping[int, pa.Array]] | None = None
