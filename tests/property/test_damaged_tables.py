@@ -1,7 +1,8 @@
 """Damaged files of every kind: a read says which file is damaged, or gives the right rows, and never a library's error.
 
 Cut files are always found out. A changed byte is found out where the format has checksums (Parquet pages, deletion
-vectors), sizes or structure; ORC and Avro have no checksum over values, so there only the error's kind is judged.
+vectors), sizes or structure; ORC, Avro and the footers of Parquet have no checksum, so there only the error's kind is
+judged.
 """
 
 import shutil
@@ -9,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,6 +34,8 @@ TABLES = {
 }
 HINTS = ("LATEST", "EARLIEST")
 UNCHECKED = (".orc", ".avro")
+CRASHES = (".orc",) if int(pa.__version__.split(".")[0]) < 24 else ()
+"""Files that are not changed here, because older releases of pyarrow end the process over a damaged one."""
 
 
 @cache
@@ -67,6 +71,11 @@ def _read_damaged(name: str, file: str, data: bytes) -> list[dict[str, object]] 
         return []
 
 
+def _footer(file: bytearray) -> int:
+    """Where the footer of a Parquet file begins, which has no checksum in files that other writers made."""
+    return len(file) - 8 - int.from_bytes(file[-8:-4], "little")
+
+
 def _assert_says_where(found: BucketlineError, file: str) -> None:
     if isinstance(found, CorruptFileError):
         assert "path" in found.fields and "offset" in found.fields, found
@@ -91,12 +100,14 @@ def test_a_cut_file_is_found_out(name: str, data: st.DataObject) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_changed_bytes_never_end_in_a_librarys_error(name: str, data: st.DataObject) -> None:
-    file = data.draw(st.sampled_from(_files(name)))
+    file = data.draw(st.sampled_from([f for f in _files(name) if not f.endswith(CRASHES)]))
     broken = bytearray((TABLES[name] / file).read_bytes())
-    for _ in range(data.draw(st.integers(1, 3))):
-        broken[data.draw(st.integers(0, len(broken) - 1))] ^= data.draw(st.integers(1, 255))
+    places = data.draw(st.lists(st.integers(0, len(broken) - 1), min_size=1, max_size=3))
+    has_pages = file.endswith(".parquet") and max(places) < _footer(broken)
+    for place in places:
+        broken[place] ^= data.draw(st.integers(1, 255))
     found = _read_damaged(name, file, bytes(broken))
     if isinstance(found, BucketlineError):
         _assert_says_where(found, file)
-    elif file.endswith(".parquet") or file.startswith("index/"):
+    elif has_pages or file.startswith("index/"):
         assert frozenset(as_bag(found).items()) == _right(name)
