@@ -175,7 +175,7 @@ def _take_back(later: _Later, newer: list[int], tags: Tags, world: World, goes_o
     committed, the newer snapshots stay.
 
     When all newer snapshots have been removed, the function lists the snapshots again. If it finds more newer
-    snapshots, it removes them only if `goes_on` returns True.
+    snapshots, it removes them only if `goes_on` returns True. Otherwise it ends, and changes no tag and no hint.
     """
     mark = None if newer else _done_mark(later.snapshots, tags)
     while newer and later.is_untouched():
@@ -194,15 +194,23 @@ def _take_back(later: _Later, newer: list[int], tags: Tags, world: World, goes_o
                 _lower_hint(later)
                 later.remove(newer[0])
                 came = later.look()
+        if came and not goes_on():
+            _drop_mark(tags, mark)
+            return
         # A commit that was published meanwhile builds on a snapshot that is being removed.
-        newer = came if not came or goes_on() else []
-    if mark is not None and tags.get(ROLLBACK_TAG) == mark:
-        tags.delete(ROLLBACK_TAG)
+        newer = came
+    _drop_mark(tags, mark)
     # These steps are done once more, because a process that published a tag or a hint before the last removal may have
     # read its snapshot before that.
     _settle_tags(later, tags)
     _drop_changelogs(later)
     _lower_hint(later)
+
+
+def _drop_mark(tags: Tags, mark: Tag | None) -> None:
+    """Removes the mark of a rollback, unless another rollback has replaced it by its own."""
+    if mark is not None and tags.get(ROLLBACK_TAG) == mark:
+        tags.delete(ROLLBACK_TAG)
 
 
 def _lower_hint(later: _Later) -> None:

@@ -213,6 +213,7 @@ def test_a_fast_forward_that_was_stopped_while_another_one_repeated_it_removes_n
             open_table(table.path).fast_forward("b")
             open_table(table.path).write(rows(50))
             open_table(table.path).write(rows(51))
+            open_table(table.path).create_tag("after")
 
         with stopped_at(at, repeated) as stopped:
             try:
@@ -224,6 +225,7 @@ def test_a_fast_forward_that_was_stopped_while_another_one_repeated_it_removes_n
                 pass
         assert stopped.where and _notes(table) == []
         assert at < _pinned(calls) or _values(table) == {51}, stopped.where
+        assert at < _pinned(calls) or "after" in open_table(table.path).tags()["tag_name"].to_pylist(), stopped.where
         assert _found(table) == []
     assert ended > 0
 
