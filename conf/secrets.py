@@ -112,8 +112,8 @@ def secret_values(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def mask_fields(fields: Mapping[str, object]) -> dict[str, object]:
-    """Returns the details of an error for display. The detail `value` is masked if the detail `key` is the key of a
-    secret.
+    """Returns the details of an error for display. If the detail `key` names a secret setting, the detail `value` is
+    masked.
     """
     about = fields.get("key")
     is_secret = isinstance(about, str) and is_secret_key(about)

@@ -46,5 +46,5 @@ def is_quick(elapsed_ms: int) -> bool:
 
 
 def needs_proof(age_ms: int) -> bool:
-    """Returns True if a commit with a file of that age must check that its files exist."""
+    """Returns True if a commit must check that its files still exist, because one of them is `age_ms` old."""
     return age_ms + CLOCK_SKEW_MS >= PROOF_MS

@@ -28,9 +28,9 @@ class InputFile:
 class Item:
     """One compaction of one bucket. The items of a plan are numbered from 0.
 
-    `total_buckets` is the number of buckets that the bucket's files record. If `file_rewrite` is true, each file is
-    rewritten by itself. `vector_files` are the index files that had the bucket's deletion vectors when the item was
-    planned.
+    - `total_buckets` is the number of buckets that the bucket's files record.
+    - If `file_rewrite` is true, each file is rewritten by itself.
+    - `vector_files` are the index files that had the bucket's deletion vectors when the item was planned.
 
     An item of a postpone bucket moves the rows of this bucket to the real buckets of the partition, and then compacts
     real buckets. If `output_level` is 0, it compacts the real buckets that need a compaction; otherwise it compacts all

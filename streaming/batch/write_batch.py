@@ -108,11 +108,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done for a batch so far. If the batch was in the table before, `outcome` is None.
+    """What was done for a batch so far.
 
-    `trigger` says which compactions were due with the batch. `planned` is the time at which the batch was planned, and
-    `ran` the time at which its tasks had ended, both in seconds of the monotonic clock. `relief` says how many sorted
-    runs the buckets had before the batch, and whether the batch waited or compacted because of them.
+    - `outcome` is what the tasks have done; None if the batch was in the table before.
+    - `trigger` says which compactions were due with the batch.
+    - `planned` is the time at which the batch was planned, and `ran` the time at which its tasks had ended, both in
+      seconds of the monotonic clock.
+    - `relief` says how many sorted runs the buckets had before the batch, and whether the batch waited or compacted
+      because of them.
     """
 
     trigger: CompactTrigger

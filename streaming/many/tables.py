@@ -115,9 +115,9 @@ class Known:
     def stages(
         self, target: Target, identity: BatchIdentity, moves: Asking | FoundValues | None = None
     ) -> Stages[Records]:
-        """Returns the stages that write a batch's rows into the table in its current state. `moves` is set if the keys
-        of rows have changed: it has either the old keys whose rows tasks must send, or the values that tasks must put
-        in. Raises the errors of `fit_decoder`.
+        """Returns the stages that write a batch's rows into the table in its current state. `moves` is set if records
+        change the keys of rows and leave out values: it has either the old keys whose rows tasks must send to the
+        driver, or the values that tasks must put in. Raises the errors of `fit_decoder`.
         """
         source = Frame(None, fit_decoder(replace(self.step, moves=moves), target.at))
         return target.at.plan.mode.by_owner(plan_batch(target, identity, source, ONE_WORKER))

@@ -1,4 +1,6 @@
-"""Changes a setting of a Spark session for the time of a block, even if several threads run jobs in the session."""
+"""Changes a setting of a Spark session for the time of a `with` block. Several threads may run jobs in the session and
+change the same setting: the former value comes back when the last of their blocks ends.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

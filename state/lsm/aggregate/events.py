@@ -23,7 +23,7 @@ Ops = NDArray[np.int8]
 
 
 class Op(IntEnum):
-    """What a row does to the accumulator of a column."""
+    """What a row does to the value into which a column's values are aggregated (the accumulator)."""
 
     SKIP = 0
     ADD = 1

@@ -176,8 +176,8 @@ def _commit(table: Handle, decide: Callable[[TableSchema], TableSchema | None]) 
 
 
 def _check_columns(old: TableSchema, new: TableSchema) -> None:
-    """Raises the first error of `column_problems` for the new schema that `column_problems` did not also yield for the
-    old schema.
+    """Raises the first error of `column_problems` that is new: the function yields it for the new schema, but not for
+    the old schema.
 
     A problem with an option counts as new if the value of the option has changed.
     """

@@ -100,7 +100,9 @@ class Notebook:
         return name
 
     def announce(self, removal: Removal, world: World) -> str:
-        """Writes an announcement, and returns the name of its file. Raises StorageError."""
+        """Writes a file that announces the removal of snapshots, so that other processes do not begin to refer to these
+        snapshots. Returns the name of the file. Raises StorageError.
+        """
         name = f"{_REMOVAL}{world.ids.new_uuid()}"
         self._io.publish(self.path(name), encode_removal(removal))
         return name

@@ -222,7 +222,9 @@ def _json(value: object) -> str:
 
 
 def _finite(value: object) -> object:
-    """Returns the value with strings in place of NaN and infinities: 'NaN', 'Infinity', '-Infinity', as Avro's JSON."""
+    """Returns the value with a string in place of NaN and of each infinity: 'NaN', 'Infinity' or '-Infinity', as Avro's
+    JSON encoding writes them.
+    """
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list):

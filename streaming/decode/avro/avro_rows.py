@@ -168,8 +168,8 @@ def _kind_of(kind: pa.DataType) -> JsonKind:
 
 
 def _convert(values: pa.Array, shape: Shape, form: Form) -> pa.Array:
-    """Converts Avro values of one form to values of the column's type. Raises ValueError if any value cannot be
-    converted.
+    """Converts Avro values that are all written in the form `form` (for example, a time as a number of milliseconds) to
+    values of the column's type. Raises ValueError if any value cannot be converted.
     """
     target = shape.arrow
     if pa.types.is_binary(values.type) or pa.types.is_fixed_size_binary(values.type):

@@ -26,8 +26,8 @@ _REFUSED_FOR_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RegistrySchemas:
-    """The schemas of a registry. `job` is the name of a run of the job, whose tasks share schemas. An object of this
-    class can be sent to tasks.
+    """Gives tasks the schemas of a schema registry. `job` is the name of one run of the job; the tasks of this run
+    share the schemas that they have requested. The object can be sent to tasks.
     """
 
     options: RegistryOptions
