@@ -33,7 +33,10 @@ class NamedFiles:
         self._newest: dict[str, Snapshot] = {}
 
     def collect(self, progress: Progress) -> None:
-        """Collects the names. Raises CorruptFileError if a snapshot or tag exists but cannot be read."""
+        """Collects the names of all files that a snapshot, tag, changelog, branch or plan of the table names.
+        `progress` is called after each snapshot. Raises CorruptFileError if a snapshot or tag exists but cannot be
+        read.
+        """
         self._add_pinned()
         roots = self._roots()
         total = sum(len(Snapshots(self._io, root).ids()) for _, root in roots)

@@ -60,10 +60,13 @@ class IndexLists:
 
 @dataclass(frozen=True, eq=False)
 class TableAt:
-    """A table at the snapshot of `view`, and the plan by which a job with these options writes the table.
+    """A table at one snapshot, and how a job writes the table.
 
-    `planned_ms` is the time at which the snapshot was read. All files of work that is planned on the snapshot are
-    created after this time. `claimed` are the external folders that are marked as belonging to this table.
+    - `view` has the live files of the snapshot.
+    - `plan` says how a job with the options `job_options` writes the table.
+    - `planned_ms` is the time at which the snapshot was read. All files of work that is planned on the snapshot are
+      created after this time.
+    - `claimed` are the external folders that are marked as belonging to this table.
     """
 
     table: TableHandle

@@ -38,7 +38,10 @@ class TableNote:
     - `origins` has the source tables or topics of the records.
     - `first_ms` is the time at which the first record was written; None if the time is not known.
     - `error` says why the records could not become rows; if there is an error, nothing of the table may be written.
-    - `need`, `seen`, `rejects` and `mixed` mean the same as in `Outcome`.
+    - `need` has the columns and types that the records need and the table lacks.
+    - `seen` has what else the records say, for example how many hold no row and where the source's table was truncated.
+    - `rejects` are the bad records, as Arrow IPC streams.
+    - `mixed` are keys whose rows came from several topic partitions.
     """
 
     records: int = 0
