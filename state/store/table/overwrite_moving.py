@@ -90,7 +90,7 @@ class _States(Mapping[BucketId, BucketState]):
 @dataclass(frozen=True, slots=True)
 class SeenRows:
     """A source of rows that are read in this process. While the source is read, the partitions of its rows are
-    added to `replaced`; `check` may raise an error for a partition.
+    added to `replaced`. `check` is called for each partition, and raises an error if the partition is not allowed.
     """
 
     tables: Iterator[pa.Table]

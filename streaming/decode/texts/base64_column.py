@@ -103,8 +103,8 @@ def decimals_of_bytes(numbers: pa.Array, scale: int) -> pa.Array:
 
 
 def _filled(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Returns the texts as one array of bytes and the offsets of the texts in it: text i has the bytes from offset i up
-    to offset i + 1. A null has no bytes.
+    """Returns the offsets of the texts, and one array with the bytes of all texts: text i has the bytes from
+    `offsets[i]` up to `offsets[i + 1]`. A null has no bytes.
     """
     filled = pc.fill_null(texts.cast(pa.large_binary()), b"")
     if len(filled) == 0:

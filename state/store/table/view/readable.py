@@ -153,8 +153,8 @@ class ReadableTable:
         meaning as in `to_batches`, or the newest at the time of this call. `system` is the name of a system table (such
         as `files`), which is then read instead of the table; `audit_log` and `binlog` are read anew by each scan.
 
-        Raises the errors of `to_batches`. The dataset raises UnsupportedTableError for its fragments and for another
-        schema.
+        Raises the errors of `to_batches`. The methods `get_fragments` and `replace_schema` of the dataset raise
+        UnsupportedTableError.
         """
         if system is not None:
             if read_optimized:
