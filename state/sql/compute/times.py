@@ -27,6 +27,9 @@ from bucketline.state.sql.compute.zones import not_skipped, shown_in
 from bucketline.state.types.if_else import if_else
 
 _FULL = "yyyy-MM-dd HH:mm:ss"
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
+"""After so many years and days the calendar repeats itself, weekdays included."""
+
 _TRUNCATED = {
     **dict.fromkeys(("year", "yyyy", "yy"), "Y"),
     **dict.fromkeys(("month", "mon", "mm"), "M"),
@@ -71,7 +74,22 @@ def _checked_dates(call: FunctionCall, moments: pa.Array, value: Evaluate) -> pa
 
 
 def _day_part(function: Callable[..., Any]) -> Function:
-    return Function(1, 1, lambda call, value: _date(call, value, 0, lambda days: function(days).cast(pa.int32())))
+    return Function(1, 1, lambda call, value: _date(call, value, 0, lambda d: function(_in_cycle(d)).cast(pa.int32())))
+
+
+def _in_cycle(days: pa.Array) -> pa.Array:
+    """Returns each date as the date in the years 1970 to 2369 with the same month, day and weekday. For years of more
+    than 15 bits, Arrow computes wrong years and wrong days of the year.
+    """
+    return _numbers(days.view(pa.int32()), lambda d: d % _CYCLE_DAYS, pa.int32()).view(pa.date32())
+
+
+def _year(call: FunctionCall, value: Evaluate) -> Value:
+    def years(days: pa.Array) -> pa.Array:
+        cycles = _numbers(days.view(pa.int32()), lambda d: d // _CYCLE_DAYS * _CYCLE_YEARS, pa.int32())
+        return pc.add(pc.year(_in_cycle(days)).cast(pa.int32()), cycles)
+
+    return _date(call, value, 0, years)
 
 
 def _time_part(unit_us: int, modulus: int) -> Function:
@@ -378,7 +396,7 @@ NOW = ("current_timestamp", "now", "current_date", "curdate", "localtimestamp")
 
 _DAY = _day_part(pc.day)
 _PARTS: Mapping[str, Function] = {
-    "year": _day_part(pc.year),
+    "year": Function(1, 1, _year),
     "quarter": _day_part(pc.quarter),
     "month": _day_part(pc.month),
     "day": _DAY,

@@ -5,6 +5,7 @@ from decimal import Decimal as D
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -239,3 +240,22 @@ def test_a_text_that_is_compared_with_a_null_before_it_is_not_read() -> None:
     assert evaluate(SqlExpression("i < s"), columns, 2, Context("UTC", has_instants=True)).to_pylist() == [None, True]
     with pytest.raises(SchemaMismatchError, match="'abc' cannot be cast to BIGINT"):
         evaluate(SqlExpression("s > i"), columns, 2, Context("UTC", has_instants=True))
+
+
+def test_parts_of_a_date_are_right_in_every_year() -> None:
+    counts = [*range(-146_300, 146_300, 997), 106_751_991, -106_751_992, 12_687_428, -12_687_429, 2**31 - 1, -(2**31)]
+    days = np.array(counts).astype("datetime64[D]")
+    years, months = days.astype("datetime64[Y]"), days.astype("datetime64[M]")
+    expected = {
+        "year": years.astype(int) + 1970,
+        "quarter": months.astype(int) % 12 // 3 + 1,
+        "month": months.astype(int) % 12 + 1,
+        "day": (days - months).astype(int) + 1,
+        "dayofyear": (days - years).astype(int) + 1,
+        "dayofweek": (np.array(counts) + 4) % 7 + 1,
+        "weekday": (np.array(counts) + 3) % 7,
+    }
+    given = pa.array([*counts, None], pa.int32()).cast(pa.date32())
+    for name, wanted in expected.items():
+        found = evaluate(expr(f"{name}(d)"), {"d": given}, len(given))
+        assert found.to_pylist() == [*wanted.tolist(), None], name
