@@ -84,7 +84,7 @@ class Branches:
         with pinned(self._io, self._path, pin, world) as pins:
             check()
             self._publish(name, tag)
-            with undone(lambda: self._remove(name, world)):
+            with undone(lambda: self._take_back(name, world)):
                 check()
                 if not self._has_schema(name):
                     raise OptionError(
@@ -151,7 +151,7 @@ class Branches:
         source, target = self.path(name), self.path(to)
         with pinned(self._io, self._path, Pin((Hold(self._history(to), 0),)), world) as pins:
             files = self._io.list_files(source)
-            with undone(lambda: self._remove(to, world)):
+            with undone(lambda: self._take_back(to, world)):
                 # The schema is copied last, because readers ignore a copy without a schema, and `delete` removes it.
                 for file in sorted(files, key=lambda f: f.path.startswith(f"{source}/{SCHEMA_DIR}/")):
                     place = f"{target}{file.path.removeprefix(source)}"
@@ -205,6 +205,15 @@ class Branches:
             return not is_held
         finally:
             notebook.drop(announced)
+
+    def _take_back(self, name: str, world: World) -> None:
+        """Removes a branch that this process has just created. If this process dies meanwhile, the next process that
+        removes files completes the removal.
+        """
+        notebook = Notebook(self._io, self.path(name))
+        announced = notebook.announce(Removal(notebook.history, WHOLE_BRANCH), world)
+        self._remove(name, world, lambda: notebook.is_there(announced))
+        notebook.drop(announced)
 
     def _remove(self, name: str, world: World, goes_on: Callable[[], bool] = lambda: True) -> None:
         """Removes the files of a branch, until `goes_on` returns False because another process has finished the

@@ -3,11 +3,14 @@ that has lost its schema is another thing."""
 
 import logging
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from bucketline.conf.errors import OptionError
 from bucketline.state.commit.pins import PIN_LEFT_MS
 from bucketline.state.errors import (
     BranchNotFoundError,
@@ -90,6 +93,33 @@ def _leave(table: Table) -> None:
     folder.mkdir(parents=True)
     (folder / "snapshot-3").write_bytes(Path(table.path, "snapshot", "snapshot-3").read_bytes())
     (folder / "LATEST").write_text("3")
+
+
+def test_a_branch_that_dies_while_it_is_taken_back_is_removed_by_later_care(table: Table, tmp_path: Path) -> None:
+    """Seed 95530 of the simulation: the tag of the branch was left without its snapshot."""
+    copied = open_table(str(shutil.copytree(table.path, tmp_path / "counted")))
+    with stopped_at(None) as counted:
+        copied.create_branch("c", "old")
+    at = next(n for n, call in enumerate(counted.log, 1) if call.startswith("publish ") and "/tag-" in call)
+    seen = set()
+    for lasts in range(1, 14):
+        other = open_table(str(shutil.copytree(table.path, tmp_path / f"t{lasts}")))
+        go = open_table(other.path).delete_tag
+        with stopped_at(at, lambda go=go: go("old"), lasts=lasts) as dead, suppress(OptionError):
+            other.create_branch("c", "old")
+        assert dead.is_dead
+        has_begun = any("/bucketline/removal-" in c for c in dead.log[: dead.calls - 1])
+        seen.add(has_begun)
+        _age_notes(other)
+        for _ in range(2):
+            _care(other)
+            _age_notes(other)
+        assert open_table(other.path).branches() == (["b"] if has_begun else ["b", "c"]), dead.log[-1]
+        for name in open_table(other.path).branches():
+            assert open_table(other.path, options={"branch": name}).to_arrow().num_rows == 2
+        assert [f for f in open_table(other.path).doctor(rows=True) if f.rule != "hint"] == []
+        assert list(Path(other.path, "bucketline").glob("*")) == []
+    assert seen == {False, True}
 
 
 def test_a_branch_can_be_made_anew_over_what_a_late_writer_left(table: Table) -> None:
