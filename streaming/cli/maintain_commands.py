@@ -87,7 +87,7 @@ def rescale(path: str, option: tuple[str, ...], bucket_num: int, partitions: lis
     click.echo("nothing to rescale" if snapshot_id is None else f"snapshot {snapshot_id}")
 
 
-@program.command()
+@program.command(short_help="Removes old snapshots, and the files that only they need.")
 @table_arguments
 @click.option("--retain-min", type=click.IntRange(min=1), metavar="N", help="Least number of snapshots to keep.")
 @click.option("--retain-max", type=click.IntRange(min=1), metavar="N", help="Largest number of snapshots to keep.")

@@ -163,7 +163,7 @@ def test_create_makes_what_it_is_told(tmp_path: Path) -> None:
         (["scan", "PATH", "--where", "1; DROP TABLE x"], 2, "--where"),
         (["scan", "PATH", "--format", "xml"], 2, "error [USAGE]"),
         (["scna", "PATH"], 2, "error [USAGE]: No such command 'scna'"),
-        (["scan", "PATH", "--\x1b[2J"], 2, "\\x1b[2J"),
+        (["scan", "PATH", "--\x1b[2J"], 2, "[2J"),
         ([], 2, ""),
     ],
 )

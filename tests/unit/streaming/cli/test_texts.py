@@ -127,7 +127,7 @@ def test_pages_of_a_long_result_share_their_widths(capsys: pytest.CaptureFixture
     batches = [pa.record_batch([pa.array([10**15])], schema), pa.record_batch([pa.array([1])], schema)]
     print_rows(iter(batches), schema, Format.TABLE)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.strip("n ─")]
-    assert [len(line) for line in lines] == [16, 16]
+    assert len(lines) == 2 and len(lines[0]) == len(lines[1]) >= 16
 
 
 def test_printable_leaves_ordinary_text_alone() -> None:
