@@ -35,6 +35,7 @@ from bucketline.state.store.storage.storage_clock import modified_or_unknown
 from bucketline.state.store.storage.wrapped_io import bare
 
 _FOREVER_MS = 2**62
+_PROMPT_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,14 @@ class FilesProof:
         does not know the published snapshot.
         """
         return self.is_recent and not self._was_old and not self._is_free
+
+    @property
+    def is_prompt(self) -> bool:
+        """Returns True if the files were checked less than three seconds ago, and were so young that nobody has removed
+        them since. Then it is taken for granted that nobody has rolled the table back since, either.
+        """
+        elapsed_ms = self._world.clock.now_ms() - self._asked_ms
+        return 0 <= elapsed_ms < _PROMPT_MS and not self._was_old and not self._is_free
 
     def _reach(self, path: str) -> tuple[FileIO, str]:
         return reach(self._io, self._schema, path)

@@ -341,13 +341,13 @@ class SnapshotCommit:
     def _write_hints(self, snapshot: Snapshot) -> None:
         """Writes the hint that names the newest snapshot, and after the first commit the hint that names the oldest.
         Readers do not need the hints. But if the hint names a snapshot and the next snapshot does not exist, Paimon
-        takes the named snapshot for the newest. A writer that was paused for long may name an expired snapshot in the
-        hint. In that case the writer corrects the hint.
+        takes the named snapshot for the newest. A writer that was paused may name a snapshot in the hint that has
+        expired or was rolled back. In that case the writer corrects the hint.
         """
         snapshots = self.table.snapshots
         with suppress(StorageError):
             snapshots.write_latest_hint(snapshot.id)
-            if not self._proof.is_certain and not snapshots.exists(snapshot.id):
+            if not self._proof.is_prompt and not snapshots.exists(snapshot.id):
                 snapshots.write_latest_hint(max(snapshots.ids(), default=snapshot.id))
             if snapshot.id == 1:
                 snapshots.write_earliest_hint(1)

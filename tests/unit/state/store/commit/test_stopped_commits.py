@@ -18,6 +18,7 @@ from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import EMPTY_ROW
 from bucketline.state.format.entries import CommitKind, FileKind, IndexManifestEntry
 from bucketline.state.store.catalog.manifests import Manifests
+from bucketline.state.store.catalog.rollback import rollback_to
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.maintenance.expiry import expire_snapshots
@@ -384,6 +385,25 @@ def test_a_commit_without_an_answer_that_is_stopped_until_its_snapshot_has_expir
     assert "data-ours.parquet" in table.live_names()
     assert storage.exists(table.data_path("data-ours.parquet"))
     assert_whole(table)
+
+
+def test_a_writer_that_is_stopped_before_it_writes_the_hint_names_no_snapshot_that_was_rolled_back() -> None:
+    """Seed 95527 of the simulation: LATEST named the snapshot for ever, so the table was neither read nor written."""
+    table = CommitTable().create()
+    _append(table, 0)
+    ours = CommitMessage(EMPTY_ROW, 0, 2, new_files=(data_file("data-ours.parquet"),))
+    table.put_files([ours])
+
+    def stop(name: str, path: str) -> None:
+        if name == "overwrite" and path.endswith("/LATEST"):
+            table.pause.clock.now += 5_000
+            rollback_to(table.storage, table.path, 1, world=table.world)
+
+    outcome = table.committer(FaultyIO(table.storage, before_call=stop)).commit([ours], user="me", identifier=1)
+    assert isinstance(outcome, Committed)
+    assert table.snapshots.ids() == [1]
+    latest = table.snapshots.latest()
+    assert latest is not None and latest.id == 1
 
 
 def _append(table: CommitTable, n: int) -> None:
