@@ -289,12 +289,12 @@ class Life:
             has_rolled = any(d.operation in UNDOING for j in judges for d in j.doings)
             if error.history_complete and not has_rolled:
                 raise Judgement(f"{doing}: {error}") from error
-        elif isinstance(error, CorruptFileError) and not self._has_slept():
+        elif isinstance(error, CorruptFileError):
             excusing = [j for j in judges if j.is_excused(doing)]
             if "roll the table back to snapshot" in str(error):
                 for judge in excusing:
                     judge.is_given_up = True
-            if "branch" in doing.operation or excusing:
+            if "branch" in doing.operation or excusing or self._has_slept():
                 return  # the branch was deleted meanwhile; or snapshots are being removed
             raise Judgement(f"{doing}: {error}") from error
 
