@@ -38,7 +38,11 @@ def publish_by_owner(
                 holder = snapshots.holder(snapshot.id)
                 if holder is not None:
                     won = snapshot.is_same_as(holder)
-                    return _looked_at(owner, snapshot, before, gone) if won else Publication(PublishOutcome.LOST)
+                    return (
+                        _looked_at(owner, snapshots, snapshot, before, gone)
+                        if won
+                        else Publication(PublishOutcome.LOST)
+                    )
             if gone is not None:
                 # An attempt whose answer was lost may still arrive.
                 return (
@@ -48,7 +52,7 @@ def publish_by_owner(
                 )
             if owner.commit(snapshot, before) or snapshot.is_same_as(snapshots.holder(snapshot.id)):
                 late = None if proof.is_certain else proof.first_gone(snapshots.path(snapshot.id))
-                return _looked_at(owner, snapshot, before, late)
+                return _looked_at(owner, snapshots, snapshot, before, late)
             return Publication(PublishOutcome.LOST) if unclear is None else Publication(PublishOutcome.UNKNOWN, unclear)
         except StorageError as e:
             is_clear = e.published is False
@@ -63,10 +67,13 @@ def publish_by_owner(
             )
 
 
-def _looked_at(owner: TableOwner, snapshot: Snapshot, before: Snapshot | None, gone: str | None) -> Publication:
+def _looked_at(
+    owner: TableOwner, snapshots: Snapshots, snapshot: Snapshot, before: Snapshot | None, gone: str | None
+) -> Publication:
     """Takes a snapshot that the catalog has accepted, and returns the outcome: the snapshot is in the table. But if the
     file `gone` of the snapshot was removed while this process was paused, the table is rolled back to the snapshot
-    `before`, and the outcome is LOST. Raises CorruptFileError if the rollback fails.
+    `before`, and the outcome is LOST. If the snapshot no longer exists, the file has expired with the snapshot, which
+    was in the table. Raises CorruptFileError if the snapshot exists and the rollback fails.
     """
     if gone is None:
         return Publication(PublishOutcome.WON)
@@ -77,6 +84,8 @@ def _looked_at(owner: TableOwner, snapshot: Snapshot, before: Snapshot | None, g
         why = "there is no snapshot before it"
     except (StorageError, OptionError) as e:
         why = e.message
+        if snapshots.holder(snapshot.id) is None:
+            return Publication(PublishOutcome.WON)
     raise CorruptFileError(
         f"snapshot {snapshot.id} names {gone}, which was removed as an orphan file while this writer was stopped, "
         f"and the table could not be rolled back: {why}; restore the file from a copy",
