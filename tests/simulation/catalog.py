@@ -17,7 +17,7 @@ from bucketline.state.store.server.rest_table import RestTable
 from bucketline.state.store.storage.rest_table_io import RestTableIO
 from tests.simulation.disk import Disk
 from tests.simulation.faults import Store, Trouble
-from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.scheduler import Process, Scheduler, current
 from tests.simulation.storages import SimIO
 from tests.support.servers.rest_server import TOKEN, AnswerError, Owned, Request, RestServer
 
@@ -25,6 +25,18 @@ T = TypeVar("T")
 
 DATABASE = "shop"
 _SERVER_FAILS = 500
+
+
+class Served(Trouble):
+    """Whose request the server is serving. A request that waits lets others in, so each process has its own."""
+
+    @property  # type: ignore[override]
+    def owner(self) -> Any:
+        return vars(self).get("owners", {}).get(current())
+
+    @owner.setter
+    def owner(self, owner: Any) -> None:
+        vars(self).setdefault("owners", {})[current()] = owner
 
 
 class ServerIO(SimIO):
@@ -70,7 +82,7 @@ class Catalog:
 
     def __init__(self, disk: Disk, world: Scheduler) -> None:
         server_process = Process("server", world, world.chance_of("server"))
-        io = ServerIO(disk, server_process, Store.REST, Trouble())
+        io = ServerIO(disk, server_process, Store.REST, Served())
         self.server = RestServer(Path("/simulated"), databases={DATABASE: {}}, io=io)  # type: ignore[arg-type]
         rest_table._branch_id.cache_clear()
 

@@ -407,6 +407,10 @@ class Judge:
         """Whether history was taken back while the operation ran."""
         return any(d.operation in UNDOING and (d.ended is None or d.ended > doing.began) for d in self.doings)
 
+    def has_interrupted_rollback(self) -> bool:
+        """Whether a rollback has ended before it was done."""
+        return any(d.operation in UNDOING and d.ended is not None and d.result != "done" for d in self.doings)
+
     def check_answers(self) -> None:
         """Raises Judgement unless the answers of all operations are true and every batch is in the table once."""
         batches: dict[tuple[object, ...], list[Published]] = {}

@@ -291,7 +291,9 @@ class Life:
                 raise Judgement(f"{doing}: {error}") from error
         elif isinstance(error, CorruptFileError):
             excusing = [j for j in judges if j.is_excused(doing)]
-            if "roll the table back to snapshot" in str(error):
+            if "was interrupted while a writer committed" in str(error):
+                excusing += [j for j in judges if j.has_interrupted_rollback()]
+            if "roll the table back to snapshot" in str(error).lower():
                 for judge in excusing:
                     judge.is_given_up = True
             if "branch" in doing.operation or excusing or self._has_slept():
@@ -315,8 +317,10 @@ class Life:
             try:
                 self._settle_table(process, name, judge)
             except MissingSnapshotError as e:
-                # A stream has marked its snapshot while a rollback removed it, and the error says how to go on.
-                if "tag bucketline-writer-" not in str(e) or not any(d.operation in UNDOING for d in judge.doings):
+                # A stream has marked its snapshot while a rollback removed it, and the error says how to go on; or a
+                # writer was stopped for hours after it had published, and wrote the hint LATEST after a rollback.
+                is_late = "tag bucketline-writer-" in str(e) or ("hint LATEST" in str(e) and self._has_slept())
+                if not is_late or not any(d.operation in UNDOING for d in judge.doings):
                     raise
 
     def _settle_table(self, process: Process, name: str, judge: Judge) -> None:

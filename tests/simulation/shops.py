@@ -99,6 +99,8 @@ class ShopWorld:
         self.bucket = self.draw.choice(("1", "2", "-1"))
         self.shelves = {name: Shelf(name, name) for name in TABLES}
         self.is_alone, self.is_ending = False, False
+        self.poisoned = -1
+        """The batch in which the newest record came that fits no column."""
         self.count = 0
         self.job = Shop(root, "")
         self._rewrite()
@@ -280,6 +282,8 @@ class ShopWorld:
             self._rewrite()
 
     def _alone_or_many(self, _: Shelf) -> None:
+        if self.poisoned == self.job.done:
+            return  # a job of one table stops at the record; only a job of many tables parks a table
         self.is_alone = not self.is_alone
         self._rewrite()
 
@@ -287,6 +291,7 @@ class ShopWorld:
         """A record that fits no column comes, and parks the table."""
         if self.parks and self.is_strict and not self.is_alone and shelf.is_routed:
             self.job.topic.change(shelf.name, {"id": 1, "v": "x", "n": "no number"})
+            self.poisoned = self.job.done
             shelf.is_excused = True
 
     def _unpark(self, _: Shelf) -> None:

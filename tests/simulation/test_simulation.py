@@ -42,6 +42,10 @@ def test_in_every_world_readers_see_what_was_written(part: int) -> None:
         "40110",  # a compaction under `first-row` beside a truncate
         "41101",  # a fast-forward to a branch whose snapshots are older than those of the table
         "41232",  # a late request that brings back a snapshot which was rolled back
+        "862",  # a partition that is begun while the table is rescaled
+        "1382",  # a fast-forward in a catalog, beside a writer whose schema it takes away
+        "50156",  # a rollback that was interrupted while a writer committed
+        "50455",  # a request that waits in the catalog, beside another
         "50058",  # a publication without an answer, and a stop until its snapshot and its lists have expired
         "42307",  # a late request for the id of a snapshot that has expired
         "41281",  # orphan removal beside an expiry that was stopped

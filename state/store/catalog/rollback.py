@@ -361,6 +361,25 @@ def _done_mark(snapshots: Snapshots, tags: Tags) -> Tag | None:
     return None if mark is None or mark.snapshot.is_same_as(snapshots.get(mark.snapshot.id)) else mark
 
 
+def without_done_mark(snapshots: Snapshots, tags: Tags) -> list[Tag]:
+    """Lists the tags. Removes the tag `ROLLBACK_TAG` if a rollback was stopped after it had removed its last snapshot,
+    but before it removed this tag. Returns the tags that remain.
+
+    The tag stays if the next snapshot exists although the tagged snapshot does not, because a writer has committed
+    during the rollback. The tag then tells readers of changes why the tagged snapshot is missing.
+    """
+    listed = tags.list()
+    mark = next((t for t in listed if t.name == ROLLBACK_TAG), None)
+    if mark is None:
+        return listed
+    marked = snapshots.get(mark.snapshot.id)
+    is_hole = marked is None and snapshots.exists(mark.snapshot.id + 1)
+    if is_hole or mark.snapshot.is_same_as(marked) or snapshots.find_latest().cut_short is not None:
+        return listed
+    tags.delete(mark.name)
+    return [t for t in listed if t is not mark]
+
+
 def _drop_changelogs(later: _Later) -> None:
     """Removes the changelogs of removed snapshots, because new snapshots will get the same ids."""
     io, newest = later.snapshots.io, later.wanted.id

@@ -16,6 +16,8 @@ from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.snapshot_json import decode_snapshot
 from bucketline.state.format.paths import SNAPSHOT_DIR, TAG_DIR, parse_tag, tag_name
 from bucketline.state.store.catalog.changelogs import read_changelog
+from bucketline.state.store.catalog.newest_snapshot import rolled_back_to
+from bucketline.state.store.catalog.rollback import ROLLBACK_TAG
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
@@ -168,9 +170,16 @@ class Versions:
     def _check_no_hole(self, snapshot_id: int, ids: list[int]) -> None:
         """Raises MissingSnapshotError if a snapshot has no file although it was published and has not expired."""
         if ids and ids[0] < snapshot_id < ids[-1]:
+            mark = self._tagged(ROLLBACK_TAG)
+            target = None if mark is None or mark.id < snapshot_id else rolled_back_to(mark)
             raise MissingSnapshotError(
                 f"{self._path}: the file of snapshot {snapshot_id} is missing although older snapshots exist; "
-                "restore it from a copy. Newer snapshots can be read as before",
+                + (
+                    "restore it from a copy. Newer snapshots can be read as before"
+                    if target is None
+                    else f"a rollback to snapshot {target} removed it, and was interrupted while a writer committed. "
+                    f"Roll the table back to snapshot {target} again, or read from a newer snapshot on"
+                ),
                 path=f"{self._path}/{SNAPSHOT_DIR}",
                 snapshot=snapshot_id,
             )

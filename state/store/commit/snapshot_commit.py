@@ -347,6 +347,8 @@ class SnapshotCommit:
         snapshots = self.table.snapshots
         with suppress(StorageError):
             snapshots.write_latest_hint(snapshot.id)
+        with suppress(StorageError):
+            # The hint may have been written although the storage answered with an error.
             if not self._proof.is_prompt and not snapshots.exists(snapshot.id):
                 snapshots.write_latest_hint(max(snapshots.ids(), default=snapshot.id))
             if snapshot.id == 1:

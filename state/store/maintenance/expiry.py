@@ -48,7 +48,7 @@ from bucketline.state.store.catalog.kept_files import (
 )
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.pins import Notebook, Notes, pin_of
-from bucketline.state.store.catalog.rollback import ROLLBACK_TAG
+from bucketline.state.store.catalog.rollback import without_done_mark
 from bucketline.state.store.catalog.snapshots import Snapshots
 from bucketline.state.store.catalog.tags import Tags
 from bucketline.state.store.maintenance.announced import Announced
@@ -265,7 +265,7 @@ class _Expiry:
                     own.announce(end, self._snapshots.get(end - 1))
                 # The order matters: if a process made a tag before the look at pins and removed the tag afterwards, its
                 # pin is seen.
-                tags = self._without_done_rollback(self._tags.list())
+                tags = without_done_mark(self._snapshots, self._tags)
                 notes = look_and_drop_left(self._io, self._notebook, self._world, own.name)
                 end = self._end_among_others(end, notes)
                 if begin >= end:
@@ -357,18 +357,6 @@ class _Expiry:
             end = max(end, min(max(further), latest or 0))
         # This comes after the look at pins: a consumer that has registered since is in the plan, or is found now.
         return held_end(self._notebook.history, min([end, *self._next_of_consumers()]), notes.pins.values())
-
-    def _without_done_rollback(self, tags: Sequence[Tag]) -> Sequence[Tag]:
-        """Removes the tag `ROLLBACK_TAG` if a rollback was stopped after it had removed its last snapshot, but before
-        it removed this tag. Returns the tags that remain.
-        """
-        mark = next((t for t in tags if t.name == ROLLBACK_TAG), None)
-        if mark is None or mark.snapshot.is_same_as(self._snapshots.get(mark.snapshot.id)):
-            return tags
-        if self._snapshots.find_latest().cut_short is not None:
-            return tags
-        self._tags.delete(mark.name)
-        return [t for t in tags if t is not mark]
 
     def _drop_done(self, notes: Notes) -> None:
         """Removes the announcements of other runs if the announced snapshots are gone, or were replaced by a

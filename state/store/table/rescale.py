@@ -55,8 +55,9 @@ def rescale_table(
         if partitions is None and total > 0 and total != bucket_num:
             # If all partitions of a fixed table were rescaled, new partitions get the new number of buckets as well.
             alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
-            # A writer that wrote before this change may have begun a partition with the old number of buckets.
-            if table.snapshot_store.latest_id() != snapshot_id:
+            # A writer may have begun a partition with the old number of buckets: after the rescale was planned, or
+            # between its commit and this change.
+            if table.snapshot_store.latest_id() != snapshot_id or snapshot_id != at.snapshot_id + 1:
                 snapshot_id = rescale() or snapshot_id
         return snapshot_id
 

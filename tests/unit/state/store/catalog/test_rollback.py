@@ -1,15 +1,17 @@
 """Rolling back: an older state is the newest again, and a run cut short can be repeated."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.commit.expire import Retention
-from bucketline.state.errors import CorruptFileError, StorageError
+from bucketline.state.errors import CorruptFileError, MissingSnapshotError, StorageError
 from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.store.catalog.rollback import ROLLBACK_TAG, rollback_to
 from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.catalog.versions import Versions
 from bucketline.state.store.maintenance.expiry import expire_snapshots
 from tests.support.storage.faulty_io import Fault, FaultyIO
 from tests.support.tables.aged_table import aged_table, assert_whole
@@ -155,6 +157,25 @@ def test_a_late_hint_does_not_change_the_target_of_a_run_that_was_cut_short(late
         table.committer().commit(table.put_files([message(data_file("after"))]), user="v", identifier=1)
         assert table.snapshots.ids() == list(range(1, (5 if has_begun else before) + 2))
         assert_whole(table)
+
+
+def test_a_hole_that_a_rollback_cut_short_has_left_beside_a_writer_is_explained() -> None:
+    """Seed 50156 of the simulation: the error advised a copy of the file, and expiry removed the tag that explains."""
+    table = aged_table(1, 8)
+    newest = table.latest()
+    counted = FaultyIO(copy.deepcopy(table.storage))
+    rollback_to(counted, table.path, 4)
+    first = next(n for n, call in enumerate(counted.calls, 1) if call == ("delete", table.snapshots.path(newest.id)))
+    with pytest.raises(StorageError):
+        rollback_to(FaultyIO(table.storage, {first: Fault.AFTER}), table.path, 4, world=table.world)
+    assert table.snapshots.ids() == [*range(1, newest.id)]
+    table.snapshots.publish(replace(newest, id=newest.id + 1))  # a writer had seen `newest` before
+    table.snapshots.write_latest_hint(newest.id + 1)
+    expire_snapshots(table.storage, table.path, table.schema, table.world, retention=Retention(99, 99, 0, 99))
+    with pytest.raises(MissingSnapshotError, match=r"a rollback to snapshot 4 removed it.* snapshot 4 again, or read"):
+        Versions(table.storage, table.path).changes_at(newest.id, with_changelogs=True)
+    rollback_to(table.storage, table.path, 4)
+    assert table.snapshots.ids() == [1, 2, 3, 4] and Tags(table.storage, table.path).names() == []
 
 
 def test_another_target_after_a_run_that_was_cut_short_counts() -> None:

@@ -230,3 +230,20 @@ def test_a_write_between_the_commit_of_a_rescale_and_its_change_of_the_schema_is
     assert len(content(open_table(table.path))) == 8
     open_table(table.path).write(rows("b", range(9)))
     assert open_table(table.path).doctor(rows=True) == []
+
+
+def test_a_partition_that_a_writer_begins_while_a_rescale_works_is_rescaled_too(tmp_path: Path) -> None:
+    """Seed 862 of the simulation: afterwards no compaction of the partition could be committed."""
+    table = fixed(tmp_path / "counted", "1")
+    table.write(rows("a", range(5)))
+    with stopped_at(None) as counted:
+        table.rescale(2)
+    at = next(n for n, call in enumerate(counted.log, 1) if call.startswith("open_output "))
+    table = fixed(tmp_path, "1")
+    table.write(rows("a", range(5)))
+    with stopped_at(at, lambda: open_table(table.path).write(rows("b", range(3)))):
+        table.rescale(2)
+    assert len(content(open_table(table.path))) == 8
+    newest = handle_of(table).snapshot_store.latest()
+    assert newest is not None
+    assert {e.total_buckets for e in handle_of(table).manifests.live_entries(newest)} == {2}
