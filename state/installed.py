@@ -13,7 +13,7 @@ from functools import lru_cache
 from bucketline.conf.errors import OptionError
 
 OLDEST = {
-    "pyarrow": "19.0.1",
+    "pyarrow": "22.0.0",
     "numpy": "1.26",
     "fastavro": "1.9",
     "pyroaring": "1.0.1",

@@ -48,8 +48,8 @@ def test_the_script_for_the_oldest_releases_prints_those_of_pyproject() -> None:
 @pytest.mark.parametrize(
     ("names", "found"),
     [
-        (["pyarrow-18.1.0"], "pyarrow 18.1.0 is too old: bucketline needs 19.0.1 or later"),
-        (["pyarrow-19.0.0"], "pyarrow 19.0.0 is too old"),
+        (["pyarrow-18.1.0"], "pyarrow 18.1.0 is too old: bucketline needs 22.0.0 or later"),
+        (["pyarrow-21.0.0"], "pyarrow 21.0.0 is too old"),
         (["sqlglot-30.9.0", "pyarrow-26.0.1"], "sqlglot 30.9.0 is too old: bucketline needs 30.22 or later"),
         (["PyYAML-5.4.1"], "pyyaml 5.4.1 is too old"),
         (["confluent_kafka-2.4.0"], "confluent-kafka 2.4.0 is too old"),
@@ -64,7 +64,7 @@ def test_a_package_that_is_too_old_is_named_with_what_is_needed(tmp_path: Path, 
 @pytest.mark.parametrize(
     "names",
     [
-        ["pyarrow-19.0.1", "numpy-1.26.0", "numpy-9", "other-0.1", "pyarrow_x-1.0", "click-8.10.0"],
+        ["pyarrow-22.0.0", "numpy-1.26.0", "numpy-9", "other-0.1", "pyarrow_x-1.0", "click-8.10.0"],
         ["pyarrow-18.0.0", "pyarrow-26.0.1"],  # left behind by an upgrade
         ["PyArrow-odd"],
     ],
