@@ -45,8 +45,8 @@ class Replace:
     for these partitions; at each attempt to commit, the function is applied to the live files of the newest snapshot.
 
     Rows that other writers have added to these partitions meanwhile are replaced too. If `moves_rows` is true, the new
-    files have the same rows in other buckets. Then it is a conflict if one of the partitions has changed since the work
-    was planned, and files in the postpone bucket stay.
+    files have the same rows in other buckets. Two things differ then: files in the postpone bucket are kept, and a
+    change of one of the partitions since the work was planned is a conflict.
     """
 
     messages: tuple[CommitMessage, ...]

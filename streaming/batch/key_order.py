@@ -288,11 +288,11 @@ def may_begin(starts: OffsetOfPartition, ends: OffsetOfPartition) -> bool:
 def begun_with_known(
     starts: OffsetOfPartition, ends: OffsetOfPartition, known: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """Returns the new partitions, in ascending order, whose first records a batch takes together with records of known
-    partitions.
+    """Returns the new partitions (partitions that are not in `known`) from which a batch takes the first records, if
+    the batch also takes records from a known partition of the same topic. The partitions are in ascending order.
 
-    The new partition and the known partition must belong to the same topic. Known partitions from which the batch takes
-    nothing do not count: a full batch takes records from each partition that holds records.
+    A known partition from which the batch takes nothing does not count, because it has no unread records: a batch takes
+    some from each partition that has unread records.
     """
     taken, before = _taken(starts, ends), set(known)
     topics = {topic for topic, partition in taken if (topic, partition) in before}

@@ -262,12 +262,12 @@ def _refuse_read_by_others(batch: BatchIdentity, last: Snapshot, history: UserHi
 
 
 def _said_of_gap(batch: BatchIdentity, other: Snapshot, history: UserHistory) -> str:
-    """Returns a sentence for an error message about records that perhaps no query has written; empty if there are no
-    such records.
+    """Returns a sentence for an error message, about records that perhaps neither this query nor the other query (the
+    query that wrote the snapshot `other`) has written. Returns an empty string if there are no such records.
 
-    These are the records from the start of this batch up to the first offset that the other query is known to have
-    read. Batches of the other query are taken only from snapshots after this query's newest snapshot. So a batch that
-    the other query committed while this query wrote its newest batch is not seen.
+    The records begin at the first offset of this batch, and end before the first offset that the other query is known
+    to have read. This offset is known only from snapshots of the other query that are newer than this query's newest
+    snapshot. So the other query may have written the records after all, in an older snapshot.
     """
     own = [s for s in history.since if s.commit_user == other.commit_user and history.since_is_whole]
     began = [kafka_offsets(s.properties.get(START_OFFSETS)) for s in own]

@@ -1,16 +1,16 @@
 """The common part of `sum` and `product`: what happens if a result does not fit into the column.
 
-A result that the column cannot hold becomes null, and so does a product whose division has no result. A strict function
-(`is_strict`) raises an error in both cases, as soon as a row causes it. There is one exception: a decimal that
-overflows becomes null in a strict function, too.
+A result that the column cannot hold becomes null. A product also becomes null if a row is taken back from it and the
+division by the row's value has no result, for example because the value is 0. A strict function (`is_strict`) raises an
+error in both cases, at the row that causes it; Paimon fails there too. There is one exception: a decimal that overflows
+becomes null in a strict function, too.
 
 In a decimal column of more than 18 digits, an intermediate result that is too large becomes null, and the computation
 starts again with the next value. In a decimal column of up to 18 digits, an intermediate result may have more digits
 than the precision, as long as it fits into 64 bits; only the last result becomes null if it has too many digits.
 
-In the cases in which a strict function raises an error, Paimon fails. Paimon stores decimals of up to 18 digits even if
-they have too many digits, and Paimon's Spark connector shows these decimals as null. Source: Paimon 2.0 FieldSumAgg,
-FieldProductAgg, DecimalUtils.
+Paimon stores a decimal of up to 18 digits even if it has more digits than the precision, and Paimon's Spark connector
+shows such a decimal as null. Source: Paimon 2.0 FieldSumAgg, FieldProductAgg, DecimalUtils.
 """
 
 from collections.abc import Callable

@@ -56,9 +56,9 @@ def merge_runs(
     `oldest_first` is true, each run has unique keys and larger sequence numbers than the runs before it, and the column
     `_SEQUENCE_NUMBER` may be missing.
 
-    If there is a single run and the fold selects one row of each key, the run is returned unchanged, because its keys
-    are unique. `look` is called with all rows whose key is in several runs, or several times in a run. Memory use is
-    about one batch of each run, plus four times the smaller of `batch_rows` rows and `batch_bytes` bytes.
+    A key may be several times in a run, except if `oldest_first` is true, or if the run is the only one and the fold
+    selects rows: such a run is returned unchanged. `look` is called with all rows of each key that has several rows.
+    Memory use is about one batch of each run, plus four times the smaller of `batch_rows` rows and `batch_bytes` bytes.
     """
     assert columns is None or isinstance(fold, Selection), "a fold that computes rows needs all columns"
     if len(runs) == 1 and isinstance(fold, Selection) and not isinstance(fold, Visible) and columns is None:

@@ -162,8 +162,8 @@ def overwrite_moving(
 
 
 def _emptied(message: CommitMessage, write: BucketWrite) -> CommitMessage:
-    """Returns the message of a replaced bucket, changed so that all files that remain after its compaction count as new
-    files.
+    """Returns the commit message of a bucket whose old files are all replaced. The returned message has no compaction:
+    the files that the bucket has after the compaction in `message` are new files instead.
     """
     return as_result(message, WriteStage(write, result=BucketResult.NEW_FILES))
 

@@ -47,7 +47,7 @@ def given_scan(frame: Any, query: Any) -> FileColumns:
     """
     execution = None if query is None else query.lastExecution()
     if execution is None:
-        raise UnfitFileError("Spark has no plan of the batch")
+        raise UnfitFileError("Spark does not tell which files the batch reads, because the query has no executed plan")
     try:
         return _scan_of(frame, execution)
     except (Py4JError, PySparkException, LookupError, TypeError, ValueError) as e:

@@ -107,11 +107,11 @@ class ParquetReader:
 
 def files_of(fitting: Frame, frame: Any, identity: BatchIdentity, reader: ParquetReader | None) -> Records:
     """Returns the source from which the tasks of a batch get rows: parts of Parquet files if `reader` can use the
-    files, otherwise the DataFrame `fitting`.
+    files, otherwise the DataFrame `fitting`. If `reader` is None, `fitting` is returned.
 
     `frame` is the DataFrame of the source. `fitting` has exactly the table's columns, with nulls for columns that
-    `frame` lacks. Raises UnfitFileError if Spark must not read the batch, and it is not certain that tasks read the
-    same rows as Spark.
+    `frame` lacks. If it is not certain that tasks read the same rows as Spark, and the job's options forbid that Spark
+    reads the batch instead, UnfitFileError is raised.
     """
     if reader is None or reader.given_up.reason is not None:
         return fitting

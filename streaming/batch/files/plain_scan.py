@@ -63,11 +63,13 @@ def columns_of(plan: str, leaf_class: str) -> PlanColumns:
     *above, leaf = nodes
     for node in above:
         if node["class"] != PROJECT and node["class"] not in _SAME_ROWS:
-            raise UnfitFileError(f"the DataFrame is made by {_named(node)}, a step of Spark that tasks do not know")
+            raise UnfitFileError(
+                f"the DataFrame is made by {_named(node)}, a step of Spark that only Spark can carry out"
+            )
         if node["num-children"] != 1:
             raise UnfitFileError("the DataFrame is made of several DataFrames")
     if leaf["class"] != leaf_class or leaf["num-children"] != 0:
-        raise UnfitFileError(f"the DataFrame is made by {_named(leaf)}, a step of Spark that tasks do not know")
+        raise UnfitFileError(f"the DataFrame is made by {_named(leaf)}, a step of Spark that only Spark can carry out")
     ids = [_id(_only(tree)) for tree in leaf["output"]]
     place_of = dict(zip(ids, range(len(ids)), strict=True))
     if len(place_of) < len(ids):

@@ -55,13 +55,13 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """Handles records that change the key of a row and leave out values of this row. A task uses the object after it
-    has decoded the records.
+    """Fills in values for records that change the key of a row and leave out other values of this row: the missing
+    values are those of the row under its old key. A task uses the object after it has decoded the records.
 
     - `keeping` says how the table keeps values that the source leaves out.
     - `key` are the columns that identify a row.
-    - `told` is what the driver has sent: a question (Asking) or values (FoundValues); None in the first reading of a
-      batch.
+    - `told` is what the driver has sent. None: the first reading of the batch, in which the task reports which values
+      are missing. Asking: the task looks for these values in its records. FoundValues: the task fills the values in.
     - `judges_old` is true if the job has a condition that may leave out the old row of an update.
     """
 

@@ -148,5 +148,5 @@ def test_a_plan_of_another_form_is_for_spark(text: str) -> None:
 
 def test_a_query_that_does_not_say_how_it_is_planned_is_for_spark() -> None:
     for query in (None, SimpleNamespace(lastExecution=lambda: None)):
-        with pytest.raises(UnfitFileError, match="has no plan of the batch"):
+        with pytest.raises(UnfitFileError, match="the query has no executed plan"):
             given_scan(None, query)
