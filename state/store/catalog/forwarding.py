@@ -197,8 +197,8 @@ class _Target:
         """
         if not self.pin.is_there():
             raise CommitConflictError(
-                f"{self.snapshots.root}: this process was stopped while another process repeated the fast-forward to "
-                f"branch '{self.pin.pin.forwards}', or for more than an hour, so this fast-forward has ended; "
+                f"{self.snapshots.root}: this fast-forward to branch '{self.pin.pin.forwards}' was given up, because "
+                "another process has repeated it meanwhile, or this process was paused for more than an hour; "
                 "fast-forward again if the table does not have the snapshots of the branch",
                 path=self.snapshots.root,
             )

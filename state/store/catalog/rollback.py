@@ -332,9 +332,11 @@ def _is_held(pin: HeldPin) -> bool:
 
 
 def _mark(later: _Later, tags: Tags, newest: int, world: World) -> Tag | None:
-    """Tags the newest snapshot that this rollback removes, as a mark of the rollback, and returns the tag. If an
-    interrupted rollback has left its mark on a later snapshot, the mark stays there, and gets the target of this
-    rollback.
+    """Marks the rollback by a tag on the newest snapshot that it removes, and returns the tag.
+
+    An interrupted rollback may have left such a tag, on a later snapshot that it has removed. This tag then stays on
+    its snapshot, is changed to name the target of this rollback, and is returned. If the snapshot to tag is gone, the
+    tag that exists is returned, or None.
     """
     marked, snapshot = _mark_of(tags), later.snapshots.get(newest)
     if snapshot is None:

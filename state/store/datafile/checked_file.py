@@ -22,8 +22,8 @@ class CheckedSource(PositionedReader):
     The error is also kept in the attribute `error`, because a library that calls `read` may turn it into another error.
 
     ORC's reader reads many streams in turns, a little of each stream. So bytes are fetched several blocks at a time,
-    and the fetched bytes stay in memory until all of them were read. At most `most_bytes` such bytes are in memory, and
-    the bytes of one read.
+    and the fetched bytes stay in memory until all of them were read. The bytes in memory are at most `most_bytes`, plus
+    the bytes that one call of `read` returns.
     """
 
     def __init__(

@@ -58,14 +58,14 @@ class MergeNames:
         return node if not isinstance(node, exp.Column) else _placed(*self.find(node))
 
     def source(self, node: exp.Expression) -> exp.Expression:
-        """Returns the source's column that a name means in a clause on source rows. Raises OptionError for a column of
-        the table.
+        """Returns the source's column that a name means in a clause that sees only source rows (WHEN NOT MATCHED).
+        Raises OptionError for a column of the table.
         """
         return self._of_one(node, SOURCE, "a row without a match has only columns of the source")
 
     def target(self, node: exp.Expression) -> exp.Expression:
-        """Returns the table's column that a name means in a clause on rows of the table. Raises OptionError for a
-        column of the source.
+        """Returns the table's column that a name means in a clause that sees only rows of the table (WHEN NOT MATCHED
+        BY SOURCE). Raises OptionError for a column of the source.
         """
         return self._of_one(node, TARGET, "a row that no source row matches has only columns of the table")
 

@@ -101,11 +101,11 @@ class Follower:
         return Followed(rows, (to_ipc(asks),) if asks.num_rows else (), bad)
 
     def _bad(self, inserts: Longs) -> dict[int, str]:
-        """Takes the indices of records that insert a row and leave out values, without a change of the row's key.
-        Returns the reason for each record that is bad.
+        """`inserts` are the indices of records that insert a row, do not change a key, and leave out values. Returns
+        the reason for each of these records that is bad.
 
-        If the table stores null for values that were left out, all of these records are bad: the null would keep the
-        value of a row that the table may have under the same key. Otherwise none of them is bad.
+        If left-out values are written as null, all of these records are bad: when rows are merged, a null does not
+        replace a value, so the new row would take over values of an older row with the same key. Otherwise none is bad.
         """
         return _all_for(inserts, self.placeholder.reason) if self.keeping.left_out is LeftOut.NULL else {}
 

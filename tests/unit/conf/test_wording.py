@@ -17,6 +17,7 @@ NO_COUNTS = {
     "form.value",
     "mode.value",
     "MAX_BLOCK_BYTES",
+    "_MOST_DEPTH",
     "_WIDTH",
     "bucket_num",
     "fitting",

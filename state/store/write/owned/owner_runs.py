@@ -63,8 +63,8 @@ class OwnerRun:
         return sum(self.pieces["row_count"].to_pylist())
 
     def runs(self) -> Iterator[tuple[SealedRun, "RunPlace"]]:
-        """Yields a `SealedRun` for each piece (the rows of one bucket or share), without the rows themselves, and the
-        position of these rows in this run.
+        """Yields for each piece of this object (the rows of one bucket, or of one group of keys) a `SealedRun` that
+        holds no rows, and the place in this object's `blob` where the rows of the piece are.
         """
         columns = (self.pieces.column(name).to_pylist() for name in PIECES.names)
         before = 0
