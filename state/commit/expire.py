@@ -205,14 +205,16 @@ class Footprint:
         )
 
 
+def _kinds_of(footprint: Footprint) -> tuple[frozenset[str], ...]:
+    return footprint.lists, footprint.manifests, footprint.index_files, footprint.statistics
+
+
 def unite(footprints: Iterable[Footprint]) -> Footprint:
     """Returns one `Footprint` (the files that a snapshot needs in addition to data files) with the files of all given
     footprints.
     """
-    united = Footprint()
-    for footprint in footprints:
-        united = united.union(footprint)
-    return united
+    kinds = zip(*map(_kinds_of, footprints), strict=True)
+    return Footprint(*(frozenset[str]().union(*files) for files in kinds))
 
 
 def retire(footprints: Sequence[tuple[int, Footprint]], kept: Footprint) -> dict[int, Footprint]:
@@ -220,8 +222,10 @@ def retire(footprints: Sequence[tuple[int, Footprint]], kept: Footprint) -> dict
     needs the file. Files in `kept` are left out, because they stay. `footprints` has the files of each snapshot, in
     ascending order of ids. The result has the files to remove, by snapshot id.
     """
-    needed, retired = kept, dict[int, Footprint]()
+    needed, retired = [set(files) for files in _kinds_of(kept)], dict[int, Footprint]()
     for snapshot_id, footprint in reversed(footprints):
-        retired[snapshot_id] = footprint.without(needed)
-        needed = needed.union(footprint)
+        kinds = list(zip(_kinds_of(footprint), needed, strict=True))
+        retired[snapshot_id] = Footprint(*(files - later for files, later in kinds))
+        for files, later in kinds:
+            later |= files
     return retired

@@ -280,7 +280,7 @@ def test_a_new_checkpoint_parks_the_tables_whose_records_kafka_has_removed(
     found = {Path(row["table"]).name: row for row in job_status(job)[0].to_pylist()}
     assert (found["kept"]["state"], found["kept"]["rows"]) == ("ok", 6)
     assert found["gone"]["rows"] == 3 and found["gone"]["state"].startswith("parked")
-    assert "from offset 3 up to 5" in found["gone"]["why"]
+    assert "offsets 3 up to 5" in found["gone"]["why"]
     now = ask_kafka(job.common.source.options, {("lacks-kept", 0): 3, ("lacks-none", 0): 1})
     assert now.why is not None and "topic 'lacks-none' is not known" in now.why
     assert now.removed_from_ms({("lacks-kept", 0): 3}) == 1_700_000_000_010 + 3_600_000

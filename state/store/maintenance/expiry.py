@@ -8,6 +8,7 @@ SnapshotDeletion, TagDeletion. Stricter in two points: files that branches need 
 not used if one of its manifests is missing.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -402,7 +403,6 @@ class _Expiry:
                 if e.missing and (name == _PINNED or is_marker(name)):
                     # A process that refers to the snapshot also finds that out; the marker has its stream's progress.
                     continue
-                    # stream has got
                 self._refuse_broken(name, e)
                 return None
             for key in live & dead.keys():
@@ -411,7 +411,10 @@ class _Expiry:
         snapshots = without_changelogs_of_others(self._io, self._path, self._root, snapshots, states)
         ordered = sorted(snapshots.items())
         gone = retire([(i, self._remains(s)) for i, s in ordered], kept)
-        return [self._step(s, [e for last, e in dead.values() if last == i], gone[i]) for i, s in ordered]
+        dead_with = defaultdict[int, list[ManifestEntry]](list)
+        for last, entry in dead.values():
+            dead_with[last].append(entry)
+        return [self._step(s, dead_with[i], gone[i]) for i, s in ordered]
 
     def _leaves_markers(self, steps: Sequence[_Step], tags: Sequence[Tag]) -> bool:
         """Creates a marker tag (which refers to a stream's newest snapshot) for each stream that has no marker tag in

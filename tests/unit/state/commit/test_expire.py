@@ -1,5 +1,7 @@
 """Which snapshots go, and which files with them."""
 
+import random
+
 import pytest
 
 from bucketline.conf.errors import OptionError
@@ -12,6 +14,7 @@ from bucketline.state.commit.expire import (
     longer_changelog,
     retire,
     sharing_tags,
+    unite,
 )
 from bucketline.state.format.entries import FileKind
 from tests.support.tables.commits import data_file, entry, snapshot
@@ -120,3 +123,19 @@ def test_metadata_goes_with_the_last_snapshot_that_needs_it() -> None:
 
     gone = retire([(1, footprint("a", "b")), (2, footprint("b", "c", "k"))], footprint("k"))
     assert gone == {1: footprint("a"), 2: footprint("b", "c")}
+
+
+def test_each_file_is_removed_with_the_last_snapshot_that_needs_it() -> None:
+    draw = random.Random(7)
+
+    def drawn() -> Footprint:
+        return Footprint(*(frozenset(str(draw.randrange(20)) for _ in range(draw.randrange(5))) for _ in range(4)))
+
+    for _ in range(200):
+        footprints, kept = [(n, drawn()) for n in range(draw.randrange(10))], drawn()
+        gone = retire(footprints, kept)
+        for kind in ("lists", "manifests", "index_files", "statistics"):
+            last = {name: n for n, footprint in footprints for name in getattr(footprint, kind)}
+            wanted = {n: {f for f in last if last[f] == n and f not in getattr(kept, kind)} for n, _ in footprints}
+            assert {n: set(getattr(found, kind)) for n, found in gone.items()} == wanted
+            assert getattr(unite(f for _, f in footprints), kind) == last.keys()
