@@ -165,8 +165,9 @@ KNOWN_AT: Mapping[str, int] = {
     "files of tags": 13,
     "pins": 159,
     "last look of an orphan removal": 13,
-    "expiry beside a rollback": 848,
+    "expiry beside a rollback": 1939,
     "rescale that was cut short": 724,
+    "rollback by two": 125,
     "answer that was lost": 72,
 }
 """By hole: a seed that has shown it. It is tried first; if what a seed draws changes, the others are searched."""
