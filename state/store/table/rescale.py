@@ -57,7 +57,8 @@ def rescale_table(
             alter_table(table, [SetOption(BUCKET.key, str(bucket_num))])
             # A writer may have begun a partition with the old number of buckets: after the rescale was planned, or
             # between its commit and this change.
-            if table.snapshot_store.latest_id() != snapshot_id or snapshot_id != at.snapshot_id + 1:
+            own = 0 if snapshot_id is None else 1
+            if (table.snapshot_store.latest_id() or 0) != at.snapshot_id + own:
                 snapshot_id = rescale() or snapshot_id
         return snapshot_id
 
