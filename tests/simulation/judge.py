@@ -110,8 +110,9 @@ class Judge:
         self.doubtful: list[tuple[Published, str]] = []
         """Snapshots that their writers must take back, and why."""
         self.is_given_up = False
-        """Whether the table is no longer judged. A writer was active during a rollback, and either an error has told a
-        user to roll the table back, or a late request of the writer has brought a removed snapshot back."""
+        """Whether the table is no longer judged. A writer was active during a rollback, and an error has told a user to
+        roll the table back, or a late request of the writer has brought a removed snapshot back, or the writer has gone
+        on from the target before the rollback had ended."""
 
     # -- what happens
 
@@ -134,6 +135,11 @@ class Judge:
         if change.after is None:
             gone = line.there.pop(number, None)
             if gone is not None:
+                if change.owner is not None and change.owner.operation in UNDOING and self._took_an_id(line, gone):
+                    # A rollback was stopped right at its `delete` while a writer finished it and went on: docs/ excepts
+                    # that.
+                    self.is_given_up = True
+                    return
                 gone.is_gone, gone.gone_by = True, change.owner
                 gone.was_newest = all(n < number for n in line.there)
         elif change.before is not None and change.before.data == change.after.data:
@@ -149,12 +155,24 @@ class Judge:
             if by is not None and by.ended is not None and self.has_rolled_back(by):
                 self.is_given_up = True  # the request was late
                 return
-            if line.there and number < min(line.there) and (by is None or by.operation not in UNDOING):
+            is_undoing = by is not None and by.operation in UNDOING
+            if line.there and number < max(line.there) and by and not is_undoing and self.has_rolled_back(by):
+                # A writer goes on from the target of a rollback that still removes snapshots, which docs/ excepts.
+                self.is_given_up = True
+                return
+            if line.there and number < min(line.there) and not is_undoing:
                 return  # a late request; the snapshot that has won the id has expired
             line.there[number] = self._published(line, number, change)
         newest = line.there[max(line.there)] if line.there else None
         if not line.newest or line.newest[-1][1] is not newest:
             line.newest.append((self.moment, newest))
+
+    def _took_an_id(self, line: Line, published: Published) -> bool:
+        """Whether a writer has published this snapshot during a rollback, with the id of one that was removed."""
+        by = published.by
+        is_late = by is not None and by.operation not in UNDOING and self.has_rolled_back(by)
+        same_id = [p for _, p in line.newest if p is not None and p.snapshot.id == published.snapshot.id]
+        return is_late and any(p is not published for p in same_id)
 
     def _published(self, line: Line, number: int, change: Change) -> Published:
         assert change.after is not None
