@@ -23,7 +23,6 @@ from bucketline.state.errors import (
 )
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tell_once import tell_once
-from bucketline.state.store.doctor.finding import Finding
 from bucketline.state.store.engine import local_engine
 from bucketline.state.store.index.hash_index_store import shared_hash_cache
 from bucketline.state.store.key_index import ready
@@ -336,7 +335,7 @@ class Life:
         judge.check_answers()
         self._references(name)
         if self.script.judged_by_doctor:
-            found = [f for f in open_table(path).doctor(rows=True) if not _is_expected(f, judge)]
+            found = [f for f in open_table(path).doctor(rows=True) if not judge.expects(f)]
             if found:
                 raise Judgement(f"{name}: doctor finds {found[:3]}")
 
@@ -455,16 +454,6 @@ class Life:
                 for other in doings[n + 1 :]:
                     if other.actor != one.actor and (one.ended is None or other.began < one.ended):
                         self.history.met.add(frozenset((one.operation, other.operation)))
-
-
-def _is_expected(found: Finding, judge: Judge) -> bool:
-    """Whether doctor may find that at the end. After history was taken back, a consumer may wait for a snapshot that is
-    gone, and a stream that was active then may have marked such a snapshot."""
-    if found.rule in ("hint", "rollback"):
-        return True
-    is_undone = any(d.operation in UNDOING for d in judge.doings)
-    is_marker = found.rule == "tag-history" and "/tag-bucketline-writer-" in found.subject
-    return is_undone and (found.rule == "consumer" or is_marker)
 
 
 def _may_need_rescale(doing: Doing) -> bool:

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.commit.pins import PIN_LEFT_MS
 from bucketline.state.errors import CommitConflictError, CorruptFileError, RemovalUnderWayError, SnapshotExpiredError
 from bucketline.state.format.json_files.pin_json import Removal
 from bucketline.state.store.catalog.consumers import begin_consumer, next_of_consumers
 from bucketline.state.store.catalog.pins import Notebook
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from tests.support.storage.interleaved import stopped_at
+from tests.support.tables.notes import make_notes_old, notes_of
 
 _NONE = timedelta(0)
 EVERY_MOMENT = "BUCKETLINE_EVERY_MOMENT" in os.environ
@@ -148,30 +148,19 @@ def _check_later_care(table: Table) -> None:
     """Whatever was left: it is cleared away after an hour, all operations work, and nothing is kept for ever. Notes of
     branches that this care, or a later one, has deleted stay for an hour of their own."""
     table.write(pa.table({"id": [1, 2], "v": [9, 9]}, schema=COLUMNS))
-    _an_hour_later(table)
+    make_notes_old(table)
     open_table(table.path).expire_snapshots(retain_min=1, retain_max=1)
     open_table(table.path).remove_orphan_files(dry_run=False, older_than=_NONE, no_writers=True)
-    assert [n.name for n in _notes(table) if not n.name.startswith("deleted-")] == []
+    assert [n.name for n in notes_of(table) if not n.name.startswith("deleted-")] == []
     assert _values(table) == {9} and open_table(table.path).doctor(rows=True) == []
     open_table(table.path).create_tag("later")
     assert len(open_table(table.path).snapshots()) == 1
     assert open_table(table.path).rollback_to("later") > 0
     for name in open_table(table.path).branches():
         assert open_table(table.path).delete_branch(name)
-    _an_hour_later(table)
+    make_notes_old(table)
     open_table(table.path).expire_snapshots(retain_min=1, retain_max=1)
-    assert _notes(table) == []
-
-
-def _notes(table: Table) -> list[Path]:
-    return list(Path(table.path, "bucketline").glob("*"))
-
-
-def _an_hour_later(table: Table) -> None:
-    """Makes all notes of the table an hour older."""
-    for note in _notes(table):
-        then = note.stat().st_mtime_ns - (PIN_LEFT_MS + 1000) * 1_000_000
-        os.utime(note, ns=(then, then))
+    assert notes_of(table) == []
 
 
 def test_an_announcement_that_was_left_is_finished_by_the_next_expiry_and_stops_references_until_then(
@@ -204,7 +193,7 @@ def test_orphans_are_looked_for_beside_an_expiry_that_has_removed_the_files_of_a
     for name in (first.base_manifest_list, first.delta_manifest_list):
         Path(table.path, "manifest", name).unlink()
     open_table(table.path).remove_orphan_files(dry_run=False)
-    for note in _notes(table):
+    for note in notes_of(table):
         note.unlink()
     with pytest.raises(CorruptFileError, match="snapshot 1 cannot be read"):
         open_table(table.path).remove_orphan_files(dry_run=False)

@@ -2,7 +2,6 @@
 that has lost its schema is another thing."""
 
 import logging
-import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.commit.pins import PIN_LEFT_MS
 from bucketline.state.errors import (
     BranchNotFoundError,
     CorruptFileError,
@@ -22,6 +20,7 @@ from bucketline.state.errors import (
 from bucketline.state.store.table.table import Table, open_table
 from tests.support.storage.interleaved import stopped_at
 from tests.support.tables.branched import branched_table, rows
+from tests.support.tables.notes import make_notes_old
 
 
 @pytest.fixture
@@ -51,12 +50,6 @@ def _care(table: Table) -> None:
     open_table(table.path).remove_orphan_files(dry_run=False)
 
 
-def _age_notes(table: Table) -> None:
-    for note in Path(table.path, "bucketline").glob("*"):
-        then = note.stat().st_mtime_ns - (PIN_LEFT_MS + 1000) * 1_000_000
-        os.utime(note, ns=(then, then))
-
-
 def test_a_commit_to_a_branch_that_goes_meanwhile_is_taken_back(table: Table) -> None:
     at = _publication(table)
     with (
@@ -79,10 +72,10 @@ def test_what_a_late_writer_leaves_of_a_deleted_branch_is_cleared_away(table: Ta
     _leave(table)
     assert open_table(table.path).branches() == []
     if after_an_hour:
-        _age_notes(table)
+        make_notes_old(table)
     _care(table)
     assert not _folder(table).exists()
-    _age_notes(table)
+    make_notes_old(table)
     _care(table)
     assert list(Path(table.path, "bucketline").glob("*")) == []
 
@@ -110,10 +103,10 @@ def test_a_branch_that_dies_while_it_is_taken_back_is_removed_by_later_care(tabl
         assert dead.is_dead
         has_begun = any("/bucketline/removal-" in c for c in dead.log[: dead.calls - 1])
         seen.add(has_begun)
-        _age_notes(other)
+        make_notes_old(other)
         for _ in range(2):
             _care(other)
-            _age_notes(other)
+            make_notes_old(other)
         assert open_table(other.path).branches() == (["b"] if has_begun else ["b", "c"]), dead.log[-1]
         for name in open_table(other.path).branches():
             assert open_table(other.path, options={"branch": name}).to_arrow().num_rows == 2
@@ -150,7 +143,7 @@ def test_a_branch_half_deleted_by_a_dead_process_goes_also_after_an_hour(table: 
     with stopped_at(removed[1]) as dead:
         table.delete_branch("b")
     assert dead.is_dead and _folder(table).exists()
-    _age_notes(table)
+    make_notes_old(table)
     _care(table)
     assert not _folder(table).exists() and open_table(table.path).branches() == []
 
@@ -168,7 +161,7 @@ def test_a_tag_can_be_deleted_while_a_branch_goes(table: Table, gone: int) -> No
         table.delete_branch("b")
     assert dead.is_dead
     assert open_table(table.path).delete_tag("first")
-    _age_notes(table)
+    make_notes_old(table)
     _care(table)
     assert open_table(table.path).doctor(rows=True) == []
 
@@ -254,7 +247,7 @@ def test_a_fast_forward_that_died_is_told_with_the_way_on(table: Table, caplog: 
     assert dead.is_dead
     told = [f for f in open_table(table.path).doctor() if f.rule == "half-forwarded"]
     assert ["`fast_forward('b')`" in f.message for f in told] == [True]
-    _age_notes(table)
+    make_notes_old(table)
     with caplog.at_level(logging.WARNING):
         _care(table)
     assert "repeat it with fast_forward('b')" in caplog.text

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from bucketline.conf.errors import BucketlineError
-from bucketline.state.commit.pins import PIN_LEFT_MS
 from bucketline.state.errors import CommitConflictError, RemovalUnderWayError
 from bucketline.state.store.catalog.consumers import begin_consumer, next_of_consumers
 from bucketline.state.store.table.table import Table, handle_of, open_table
 from tests.support.storage.interleaved import stopped_at
 from tests.support.tables.branched import branched_table, rows
+from tests.support.tables.notes import make_notes_old, notes_of
 
 EVERY_MOMENT = "BUCKETLINE_EVERY_MOMENT" in os.environ
 
@@ -102,16 +102,6 @@ def _pinned(calls: list[str]) -> int:
     return next(n for n, call in enumerate(calls, 1) if call.startswith("publish /bucketline/pin-"))
 
 
-def _notes(table: Table) -> list[Path]:
-    return list(Path(table.path, "bucketline").glob("*"))
-
-
-def _an_hour_later(table: Table) -> None:
-    for note in _notes(table):
-        then = note.stat().st_mtime_ns - (PIN_LEFT_MS + 1000) * 1_000_000
-        os.utime(note, ns=(then, then))
-
-
 PAIRS = [
     (first, second, replaces)
     for replaces, others in ((False, BESIDE_ALL), (True, BESIDE_REPLACING))
@@ -144,7 +134,7 @@ def test_a_fast_forward_and_who_refers_to_what_it_removes_are_done_in_turn_or_re
 def _check(table: Table, done: dict[str, bool], where: str) -> None:
     ids = _ids(table)
     assert ids == list(range(ids[0], ids[-1] + 1)), where
-    assert _notes(table) == [], where
+    assert notes_of(table) == [], where
     rolled_back = {0} if done.get("rollback") else {1} if done.get("rollback to a tag") else {22}
     if done["fast-forward"]:
         assert _values(table) in ([rolled_back, {22}] if all(done.values()) else [{22}]), where
@@ -167,13 +157,13 @@ def test_what_a_dead_process_leaves_stops_a_fast_forward_for_an_hour_at_most(
         with stopped_at(at) as dead:
             _done(table, operation)
         assert dead.is_dead
-        if _notes(table):
+        if notes_of(table):
             refused += 1
             with stopped_at(None), pytest.raises(RemovalUnderWayError, match="an hour after it began"):
                 open_table(table.path).fast_forward("b")
-            _an_hour_later(table)
+            make_notes_old(table)
         open_table(table.path).fast_forward("b")
-        assert _notes(table) == [] and _values(table) == {22}
+        assert notes_of(table) == [] and _values(table) == {22}
         assert _found(table) == []
     assert refused > 0
 
@@ -194,10 +184,10 @@ def test_a_dead_fast_forward_stops_a_rollback_until_it_is_repeated_or_an_hour_ol
             open_table(table.path).fast_forward("b")
             assert _values(table) == {22}
         else:
-            _an_hour_later(table)
+            make_notes_old(table)
         open_table(table.path).create_tag("newest")
         open_table(table.path).rollback_to("newest")
-        assert _notes(table) == []
+        assert notes_of(table) == []
 
 
 @pytest.mark.parametrize("replaces", [False, True])
@@ -223,7 +213,7 @@ def test_a_fast_forward_that_was_stopped_while_another_one_repeated_it_removes_n
                 ended += 1
             except RemovalUnderWayError:
                 pass
-        assert stopped.where and _notes(table) == []
+        assert stopped.where and notes_of(table) == []
         assert at < _pinned(calls) or _values(table) == {51}, stopped.where
         assert at < _pinned(calls) or "after" in open_table(table.path).tags()["tag_name"].to_pylist(), stopped.where
         assert _found(table) == []
@@ -254,6 +244,6 @@ def test_a_pin_that_cannot_be_read_stops_a_fast_forward_until_it_is_an_hour_old(
     Path(table.path, "bucketline", "pin-of-a-later-release").write_text("{}")
     with stopped_at(None), pytest.raises(RemovalUnderWayError, match="cannot be read"):
         open_table(table.path).fast_forward("b")
-    _an_hour_later(table)
+    make_notes_old(table)
     open_table(table.path).fast_forward("b")
-    assert _values(table) == {22} and _notes(table) == []
+    assert _values(table) == {22} and notes_of(table) == []
