@@ -11,6 +11,7 @@ from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.queries import assignments, only, read_query, target_of
 from bucketline.state.sql.relations import Parsed, read_relations
 from bucketline.state.sql.statement import Merge, MergeAction, Query, SetValues
+from bucketline.state.sql.table_queries import without_table_queries
 from bucketline.state.sql.words import Words
 
 _KINDS = {"matched": "MATCHED", "not_matched": "NOT MATCHED", "by_source": "NOT MATCHED BY SOURCE"}
@@ -19,6 +20,7 @@ _TAKES = {"matched": ("update", "delete"), "not_matched": ("insert",), "by_sourc
 
 def read_merge(text: str) -> Merge:
     """Parses MERGE INTO ... USING ... ON ... WHEN .... Raises OptionError for a statement that is not supported."""
+    text = without_table_queries(text)
     words = Words(text)
     words.verb = "MERGE"
     words.expect("MERGE")

@@ -37,7 +37,7 @@ def parse_statement(text: str) -> Statement:
     words.verb = verb
     if verb in _READ_WORDS:
         return _READ_WORDS[verb](words)
-    if verb in ("SELECT", "WITH", "VALUES", "(", "FROM"):
+    if verb in ("SELECT", "WITH", "VALUES", "(", "FROM", "TABLE"):
         return read_query(text)
     if verb in ("UPDATE", "DELETE"):
         return read_change(text)

@@ -56,13 +56,21 @@ def read_insert(words: Words) -> Insert:
         options |= _hints(words)
     by_name = words.take("BY", "NAME")
     columns = None
-    if words.sees("(") and words.peek(1) not in ("SELECT", "WITH", "VALUES", "("):
+    if words.sees("(") and not _begins_query(words):
+        if by_name:
+            raise words.wrong("BY NAME takes no list of columns; expected VALUES, SELECT or TABLE")
         columns = words.names("a column")
         options |= _hints(words)
     if words.is_done:
-        raise words.wrong("expected VALUES or SELECT")
+        raise words.wrong("expected VALUES, SELECT or TABLE")
     relation = Relation(name, start, end, options)
     return Insert(relation, columns, partition, dynamic, overwrite, by_name, read_query(words.query()))
+
+
+def _begins_query(words: Words) -> bool:
+    """Returns True if the bracket that comes next is followed by a query, and not by the names of columns."""
+    word = words.peek(1)
+    return word in ("SELECT", "WITH", "VALUES", "(") or (word == "TABLE" and words.peek(2) not in (",", ")"))
 
 
 def read_partition(words: Words) -> tuple[dict[str, str | None], tuple[str, ...]]:

@@ -17,6 +17,7 @@ from bucketline.conf.table.read_options import SCAN_TIMESTAMP_MILLIS, SCAN_VERSI
 from bucketline.state.sql.dialect import Token, parse_one, refused, tokens_of
 from bucketline.state.sql.statement import Relation
 from bucketline.state.sql.table_functions import incremental_calls
+from bucketline.state.sql.table_queries import without_table_queries
 from bucketline.state.sql.words import Words, gaps, hints_in, table_name
 
 _OF_SELECT = re.compile(r"/\*\+\s*OPTIONS\b", re.IGNORECASE)
@@ -74,6 +75,7 @@ class Parsed:
 
 def read_relations(text: str) -> Parsed:
     """Parses a statement, and returns its tree and tables. Raises OptionError if the statement cannot be parsed."""
+    text = without_table_queries(text)
     calls = list(incremental_calls(text))
     for call in calls:
         text = text[: call.start] + call.name.ljust(call.end - call.start) + text[call.end :]

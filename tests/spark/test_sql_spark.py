@@ -168,7 +168,7 @@ STORY = (
     "INSERT INTO a (n, `k.of`) SELECT 'y', 8 FROM f WHERE pk = 1",
     "UPDATE a SET v = v * 2 WHERE `k.of` = 2; DELETE FROM a WHERE v + `k.of` > 40",
     "MERGE INTO a t USING f AS s (k, w, p) ON t.`k.of` = s.k + 1 WHEN MATCHED THEN UPDATE SET v = w + p",
-    "CREATE TABLE b (k INT, v INT); INSERT INTO b SELECT k + 1, v FROM w; INSERT INTO b SELECT k, v FROM w",
+    "CREATE TABLE b (v INT, pt INT, k INT); INSERT INTO b SELECT v, pt, k + 1 FROM w; INSERT INTO b BY NAME TABLE w",
     "DELETE FROM b WHERE k = v; UPDATE b SET v = 5 WHERE k = 3",
     "CREATE TABLE e AS SELECT /*+ COALESCE(1) */ k, v FROM b",
     "CREATE TABLE m (k INT PRIMARY KEY NOT ENFORCED, v INT) WITH ('bucket'='-2', 'postpone.merge-on-read'='true', "

@@ -350,9 +350,46 @@ REFUSED = {
     "SELECT * FROM paimon_incremental_to_auto_tag('t', 'a', 'b')": "takes a table and a tag",
     "SELECT * FROM paimon_incremental_query(t, 1, 2)": "expected the name of a table in quotes",
     "SELECT * FROM t ORDER BY k, paimon_incremental_query('t', 1, 2)": "must come after FROM",
+    "TABLE s WHERE a = 1": r"TABLE s: WHERE cannot follow the name of the table; write SELECT \* FROM s WHERE \.\.\.",
+    "INSERT INTO t TABLE d.s VERSION AS OF 1": r"write SELECT \* FROM d\.s VERSION \.\.\.",
+    "INSERT INTO t BY NAME (a) SELECT 1 AS a": r"BY NAME takes no list of columns; .*, found '\('",
     "TRUNCATE TABLE t PARTITION (dt)": "partition column 'dt' has no value",
     "SHOW TABLES EXTRA": "SHOW TABLES: not supported here, found 'EXTRA'",
 }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "INSERT INTO t BY NAME {}",
+        "INSERT OVERWRITE t PARTITION (dt = 'x') BY NAME {}",
+        "INSERT INTO t (a, b) {}",
+        "INSERT INTO TABLE t BY NAME ({})",
+        "CREATE TABLE t AS {}",
+        "{} UNION ALL {} ORDER BY a LIMIT 3",
+        "SELECT * FROM ({}) AS q, ({} INTERSECT {})",
+        "WITH q AS ({}), r AS (SELECT 1) {}",
+        "DELETE FROM t WHERE a IN ({}) AND EXISTS ({})",
+        "MERGE INTO t USING ({}) q ON t.a = q.a WHEN NOT MATCHED THEN INSERT *",
+    ],
+)
+@pytest.mark.parametrize("name", ["s", "`d`.`s s`", "s /*+ OPTIONS('scan.snapshot-id' = '1') */"])
+def test_the_query_table_means_all_columns_and_rows_of_the_table(text: str, name: str) -> None:
+    selected = text.replace("{}", f"SELECT * FROM {name}")
+    assert parse_statement(text.replace("{}", f"TABLE {name}")) == parse_statement(selected)
+
+
+def test_a_column_an_alias_and_an_argument_may_be_called_table() -> None:
+    for text in (
+        "SELECT table, count(table) AS table FROM table table",
+        "SELECT DISTINCT table x FROM (SELECT 1) table JOIN u",
+        "SELECT a, CAST(table AS INT) FROM t WHERE (table IS NULL) OR ((table = 1))",
+    ):
+        found = parse_statement(text)
+        assert isinstance(found, Query) and found.text == text
+    inserted = parse_statement("INSERT INTO t (table, a) VALUES (1, 2)")
+    assert isinstance(inserted, Insert) and inserted.columns == ("table", "a")
 
 
 @pytest.mark.parametrize("text", REFUSED)

@@ -134,6 +134,17 @@ def test_inserts_fill_columns_by_position_by_list_and_by_name(orders: Run) -> No
     assert orders("SELECT count(*) FROM t WHERE dt = 'f' AND v = 3 AND k = 3") == [1]
 
 
+def test_the_rows_of_a_table_are_inserted_by_name_and_by_position(orders: Run) -> None:
+    orders("CREATE TABLE s (dt STRING, k INT); INSERT INTO s VALUES ('g', 9); INSERT INTO t BY NAME TABLE s")
+    assert orders("SELECT * FROM t WHERE k > 4") == [(9, None, "g")]
+    orders("INSERT OVERWRITE t BY NAME TABLE s; INSERT INTO t (dt, k) TABLE s")
+    assert orders("TABLE t") == [(9, None, "g")]
+    with pytest.raises(SchemaMismatchError, match=r"2 values for 3 columns"):
+        orders("INSERT INTO t TABLE s")
+    with pytest.raises(SchemaMismatchError, match="column x: unknown to the table"):
+        orders("ALTER TABLE s ADD COLUMN x INT; INSERT INTO t BY NAME TABLE s")
+
+
 def test_overwrites_replace_the_partition_that_is_named_or_those_that_get_rows(orders: Run) -> None:
     orders("SET spark.sql.sources.partitionOverwriteMode = dynamic")
     orders("INSERT OVERWRITE t PARTITION (dt = 'a') VALUES (6, 6)")
