@@ -223,7 +223,7 @@ def test_spark_computes_queries_inside_of_updates_and_deletes(spark: SparkSessio
     assert rows("SELECT * FROM t ORDER BY k") == [(1, 1), (2, 30), (3, 3), (4, 4)]
 
 
-def test_spark_reads_ids_of_rows_beside_all_columns_and_the_changes_that_functions_name(
+def test_spark_reads_and_merges_ids_of_rows_and_reads_the_changes_that_functions_name(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     create = "CREATE TABLE s (k INT, n INT) WITH ('row-tracking.enabled'='true')"
@@ -241,3 +241,11 @@ def test_spark_reads_ids_of_rows_beside_all_columns_and_the_changes_that_functio
     assert str(path).startswith(str(tmp_path)) and list(part) == []
     changed = bl.sql(spark, "SELECT s.k, n FROM paimon_incremental_query('s', 1, 2)", str(tmp_path))
     assert list(map(tuple, changed.collect())) == [(4, 40)]
+    bl.sql(
+        spark,
+        "MERGE INTO s USING (SELECT k + 1 AS k, n + 1 AS n FROM s) c ON s.k = c.k WHEN MATCHED AND c.k = 4 THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET n = c.n WHEN NOT MATCHED THEN INSERT *",
+        str(tmp_path),
+    )
+    merged = bl.sql(spark, "SELECT k, n, _ROW_ID, _SEQUENCE_NUMBER FROM s ORDER BY k", str(tmp_path))
+    assert list(map(tuple, merged.collect())) == [(2, 20, 0, 1), (3, 21, 1, 3), (5, 41, 3, 3)]

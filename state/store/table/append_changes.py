@@ -129,12 +129,13 @@ class FileChange:
             removed.add(kept)
             new = self.change.replacing(kept)
             if new is not None:
-                yield from sealer.add(acceptance.accept(_with_ids(new, kept) if self.keeps_ids else new))
+                yield from sealer.add(acceptance.accept(with_ids(new, kept) if self.keeps_ids else new))
         yield from sealer.finish()
         yield from removed.reports()
 
 
-def _with_ids(new: pa.Table, before: pa.RecordBatch) -> pa.Table:
+def with_ids(new: pa.Table, before: pa.RecordBatch) -> pa.Table:
+    """Returns the rows `new` with the row ids of the rows `before`. Row i of `new` replaces row i of `before`."""
     return new.append_column(ROW_ID, before.column(ROW_ID))
 
 
@@ -318,24 +319,36 @@ class FileCopy:
 
 
 def write_append_changes(
-    at: TableAt, stored: KeptAndTaken, source: Any, operation: Operation, *, engine: Engine, keeps_ids: bool = False
+    at: TableAt,
+    stored: KeptAndTaken,
+    source: Any,
+    operation: Operation,
+    *,
+    engine: Engine,
+    keeps_ids: bool = False,
+    new: Any = None,
 ) -> WriteResult:
     """Appends the rows of a source, takes out the rows that are recorded in `stored`, and commits both changes at once.
     Returns the result of the commit.
 
     Nothing is compacted, because a compaction would bring back the rows that are taken out. Raises CommitConflictError
-    if another process has changed one of the files since the files were read. `keeps_ids` is for tables with row
-    tracking: the rows of the source then carry the row ids of the rows that they replace.
+    if another process has changed one of the files since the files were read.
+
+    `keeps_ids` and `new` are for tables with row tracking. With `keeps_ids`, the rows of `source` carry the row ids of
+    the rows that they replace. `new` is a source of rows that were not in the table, which get row ids by the commit.
+    These rows are written to files of their own, because a file either stores row ids or gets them by the commit.
     """
-    plan = replace(at.plan, schema=changed_schema(at.plan.schema)) if keeps_ids else at.plan
+    kept = replace(at.plan, schema=changed_schema(at.plan.schema)) if keeps_ids else at.plan
+    sources = [(kept, source)] if new is None else [(kept, source), (at.plan, new)]
     scope = WriteScope(CompactTrigger.NONE, at.table.world.ids.new_uuid(), engine.workers)
 
     def work(made: list[CommitMessage]) -> Commit | None:
-        outcome = engine.run(plan.mode.in_batch(plan).stages(plan, at, scope, source))
-        made += outcome.messages
-        for packed in outcome.reports:
-            stored.removed.hear(packed)
-        if plan.schema.settings.changelog.deletion_vectors:
+        for plan, rows in sources:
+            outcome = engine.run(plan.mode.in_batch(plan).stages(plan, at, scope, rows))
+            made += outcome.messages
+            for packed in outcome.reports:
+                stored.removed.hear(packed)
+        if at.plan.schema.settings.changelog.deletion_vectors:
             for message in stored.marked():
                 made.append(message)
         else:

@@ -5,20 +5,20 @@ Source: SQL's MERGE; Paimon 2.0 MergeIntoPaimonTable, for the merge engines that
 several source rows match one row.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.conf.table.read_options import ROW_TRACKING_ENABLED
-from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
+from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.entries import Operation
-from bucketline.state.format.row_ranges import tracks_rows
+from bucketline.state.format.row_ranges import changed_schema
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import Engine, Parts, Rows, SpreadEngine
 from bucketline.state.store.engine.given_rows import GivenRows
+from bucketline.state.store.engine.joined import Joined
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
 from bucketline.state.store.read.predicate import conjunction
 from bucketline.state.store.table.append_changes import KeptAndTaken, write_append_changes
@@ -75,14 +75,6 @@ def merge_by_clauses(
     if clauses.deletes:
         check_delete(table)
     schema = table.table_schema
-    if tracks_rows(schema) and any(
-        isinstance(c, UpdateClause) for c in (*clauses.matched, *clauses.not_matched_by_source)
-    ):
-        raise UnsupportedTableError(
-            f"a merge cannot update rows of {table.path}, which has '{ROW_TRACKING_ENABLED.key}' = 'true': "
-            "the rows would lose their row ids; use UPDATE",
-            option=ROW_TRACKING_ENABLED.key,
-        )
     key = check_key(schema, on)
     if clauses.not_matched and schema.primary_keys and not set(key) <= set(schema.primary_keys):
         raise SchemaMismatchError(
@@ -123,9 +115,11 @@ def _merge_once(table: TableHandle, source: MergeSource, clauses: MergeClauses, 
     at = open_change(table)
     planned = plan_merge(at.plan.schema, source.key.columns, clauses, source.schema)
     if not table.primary_key:
-        stored = KeptAndTaken(at)
-        changes = Parts([GivenRows(_append_changes(at, stored, source, planned))])
-        return write_append_changes(at, stored, changes, Operation.MERGE, engine=engine)
+
+        def appended(stored: KeptAndTaken, planned: PlannedMerge) -> Parts:
+            return Parts([GivenRows(_append_changes(at, stored, source, planned))])
+
+        return _write_appended(at, planned, appended, engine)
     rows = GivenRows(_changes(at, source, planned))
     return write_changes(at, Parts([rows]), Operation.MERGE, engine=engine)
 
@@ -141,11 +135,38 @@ def _merge_spread(
     if table.primary_key:
         source = joined_source(at, rows, keys, planned, buckets_to_change(at, looked_at, partitions), engine)
         return write_changes(at, source, Operation.MERGE, engine=engine)
-    stored = KeptAndTaken(at)
-    columns = keys.key.columns if planned.clauses.looks_at_keys_alone else None
-    parts = stored.parts(looked_at, columns, partitions)
-    source = joined_source(at, rows, keys, planned, parts, engine)
-    return write_append_changes(at, stored, source, Operation.MERGE, engine=engine)
+
+    def joined(stored: KeptAndTaken, planned: PlannedMerge) -> Joined:
+        parts = stored.parts(looked_at, _columns(planned), partitions)
+        return joined_source(at, rows, keys, planned, parts, engine)
+
+    return _write_appended(at, planned, joined, engine)
+
+
+def _write_appended(
+    at: TableAt, planned: PlannedMerge, joined: Callable[[KeptAndTaken, PlannedMerge], Parts | Joined], engine: Engine
+) -> WriteResult:
+    """Merges into a table without a primary key. `joined` returns a source of the rows that a merge appends, and the
+    merge then tells the given `KeptAndTaken` which rows of the table are taken out.
+
+    If the merge updates rows that have row ids, and inserts rows too, rows are joined twice: once for the updated rows,
+    which keep their row ids, and once for the new rows, which get row ids by the commit.
+    """
+    stored, new = KeptAndTaken(at), None
+    if planned.keeps_ids and planned.clauses.not_matched:
+        new = joined(KeptAndTaken(at), planned.inserts_alone())
+        planned = planned.changes_alone()
+    source = joined(stored, planned)
+    return write_append_changes(
+        at, stored, source, Operation.MERGE, engine=engine, keeps_ids=planned.keeps_ids, new=new
+    )
+
+
+def _columns(planned: PlannedMerge) -> Sequence[str] | None:
+    """Returns the columns of the table that the merge needs; None for all columns of the table's schema."""
+    if planned.clauses.looks_at_keys_alone:
+        return planned.key
+    return [f.name for f in changed_schema(planned.schema).fields] if planned.keeps_ids else None
 
 
 def _append_changes(
@@ -154,8 +175,8 @@ def _append_changes(
     """Yields the rows that a merge appends to a table without a primary key. While the caller takes these rows,
     `stored` is told which rows of the table the merge takes out.
     """
-    columns = source.key.columns if planned.clauses.looks_at_keys_alone else None
-    target = stored.read(_looked_at(source.seen, planned), columns, _partitions(source.seen, planned))
+    looked_at, partitions = _looked_at(source.seen, planned), _partitions(source.seen, planned)
+    target = stored.read(looked_at, _columns(planned), partitions)
     for changed in _changed(at, source, planned, target):
         if isinstance(changed, pa.Table):
             yield changed

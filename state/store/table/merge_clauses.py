@@ -18,8 +18,10 @@ import pyarrow.compute as pc
 
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.row_ranges import tracks_rows
 from bucketline.state.sql.compute.conditions import columns_of
 from bucketline.state.sql.compute.expression import SOURCE, SqlExpression, assigned, condition, with_blanks
+from bucketline.state.store.table.append_changes import with_ids
 from bucketline.state.store.table.assignments import Assignments, constant_scalar, plan_assignments
 from bucketline.state.store.table.change_rules import fixed_columns
 from bucketline.state.store.table.merge_join import Alone, Matched, UnmatchedRows
@@ -114,6 +116,22 @@ class PlannedMerge:
     matched: tuple[_Change, ...]
     by_source: tuple[_Change, ...]
 
+    @property
+    def keeps_ids(self) -> bool:
+        """Returns True if the merge updates rows that have row ids. The updated rows keep their row ids, so `target`
+        must have the column of row ids in the methods below.
+        """
+        return tracks_rows(self.schema) and any(c.assignments is not None for c in (*self.matched, *self.by_source))
+
+    def changes_alone(self) -> "PlannedMerge":
+        """Returns the merge without its clauses that insert rows."""
+        return replace(self, clauses=replace(self.clauses, not_matched=()))
+
+    def inserts_alone(self) -> "PlannedMerge":
+        """Returns the merge with only its clauses that insert rows."""
+        clauses = replace(self.clauses, matched=(), not_matched_by_source=())
+        return replace(self, clauses=clauses, matched=(), by_source=())
+
     def paired(self, target: pa.RecordBatch, source: pa.Table) -> Iterator[ClauseOutcome]:
         """Takes pairs of rows: row i of `target` (the table) matches row i of `source`. Yields for each clause that
         applies to some of the pairs the rows of the table that change, and the new rows.
@@ -177,7 +195,8 @@ class PlannedMerge:
         for change, rows in _first_true([(c.condition, c) for c in changes], seen):
             before = target.take(rows)
             if change.assignments is not None:
-                yield ClauseOutcome(before, updated(before.select(own), seen.take(rows), change.assignments))
+                after = updated(before.select(own), seen.take(rows), change.assignments)
+                yield ClauseOutcome(before, with_ids(after, before) if self.keeps_ids else after)
             elif self.schema.primary_keys:
                 check_removed(before.select(own), self.schema)
                 yield ClauseOutcome(before, with_kind(before.select(own), RowKind.DELETE, self.schema))

@@ -8,7 +8,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.conf.errors import OptionError
-from bucketline.state.errors import UnsupportedTableError
+from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.store.table.table import Table, create_table
 
 COLUMNS = ["id", "v", "_ROW_ID", "_SEQUENCE_NUMBER"]
@@ -71,7 +71,7 @@ def test_any_changes_of_rows_keep_ids_as_a_dictionary_would(tmp_path: Path) -> N
     known: dict[int, tuple[int, str, int]] = {}
     numbers = iter(range(1000))
     for _ in range(12):
-        verb = draw.choice(["write", "write", "update", "delete", "compact"])
+        verb = draw.choice(["write", "write", "update", "delete", "merge", "compact"])
         chosen = draw.sample(sorted(known), len(known) // 3)
         if verb == "write":
             new = [next(numbers) for _ in range(draw.randint(1, 4))]
@@ -79,6 +79,11 @@ def test_any_changes_of_rows_keep_ids_as_a_dictionary_would(tmp_path: Path) -> N
             known |= {n: (n, f"v{n}", int(snapshot or 0)) for n in new}
         elif verb == "compact":
             table.compact()
+        elif verb == "merge":
+            new = [next(numbers) for _ in range(draw.randint(0, 3))]
+            snapshot = table.merge(given(*chosen, *new), ["id"], {"v": "m"}, "insert")
+            known |= {n: (n, "m", int(snapshot or 0)) for n in chosen}
+            known |= {n: (n, f"v{n}", int(snapshot or 0)) for n in new}
         elif chosen:
             where = f"id IN ({', '.join(map(str, chosen))})"
             if verb == "delete":
@@ -105,8 +110,6 @@ def test_overwritten_rows_are_new_rows(tmp_path: Path) -> None:
 def test_what_would_lose_ids_is_refused(tmp_path: Path) -> None:
     table = made(tmp_path)
     table.write(given(1))
-    with pytest.raises(UnsupportedTableError, match="the rows would lose their row ids"):
-        table.merge(given(1), ["id"], {"v": "new"})
     with pytest.raises(UnsupportedTableError, match="are not sorted"):
         table.compact(order_by=["id"], order_strategy="order")
     table.merge(given(1, 7), ["id"], "delete", "insert")
@@ -118,6 +121,30 @@ def test_what_would_lose_ids_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(OptionError, match=says):
             create_table(str(tmp_path / "u"), "id INT NOT NULL", options={**TRACKED, **options})
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_a_merge_updates_rows_that_keep_their_ids_beside_new_rows_and_deletes(tmp_path: Path, vectors: str) -> None:
+    table = made(tmp_path, **{"deletion-vectors.enabled": vectors})
+    table.write(pa.concat_tables([given(1, 2, 3, 4), given(5, 6, part="y")]))
+    place = f"`{table.path}`"
+    bl.sql(
+        None,
+        f"MERGE INTO {place} t USING (VALUES (2, 'b'), (3, 'c'), (6, 'f'), (8, 'h'), (9, 'i')) s (id, v) "
+        "ON t.id = s.id AND t.v <> 'v6' WHEN MATCHED AND s.id = 3 THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v "
+        "WHEN NOT MATCHED AND s.id <> 9 THEN INSERT (id, v, p) VALUES (s.id, s.v, 'y') "
+        "WHEN NOT MATCHED BY SOURCE AND t.id = 4 THEN UPDATE SET v = 'old', p = 'y'",
+    )
+    kept = [(1, "v1", 0, 1), (2, "b", 1, 2), (4, "old", 3, 2), (5, "v5", 4, 1), (6, "v6", 5, 1)]
+    found = rows(table)
+    assert [row for row in found if int(str(row[2])) < 6] == kept
+    assert sorted((row[0], row[1], row[3]) for row in found if row not in kept) == [(6, "f", 2), (8, "h", 2)]
+    assert next_ids(table) == [6, 8] and table.snapshots()["commit_kind"].to_pylist()[-1] == "OVERWRITE"
+    table.compact()
+    assert rows(table) == found and [f for f in table.doctor(rows=True) if f.severity == "error"] == []
+    with pytest.raises(SchemaMismatchError, match="2 source rows match the row of the table with id = 1"):
+        table.merge(given(1, 1, 12), ["id"], {"v": "new"}, "insert")
+    assert rows(table) == found
 
 
 def test_sql_reads_ids_where_they_are_named(tmp_path: Path) -> None:
