@@ -13,10 +13,10 @@ from bucketline.state.store.write.write_plan import Workers, WriteScope
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.target import Target
 from bucketline.streaming.decode.decode_step import DecodeStep
-from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.decode.decoder import Decoder, leaves_out_values
 from bucketline.streaming.decode.moves.key_moves import FoundValues
 from bucketline.streaming.decode.seen import RecordPlace
-from bucketline.streaming.tasks.read_task import Records, leaves_out_values
+from bucketline.streaming.tasks.read_task import Records
 
 MOST_REJECTS = 1 << 31
 MOST_BYTES_IN_ONE_TASK = 32 << 20

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.option import check_texts
 from bucketline.conf.secrets import MaskedOptions
@@ -31,7 +33,10 @@ from bucketline.streaming.batch.progress import tell
 from bucketline.streaming.batch.write_batch import Job, identify, write_batch
 from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.log import log_to_standard_error
+from bucketline.streaming.tasks.read_task import ReadTask
 from bucketline.streaming.tasks.spark_engine import SparkEngine
+from bucketline.streaming.tasks.start_workers import start_workers_beside
+from bucketline.streaming.tasks.write_task import WriteTask
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,6 +50,9 @@ class TableSink:
     checkpoint location, needed only if Spark does not tell it. `decode` turns records into rows (the job's `decode:`).
     `source` is a name for the cluster that is read, and `cluster` the cluster's id. `allow_reprocess` allows a batch
     about which checkpoint and table disagree.
+
+    If a Spark session is active, Spark's Python workers start in the background when the first sink is made, so that
+    the first batch need not wait for them.
 
     Raises BucketlineError before anything is written if the table cannot take the batch, or if the checkpoint disagrees
     with the table.
@@ -72,6 +80,8 @@ class TableSink:
                 f"sink_id {self.sink_id!r} becomes part of file names: use only letters, digits, '-' and '_'",
                 sink_id=self.sink_id,
             )
+        decoders = () if self.decode is None else (type(self.decode),)
+        start_workers_beside(SparkSession.getActiveSession(), (ReadTask, WriteTask, *decoders))
 
     def __call__(self, batch: Any, batch_id: int) -> None:
         log_to_standard_error()

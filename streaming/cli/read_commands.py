@@ -15,7 +15,8 @@ from bucketline.conf.wording import counted
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_places import place_fields, places_among
 from bucketline.state.format.row_ranges import kept_schema
-from bucketline.state.sql.compute.conditions import Condition, plan_condition
+from bucketline.state.sql.compute.condition import Condition
+from bucketline.state.sql.compute.plan_condition import plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions
 from bucketline.state.store.table.table import Table, handle_of

@@ -1,7 +1,7 @@
 """The interface of decoders, which turn a source's records into rows of a table, and the type of their result."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -40,3 +40,20 @@ class Decoder(Protocol):
     """A function that turns records into rows, and can be sent to tasks."""
 
     def __call__(self, records: pa.Table) -> DecodedRows: ...
+
+
+@runtime_checkable
+class MarkingDecoder(Protocol):
+    """A decoder that says whether it marks values that the source left out."""
+
+    @property
+    def leaves_out_values(self) -> bool:
+        """True if the rows have a column UNAVAILABLE, which marks the values that the source left out. Without this
+        column such values would look like nulls of the source.
+        """
+        ...
+
+
+def leaves_out_values(decode: Decoder) -> bool:
+    """Returns True if the decoder adds the column UNAVAILABLE to its rows."""
+    return isinstance(decode, MarkingDecoder) and decode.leaves_out_values

@@ -24,7 +24,8 @@ from bucketline.streaming.batch.live_table import LiveTable
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.batch.write_batch import Job
 from bucketline.streaming.job.background import InThread
-from bucketline.streaming.tasks.first_tasks import client_error, start_workers, try_tasks
+from bucketline.streaming.tasks.first_tasks import LOADED, client_error, try_tasks
+from bucketline.streaming.tasks.start_workers import start_workers
 
 _LOG = logging.getLogger("bucketline.job")
 _SPLITS = ("minPartitions", "maxRecordsPerPartition")
@@ -97,7 +98,7 @@ def choose_reader(
     if why:
         _settle(source, *why)
     if why or not is_choice:
-        in_thread(lambda: start_workers(spark))
+        in_thread(lambda: start_workers(spark, LOADED))
         return None
     settings = kafka_client(options, source.token_provider).settings
     reader = KafkaReader(

@@ -21,8 +21,7 @@ from bucketline.state.store.write.row_acceptance import RowAcceptance
 from bucketline.state.store.write.sealed_runs import SealedRun, SealPlan
 from bucketline.state.types.arrow import UNAVAILABLE
 from bucketline.state.types.schema_need import SchemaNeed
-from bucketline.streaming.decode.decode_step import DecodeStep
-from bucketline.streaming.decode.decoder import Decoder
+from bucketline.streaming.decode.decoder import Decoder, leaves_out_values
 from bucketline.streaming.decode.rejects import RejectedRows, rejected_rows
 from bucketline.streaming.decode.seen import NOTHING_SEEN, joined_seen
 from bucketline.streaming.tasks.kafka.kafka_consumers import KEPT
@@ -249,13 +248,6 @@ class ReadPartsTask:
         for part in self.parts[task_number() :: self.task_count]:
             for run in part.runs(self.seal):
                 yield routed(run, self.to)
-
-
-def leaves_out_values(decode: Decoder) -> bool:
-    """Returns True if the decoder adds the column UNAVAILABLE, which marks values that the source left out. Without
-    this column such values would look like nulls of the source.
-    """
-    return isinstance(decode, DecodeStep) and decode.leaves_out_values
 
 
 def to_each(note: Routed, to: Destination) -> Iterator[Routed]:

@@ -26,7 +26,8 @@ from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.store.table.table import create_table, handle_of
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.streaming.job.run import run_job
-from bucketline.streaming.tasks.first_tasks import start_workers
+from bucketline.streaming.tasks.first_tasks import LOADED
+from bucketline.streaming.tasks.start_workers import start_workers
 from tests.bench.engine import session
 from tests.bench.paimon_sink import connector, write_with_paimon
 from tests.bench.plain_program import fetch_and_write
@@ -98,7 +99,7 @@ def _compare(
                 folder = root / "runs"
                 shutil.rmtree(folder, ignore_errors=True)
                 # Spark ends workers that were idle for a minute, and some contenders need none.
-                start_workers(spark)
+                start_workers(spark, LOADED)
                 before, started = cpu_seconds(), time.monotonic()
                 _RUNS[name](spark, broker, kind, records // 4 + PARTITIONS, folder)
                 if turn >= 0:

@@ -21,7 +21,8 @@ from bucketline.conf.resolve import read_assignments, resolve_job
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.sink import TableSink
 from bucketline.streaming.job.run import run_job
-from bucketline.streaming.tasks.first_tasks import start_workers
+from bucketline.streaming.tasks.first_tasks import LOADED
+from bucketline.streaming.tasks.start_workers import start_workers
 from tests.bench.engine import input_stream, session
 from tests.bench.result import Result, Size, asked, folder_bytes, paired_ratio
 from tests.bench.rows import COLUMNS, upserts
@@ -154,7 +155,7 @@ def _compare(case: Case, size: Size, root: Path, spark: Any) -> list[Result]:
                 for batch in batches:
                     stream.add(batch)
                 # Spark ends workers that were idle for a minute: less than a turn of Paimon's sink may take.
-                start_workers(spark)
+                start_workers(spark, LOADED)
                 spent, started = cpu_seconds(), time.monotonic()
                 write(stream)
                 # The first turn warms up.

@@ -9,6 +9,8 @@ import pytest
 
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.tasks.start_workers import start_workers_beside
+from bucketline.streaming.tasks.write_task import WriteTask
 from tests.support.spark.streams import FileStream
 
 pytestmark = pytest.mark.spark
@@ -74,6 +76,23 @@ def test_a_batch_is_one_spark_job(spark: Any, tmp_path: Path) -> None:
 
     stream.run(spark, counted)
     assert jobs == [1, 1]
+
+
+def test_python_workers_start_beside_the_program_that_makes_a_sink_once_in_an_application(spark: Any) -> None:
+    def starts() -> int:
+        jobs = spark._jsparkSession.sparkContext().statusStore().jobsList(None)
+        descriptions = [str(jobs.apply(number).description()) for number in range(jobs.size())]
+        return descriptions.count("Some(bucketline: Python workers start)")
+
+    begun, before = set[str](), starts()
+    thread = start_workers_beside(spark, (WriteTask,), begun)
+    assert thread is not None
+    thread.join(120)
+    assert not thread.is_alive() and starts() == before + 1
+    assert start_workers_beside(spark, (WriteTask,), begun) is None
+
+    TableSink("/no/such/table")
+    assert start_workers_beside(spark, (WriteTask,)) is None, "the sink has started them"
 
 
 def test_a_batch_that_spark_replays_is_written_once(spark: Any, tmp_path: Path) -> None:

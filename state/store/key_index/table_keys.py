@@ -23,7 +23,7 @@ from bucketline.state.bucket.key_entries import HashedKeys, hashed_keys
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.entries import IndexManifestEntry, ManifestEntry
 from bucketline.state.format.json_files.schema_json import TableSchema
-from bucketline.state.sql.compute.conditions import ALL_ROWS
+from bucketline.state.sql.compute.condition import ALL_ROWS
 from bucketline.state.store.index.deletion_vectors import find_deletions
 from bucketline.state.store.key_index.build import KeyBlock
 from bucketline.state.store.key_index.index_scope import IndexScope

@@ -13,7 +13,7 @@ from bucketline.state.format.row_places import places_among, read_fields
 from bucketline.state.format.row_ranges import TRACKED_NAMES, kept_schema, tracks_rows
 from bucketline.state.lsm.merge.engines import fold_for
 from bucketline.state.lsm.merge.overflow_risk import long_decimals
-from bucketline.state.sql.compute.conditions import Condition
+from bucketline.state.sql.compute.condition import Condition
 from bucketline.state.store.read.predicate import filter_columns
 from bucketline.state.types.arrow import arrow_schema, representable
 from bucketline.state.types.char_text import chars_of, pad_columns

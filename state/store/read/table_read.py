@@ -23,7 +23,8 @@ from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import POSTPONE_BUCKET, SCHEMA_DIR, schema_name
 from bucketline.state.format.row_places import PLACES, place_fields, read_fields
 from bucketline.state.format.row_ranges import TRACKED_NAMES, kept_schema, tracks_rows, with_tracked
-from bucketline.state.sql.compute.conditions import Condition, Filter, plan_condition
+from bucketline.state.sql.compute.condition import Condition
+from bucketline.state.sql.compute.plan_condition import Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version, Versions
 from bucketline.state.store.index.deletion_vectors import find_deletions

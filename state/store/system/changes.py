@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from bucketline.state.bucket.accept_rows import ROW_KIND_COLUMN
 from bucketline.state.lsm.merge.fold_choice import reading_fold
 from bucketline.state.lsm.tree.interval import sections
-from bucketline.state.sql.compute.conditions import ALL_ROWS
+from bucketline.state.sql.compute.condition import ALL_ROWS
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.datafile.data_files import BATCH_ROWS
 from bucketline.state.store.read.fallback import own_view

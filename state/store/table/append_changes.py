@@ -23,7 +23,7 @@ from bucketline.state.commit.message import CommitMessage
 from bucketline.state.format.data_file import DataFileMeta, FileSource
 from bucketline.state.format.entries import Operation
 from bucketline.state.format.row_ranges import ROW_ID, changed_schema
-from bucketline.state.sql.compute.conditions import Condition
+from bucketline.state.sql.compute.condition import Condition
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.datafile.rolling_writer import write_data_files
 from bucketline.state.store.engine.engine import Engine, Jobs, PartReport

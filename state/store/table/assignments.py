@@ -17,8 +17,8 @@ from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.lsm.merge.engines import merging_of
 from bucketline.state.lsm.tree.sort_keys import is_older
-from bucketline.state.sql.compute.conditions import columns_of
 from bucketline.state.sql.compute.expression import SqlExpression, assigned, with_blanks
+from bucketline.state.sql.compute.plan_condition import columns_of
 from bucketline.state.store.table.change_rules import sequence_description
 from bucketline.state.types.arrow import arrow_schema, arrow_type, conform
 from bucketline.state.types.fit import fit_array

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import tracks_rows
-from bucketline.state.sql.compute.conditions import columns_of
 from bucketline.state.sql.compute.expression import SOURCE, SqlExpression, assigned, condition, with_blanks
+from bucketline.state.sql.compute.plan_condition import columns_of
 from bucketline.state.store.table.append_changes import with_ids
 from bucketline.state.store.table.assignments import Assignments, constant_scalar, plan_assignments
 from bucketline.state.store.table.change_rules import fixed_columns

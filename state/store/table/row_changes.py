@@ -24,7 +24,8 @@ from bucketline.state.format.entries import Operation
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_places import place_fields, places_among
 from bucketline.state.format.row_ranges import TRACKED_NAMES, changed_schema, kept_schema, tracks_rows
-from bucketline.state.sql.compute.conditions import Condition, Filter, plan_condition
+from bucketline.state.sql.compute.condition import Condition
+from bucketline.state.sql.compute.plan_condition import Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import Engine, Parts
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE, LocalEngine

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from bucketline.conf.table.read_options import DV_MERGE_ON_READ
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import POSTPONE_BUCKET
-from bucketline.state.sql.compute.conditions import Condition
+from bucketline.state.sql.compute.condition import Condition
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.engine.changed_rows import ChangedRows, RowChange, StoredBucket
 from bucketline.state.store.engine.engine import Parts

@@ -19,7 +19,7 @@ from bucketline.state.commit.schema_change import (
     UnsetOption,
 )
 from bucketline.state.determinism import SYSTEM_WORLD, World
-from bucketline.state.sql.compute.conditions import Filter
+from bucketline.state.sql.compute.plan_condition import Filter
 from bucketline.state.store.catalog.alter import alter_table, column_changes, column_path, column_type, position_of
 from bucketline.state.store.catalog.new_schema import check_table_path, plan_schema
 from bucketline.state.store.catalog.table_handle import TableHandle, create_handle, open_handle

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.lsm.merge.left_out import unpack_left_out
-from bucketline.state.sql.compute.conditions import Condition
+from bucketline.state.sql.compute.condition import Condition
 from bucketline.state.store.compact.bucket_access import BucketAccess
 from bucketline.state.store.read.bucket_deletions import VectorFiles, load_deletions
 from bucketline.state.store.read.merge_read import read_buckets

@@ -71,6 +71,8 @@ class Cluster:
     serves_at_most: int | None = None
     broadcasts: "list[FakeBroadcast]" = field(default_factory=list)
 
+    applicationId = "local-1"
+
     @property
     def _jsparkSession(self) -> int:
         return id(self)

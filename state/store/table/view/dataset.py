@@ -15,7 +15,7 @@ from pyarrow.fs import LocalFileSystem
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
-from bucketline.state.sql.compute.conditions import Filter
+from bucketline.state.sql.compute.plan_condition import Filter
 from bucketline.state.store.table.view.sources import RowSource, Wanted
 
 WantedColumns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.sql.compute.conditions import Filter
+from bucketline.state.sql.compute.plan_condition import Filter
 from bucketline.state.store.catalog.branches import Branches
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
-from bucketline.state.sql.compute.conditions import Filter, plan_condition
+from bucketline.state.sql.compute.plan_condition import Filter, plan_condition
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Version
 from bucketline.state.store.read.fallback import BranchView, branch_views

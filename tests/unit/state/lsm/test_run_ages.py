@@ -12,7 +12,7 @@ from bucketline.state.lsm.merge.deduplicate import Deduplicate
 from bucketline.state.lsm.merge.fold import Fold
 from bucketline.state.lsm.merge.run_ages import are_ages_known
 from bucketline.state.lsm.tree.run import SortedRun
-from bucketline.state.sql.compute.conditions import ALL_ROWS
+from bucketline.state.sql.compute.condition import ALL_ROWS
 from bucketline.state.store.read.merge_read import read_buckets
 from bucketline.state.store.read.projection import plan_projection
 from bucketline.state.store.read.prune import group_by_bucket

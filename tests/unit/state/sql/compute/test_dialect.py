@@ -8,7 +8,7 @@ import pytest
 
 import bucketline as bl
 from bucketline.conf.errors import OptionError
-from bucketline.state.sql.compute.conditions import plan_condition
+from bucketline.state.sql.compute.plan_condition import plan_condition
 from bucketline.state.types.columns_text import parse_columns
 
 FIELDS = parse_columns("id INT, amount DECIMAL(12, 2), c STRING, a STRING, s ROW<x INT, y STRING>")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from bucketline.state.sql.compute.conditions import ALL_ROWS
+from bucketline.state.sql.compute.condition import ALL_ROWS
 from bucketline.state.store.read.merge_read import parts_of, read_buckets
 from bucketline.state.store.read.projection import plan_projection
 from bucketline.state.store.read.table_read import ReadRequest, file_access, index_entries, plan_rows

@@ -5,7 +5,7 @@ skipped. Every other part, for example a comparison of two columns, is computed 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
+from bucketline.state.sql.compute.condition import ALL_ROWS, Condition
 from bucketline.state.sql.compute.expression import SqlExpression, condition, with_blanks
 from bucketline.state.sql.compute.filters import translate_filter
 from bucketline.state.sql.compute.parsing import (
@@ -30,26 +31,15 @@ from bucketline.state.types.logical import DataField
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition on rows. `expression` is applied while rows are read, and `test` afterwards; None means that all rows
-    pass. `columns` are the columns that `test` uses.
-    """
+class SqlTest:
+    """A test of rows that computes an SQL expression."""
 
-    expression: pc.Expression | None = None
-    test: SqlExpression | None = None
-    columns: tuple[str, ...] = ()
+    expression: SqlExpression
 
-    def mask(self, rows: pa.RecordBatch) -> pa.Array | None:
-        """Returns a mask of the rows that meet `test`; None means all rows. `rows` have already met `expression`."""
-        return None if self.test is None else condition(self.test, columns_of(rows), rows.num_rows)
+    def mask(self, rows: pa.RecordBatch) -> pa.Array:
+        """Returns for each row whether the expression is true."""
+        return condition(self.expression, columns_of(rows), rows.num_rows)
 
-    def also(self, expression: pc.Expression) -> "Condition":
-        """Returns a condition that rows meet if they meet both this condition and the expression."""
-        whole = expression if self.expression is None else self.expression & expression
-        return replace(self, expression=whole)
-
-
-ALL_ROWS = Condition()
 
 Filter: TypeAlias = pc.Expression | str | SqlExpression | Condition
 """A condition on the columns of a table: SQL text such as `id > 5 AND name LIKE 'a%'`, or an Arrow expression."""
@@ -108,7 +98,7 @@ def _planned(text: str, fields: Sequence[DataField], added: Sequence[DataField])
             # If a literal does not fit its column, the first error describes the problem better.
             raise refusal from None
         raise
-    return Condition(whole, test, tuple(f.name for f in known if f.name.lower() in looked_at))
+    return Condition(whole, SqlTest(test), tuple(f.name for f in known if f.name.lower() in looked_at))
 
 
 def columns_of(rows: pa.RecordBatch | pa.Table) -> Mapping[str, pa.Array]:
