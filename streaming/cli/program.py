@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import click
@@ -33,6 +34,7 @@ from bucketline.state.errors import (
 )
 from bucketline.streaming.batch.failure import SparkFailedError, SparkLostError, error_within
 from bucketline.streaming.batch.recover import CheckpointMismatchError
+from bucketline.streaming.cli.modules import MODULE_OF_COMMAND
 from bucketline.streaming.cli.texts import printable
 from bucketline.streaming.cli.version import version_text
 from bucketline.streaming.decode.avro.registry_errors import RegistryDownError, RegistryError
@@ -95,12 +97,28 @@ _BUG_REMEDY = (
 
 class Program(click.Group):
     """A group of commands. A command ends with an exit code and, after an error, with a line that says what is
-    wrong.
+    wrong. The module of a command is loaded when the command is needed.
     """
 
     debug = False
     secrets: tuple[str, ...] = ()
     """Secret values in the command's arguments, which are never shown."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(MODULE_OF_COMMAND)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in MODULE_OF_COMMAND:
+            import_module(MODULE_OF_COMMAND[cmd_name])
+        else:
+            self.all_commands()  # the error names the most similar command
+        return super().get_command(ctx, cmd_name)
+
+    def all_commands(self) -> Mapping[str, click.Command]:
+        """Returns all commands by name."""
+        for module in MODULE_OF_COMMAND.values():
+            import_module(module)
+        return self.commands
 
     def main(
         self,

@@ -85,7 +85,7 @@ def test_the_cells_of_the_notebook_run_up_to_those_with_spark(tmp_path: Path, mo
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_every_command_and_option_named_exists(page: Path) -> None:
     for name, rest in commands(page):
-        command = program.commands.get(name)
+        command = program.all_commands().get(name)
         assert command is not None or name == "COMMAND", f"{page.name}: there is no command 'bucketline {name}'"
         known = {word for p in command.params if isinstance(p, click.Option) for word in p.opts} if command else set()
         for option in re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", rest):
@@ -93,12 +93,14 @@ def test_every_command_and_option_named_exists(page: Path) -> None:
 
 
 def test_every_command_is_listed() -> None:
-    assert {name for name, _ in commands(DOCS / "commands.md")} == set(program.commands)
+    assert {name for name, _ in commands(DOCS / "commands.md")} == set(program.all_commands())
 
 
 def test_every_option_of_ingest_is_listed() -> None:
     listed = " ".join(rest for name, rest in commands(DOCS / "commands.md") if name == "ingest")
-    missing = [o for p in program.commands["ingest"].params for o in p.opts if o not in listed and o != "--format"]
+    missing = [
+        o for p in program.all_commands()["ingest"].params for o in p.opts if o not in listed and o != "--format"
+    ]
     assert missing == []
 
 

@@ -43,10 +43,10 @@ def warehouse(tmp_path: Path) -> str:
 def test_every_command_with_a_path_takes_a_name_in_a_warehouse(warehouse: str) -> None:
     rows = bucketline("scan", "shop.orders", "--warehouse", warehouse, "--format", "json").stdout.splitlines()
     assert sorted(json.loads(row)["id"] for row in rows) == [1, 2]
-    taking = [n for n, c in program.commands.items() if any(p.name in ("path", "paths") for p in c.params)]
+    taking = [n for n, c in program.all_commands().items() if any(p.name in ("path", "paths") for p in c.params)]
     assert {"scan", "snapshots", "compact", "doctor", "plan", "compactor", "create"} <= set(taking)
     for name in taking:
-        options = {o for parameter in program.commands[name].params for o in parameter.opts}
+        options = {o for parameter in program.all_commands()[name].params for o in parameter.opts}
         assert {"--warehouse", "--catalog", "--catalog-file", "--storage"} <= options, name
     assert bucketline("snapshots", "shop.orders", "--catalog", f"warehouse={warehouse}").stdout.count("APPEND") == 1
     bucketline("compact", "shop.orders", "--warehouse", warehouse)

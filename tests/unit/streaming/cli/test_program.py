@@ -20,6 +20,7 @@ from bucketline.state.errors import (
 from bucketline.state.store.table.table import create_table
 from bucketline.streaming.batch.failure import SparkFailedError, error_within
 from bucketline.streaming.batch.recover import CheckpointMismatchError
+from bucketline.streaming.cli.modules import MODULE_OF_COMMAND
 from bucketline.streaming.cli.program import Program, program
 
 _SPARK_TEXT = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was raised by the Python Proxy.
@@ -93,6 +94,28 @@ def test_the_list_of_commands_cuts_no_sentence() -> None:
     for group, command in (((), "quickstart"), (("branch",), "fast-forward"), (("tag",), "delete")):
         listed = CliRunner().invoke(program, [*group, "--help"], terminal_width=80).stdout.partition("Commands:")[2]
         assert command in listed and "..." not in listed
+
+
+def test_a_command_is_found_in_the_module_that_is_named_for_it() -> None:
+    found = {name: command.callback.__module__ for name, command in program.all_commands().items() if command.callback}
+    assert found == MODULE_OF_COMMAND
+
+
+def test_a_command_loads_no_module_of_another_one() -> None:
+    code = (
+        "import sys; from bucketline.streaming.cli.program import program\n"
+        "try: program.main(['py-files', '--help'])\n"
+        "except SystemExit: print([m for m in sys.modules if m in ('bucketline.state.store.table.table', 'sqlglot')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: bucketline py-files") and done.stdout.endswith("[]\n")
+
+
+def test_a_mistyped_command_is_told_the_one_that_is_meant() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bucketline.streaming", "comapct", "x"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "'comapct'" in done.stderr and "'compact'" in done.stderr
 
 
 def test_an_error_within_a_text_of_spark_is_found_by_its_class() -> None:

@@ -274,9 +274,9 @@ def test_every_command_with_a_path_takes_storage_options_and_shows_none(
 
 
 def test_every_command_with_a_path_is_tried() -> None:
-    takes_path = {n for n, c in program.commands.items() if any(p.name == "path" for p in c.params)}
+    takes_path = {n for n, c in program.all_commands().items() if any(p.name == "path" for p in c.params)}
     assert takes_path - {"create", "bad-records"} == {c[0] for c in PATH_COMMANDS}
     assert all(
-        {"--storage", "--storage-file"} <= {o for p in program.commands[name].params for o in p.opts}
+        {"--storage", "--storage-file"} <= {o for p in program.all_commands()[name].params for o in p.opts}
         for name in takes_path
     )
