@@ -12,7 +12,7 @@ has changed.
 Source: Paimon 2.0 RollbackHelper.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -177,7 +177,7 @@ def _take_back(later: _Later, newer: list[int], tags: Tags, world: World, goes_o
     When all newer snapshots have been removed, the function lists the snapshots again. If it finds more newer
     snapshots, it removes them only if `goes_on` returns True. Otherwise it ends, and changes no tag and no hint.
     """
-    mark = None if newer else _done_mark(later.snapshots, tags)
+    mark = None if newer else _done_mark(later.snapshots, _readable(tags))
     while newer and later.is_untouched():
         mark = _mark(later, tags, newer[-1], world)
         # Paimon trusts a LATEST that is too high, but searches upwards from a LATEST that is too low. So the hint is
@@ -338,7 +338,7 @@ def _mark(later: _Later, tags: Tags, newest: int, world: World) -> Tag | None:
     its snapshot, is changed to name the target of this rollback, and is returned. If the snapshot to tag is gone, the
     tag that exists is returned, or None.
     """
-    marked, snapshot = _mark_of(tags), later.snapshots.get(newest)
+    marked, snapshot = _mark_of(_readable(tags)), later.snapshots.get(newest)
     if snapshot is None:
         return marked
     if marked is not None and marked.snapshot.id > newest and marked.snapshot.time_ms >= snapshot.time_ms:
@@ -351,32 +351,33 @@ def _mark(later: _Later, tags: Tags, newest: int, world: World) -> Tag | None:
     return mark
 
 
-def _mark_of(tags: Tags) -> Tag | None:
-    return next((t for t in _readable(tags) if t.name == ROLLBACK_TAG), None)
+def _mark_of(tags: Iterable[Tag]) -> Tag | None:
+    return next((t for t in tags if t.name == ROLLBACK_TAG), None)
 
 
-def _done_mark(snapshots: Snapshots, tags: Tags) -> Tag | None:
-    """Returns the mark (a tag) of an earlier rollback that was stopped near its end: the snapshot in the tag was
-    removed already, but not the tag. Returns None if there is no such mark.
+def _done_mark(snapshots: Snapshots, tags: Iterable[Tag]) -> Tag | None:
+    """Returns the mark (a tag) of a rollback that was stopped near its end: the rollback had removed its last snapshot,
+    but not the mark. Returns None if there is no such mark among the tags.
+
+    A mark must stay if the snapshot after the marked snapshot exists although the marked snapshot does not, because a
+    writer has committed during the rollback. Such a mark tells readers of changes why the marked snapshot is missing,
+    and is not returned.
     """
     mark = _mark_of(tags)
-    return None if mark is None or mark.snapshot.is_same_as(snapshots.get(mark.snapshot.id)) else mark
+    if mark is None:
+        return None
+    marked = snapshots.get(mark.snapshot.id)
+    is_hole = marked is None and snapshots.exists(mark.snapshot.id + 1)
+    return None if is_hole or mark.snapshot.is_same_as(marked) else mark
 
 
 def without_done_mark(snapshots: Snapshots, tags: Tags) -> list[Tag]:
-    """Lists the tags. Removes the tag `ROLLBACK_TAG` if a rollback was stopped after it had removed its last snapshot,
-    but before it removed this tag. Returns the tags that remain.
-
-    The tag stays if the next snapshot exists although the tagged snapshot does not, because a writer has committed
-    during the rollback. The tag then tells readers of changes why the tagged snapshot is missing.
+    """Lists the tags, and returns them. If one of them is the mark of a rollback that was stopped near its end (see
+    `_done_mark`), and no other rollback must be finished, that tag is removed first.
     """
     listed = tags.list()
-    mark = next((t for t in listed if t.name == ROLLBACK_TAG), None)
-    if mark is None:
-        return listed
-    marked = snapshots.get(mark.snapshot.id)
-    is_hole = marked is None and snapshots.exists(mark.snapshot.id + 1)
-    if is_hole or mark.snapshot.is_same_as(marked) or snapshots.find_latest().cut_short is not None:
+    mark = _done_mark(snapshots, listed)
+    if mark is None or snapshots.find_latest().cut_short is not None:
         return listed
     tags.delete(mark.name)
     return [t for t in listed if t is not mark]
