@@ -15,7 +15,7 @@ _CASES = (
         lambda scale: rows.large_rows(scaled(20, scale, 2), scaled(20_000_000, scale, 1000)),
         lambda scale: rows.large_rows(scaled(20_000, scale, 2), 20_000),
         (
-            Step("write", rows.write, 700, 1.5),
+            Step("write", rows.write, 700, 2.0),
             Step("compact", rows.compact, 420, 2.0),
             Step("read", rows.read, 420, 1.5),
         ),

@@ -18,7 +18,7 @@ from bucketline.state.store.write.bucket_threads import compacted_buckets, threa
 from bucketline.state.store.write.bucket_writer import BucketWrite
 from bucketline.state.store.write.placing import SnapshotNote
 from bucketline.state.store.write.run_buffer import RunBuffer
-from bucketline.state.store.write.sealed_runs import SMALL_BYTES, RunForm, SealedRun
+from bucketline.state.store.write.sealed_runs import SMALL_BYTES, RunForm, SealedRun, SealPlan
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import ONE_WORKER, Workers
@@ -28,6 +28,12 @@ _MOST_THREADS = 8
 _PARTS_AT_ONCE = 4
 """How many parts of a source are read at the same time if the storage is slow. Together they use the memory of one
 part.
+"""
+
+_BUDGETS_OF_A_RUN = 2
+"""How many times the budget for collecting rows a run of this process may hold. Rows are collected until they exceed
+the budget, so they exceed it by less than one record batch of the source. Only rows of a record batch that is larger
+than the budget are cut into several runs.
 """
 
 
@@ -119,15 +125,27 @@ def _sealed_runs(stages: Stages[Parts], threads: int) -> Generator[SealedRun | P
     """
     write, parts = stages.write.write, stages.source.parts
     readers = min(_PARTS_AT_ONCE, len(parts)) if len(parts) > 1 and answers_late(write.access.files.io) else 1
-    # A run that stays in this process becomes a stream only if it is spilled to disk.
-    seal = replace(
-        stages.seal,
+    seal = seal_in_process(stages.seal, threads, readers, sorting_bytes=write.merge_memory_bytes)
+    return read_at_once([partial(part.runs, seal) for part in parts], readers)
+
+
+def seal_in_process(seal: SealPlan, threads: int, readers: int, *, sorting_bytes: int) -> SealPlan:
+    """Returns how rows are sealed that stay in this process. `seal` is the plan for rows that are sent to other tasks,
+    `threads` is how many groups of rows are sorted at the same time, in at most `sorting_bytes`, and `readers` is how
+    many parts of the source are read at the same time.
+
+    Runs stay tables, which become streams only if they are spilled to disk. The rows of a bucket that are sorted
+    together become one run: cut rows are copied, and the time and memory of merging grow with the number of runs.
+    """
+    budget_bytes = seal.budget_bytes // readers
+    return replace(
+        seal,
         form=RunForm.ROWS,
         threads=threads,
-        sorting_bytes=write.merge_memory_bytes,
-        budget_bytes=stages.seal.budget_bytes // readers,
+        sorting_bytes=sorting_bytes,
+        budget_bytes=budget_bytes,
+        run_bytes=max(seal.run_bytes, _BUDGETS_OF_A_RUN * budget_bytes),
     )
-    return read_at_once([partial(part.runs, seal) for part in parts], readers)
 
 
 def threads_of(write: BucketWrite) -> int:

@@ -69,6 +69,19 @@ def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return _ranks(column) if pa.types.is_floating(column.type) else column
 
 
+def order_keys(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
+    """Returns the sort keys that together sort rows in the same order as the column in Spark, where the column is not
+    null. The first key counts most.
+
+    Structs are compared field by field, and a null in a field comes before every value. So each field has two sort
+    keys or more: one that says whether the field has a value, and those of the field itself.
+    """
+    if not pa.types.is_struct(column.type):
+        return [sortable(column)]
+    fields = column.flatten() if column.type.num_fields else []
+    return [key for field in fields for key in (pc.is_valid(field).cast(pa.int8()), *order_keys(field))]
+
+
 def _flat(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
     """Returns columns without structs that stand for `column` in GROUP BY, because Arrow cannot group by a struct.
     For a struct, these are a column that says whether the struct is not null, and the columns of its fields.

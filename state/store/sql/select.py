@@ -21,7 +21,7 @@ from bucketline.state.sql.compute.meeting import common_type, to_common
 from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.relations import start_of
 from bucketline.state.sql.statement import Query, Relation
-from bucketline.state.store.sql.aggregates import Aggregate, grouped, sortable
+from bucketline.state.store.sql.aggregates import Aggregate, grouped, order_keys
 from bucketline.state.store.sql.relation import Source, bind_columns, null_first, open_source, rows_source
 from bucketline.state.store.sql.row_sources import series, united
 from bucketline.state.store.sql.session import SqlSession
@@ -400,8 +400,11 @@ def _sorted(rows: pa.Table, keys: Sequence[tuple[str, bool, bool]]) -> pa.Table:
     for i, (name, descends, nulls_first) in enumerate(keys):
         if name not in rows.column_names:
             raise refused("ORDER BY names a column that the result does not have; select the column too")
-        columns |= {f"null {i}": null_first(rows.column(name), nulls_first), f"{i}": sortable(rows.column(name))}
-        by += [(f"null {i}", "ascending"), (f"{i}", "descending" if descends else "ascending")]
+        column, direction = rows.column(name), "descending" if descends else "ascending"
+        columns[f"{i} null"] = null_first(column, nulls_first)
+        parts = {f"{i} {at}": part for at, part in enumerate(order_keys(column))}
+        columns |= parts
+        by += [(f"{i} null", "ascending"), *((part, direction) for part in parts)]
     return rows.take(pc.sort_indices(pa.table(columns), sort_keys=by))
 
 

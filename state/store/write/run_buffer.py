@@ -20,7 +20,7 @@ import pyarrow as pa
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.store.storage.errors import local_disk
 from bucketline.state.store.write.owned.owner_runs import OwnerRun, RunPlace, cut, opened, packed_again, stretches
-from bucketline.state.store.write.sealed_runs import CutRows, SealedRun, seal, unseal
+from bucketline.state.store.write.sealed_runs import CutRows, SealedRun, unseal, write_packed
 
 
 class SpilledBlob(io.RawIOBase):
@@ -221,8 +221,8 @@ class RunBuffer:
             runs.append(run)
             return
         is_loose = self._packs_spills or isinstance(run.blob, pa.Table)
-        blob = seal(unseal(run.blob).read_all()) if is_loose else run.blob
-        self._spilled[(run.partition, run.bucket), len(runs)] = self._spill_bytes(blob)
+        place = self._spill_rows(unseal(run.blob)) if is_loose else self._spill_bytes(run.blob)
+        self._spilled[(run.partition, run.bucket), len(runs)] = place
         runs.append(replace(run, blob=b""))
 
     def _add_pieces(self, run: OwnerRun) -> None:
@@ -244,12 +244,27 @@ class RunBuffer:
         """Appends the bytes to the spill file. Returns the position at which they begin in the file, and how many they
         are.
         """
-        if self._spill is None:
-            self._spill = SpillFile(self._directory)
-        place = self._spill.tell(), len(blob)
-        self._spill.write(blob)
+        spill = self._spill_file()
+        place = spill.tell(), len(blob)
+        spill.write(blob)
         self.spilled_bytes += len(blob)
         return place
+
+    def _spill_rows(self, rows: pa.RecordBatchReader) -> tuple[int, int]:
+        """Appends the rows to the spill file, compressed, one record batch after the other. Returns the position at
+        which they begin in the file, and how many bytes they take.
+        """
+        spill = self._spill_file()
+        start = spill.tell()
+        write_packed(rows, spill)
+        size = spill.tell() - start
+        self.spilled_bytes += size
+        return start, size
+
+    def _spill_file(self) -> SpillFile:
+        if self._spill is None:
+            self._spill = SpillFile(self._directory)
+        return self._spill
 
     def buckets(self) -> list[BucketId]:
         """Returns the buckets that have runs, in order."""

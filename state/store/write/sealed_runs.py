@@ -396,6 +396,14 @@ def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
     return max(1, min(BLOB_ROWS, fitting))
 
 
+def write_packed(rows: pa.RecordBatchReader, sink: RawIOBase) -> None:
+    """Writes the rows to `sink` as a compressed Arrow IPC stream, with the record batches that they have."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        for batch in rows:
+            writer.write_batch(batch)
+
+
 class CutRows(ABC):
     """Some rows of a sealed run (sorted, packed rows) that has more rows, for example the rows of one bucket. They can
     be read like a sealed run of their own.

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bucketline as bl
+from bucketline.conf.errors import OptionError
 from bucketline.state.errors import SchemaMismatchError
-from bucketline.state.store.sql.aggregates import Aggregate, grouped, sortable
+from bucketline.state.store.sql.aggregates import Aggregate, grouped, order_keys, sortable
 
 NUMBERS = st.none() | st.sampled_from([math.nan, 0.0, -0.0, math.inf, -math.inf]) | st.floats(width=32)
 
@@ -91,3 +93,51 @@ def test_queries_order_and_group_as_spark_does(tmp_path: Path) -> None:
     assert sorted(map(repr, run("SELECT DISTINCT v FROM t"))) == ["('NaN',)", "(0.0,)", "(1.0,)", "(None,)"]
     assert run("SELECT max(v), min(v), count(*), count(v), count(1) AS n FROM t") == [("NaN", 0.0, 5, 4, 5)]
     assert run("SELECT count(*) FROM t WHERE v = 0 GROUP BY v") == [(2,)]
+
+
+INNER = st.tuples(NUMBERS, st.none() | st.sampled_from(["", "b"]))
+STRUCTS = st.lists(st.none() | st.tuples(st.none() | st.integers(0, 2), st.none() | INNER), max_size=12)
+
+
+def ordered(value: Any) -> Any:
+    """A key in the order of Spark: null is less than every value, and structs are compared field by field."""
+    if value is None:
+        return (0,)
+    if isinstance(value, tuple):
+        return (1, *map(ordered, value))
+    return (1, math.isnan(value), 0.0 if math.isnan(value) else value) if isinstance(value, float) else (1, value)
+
+
+@settings(deadline=None)
+@given(STRUCTS)
+def test_structs_are_ordered_field_by_field(values: list[Any]) -> None:
+    inner = pa.struct([("x", pa.float64()), ("t", pa.string())])
+    given_rows = [
+        None if v is None else {"a": v[0], "s": None if v[1] is None else {"x": v[1][0], "t": v[1][1]}} for v in values
+    ]
+    column = pa.chunked_array([pa.array(given_rows, pa.struct([("a", pa.int32()), ("s", inner)]))])
+    keys = {f"{at}": key for at, key in enumerate([column.is_valid(), *order_keys(column)])}
+    by = [(name, "ascending") for name in keys]
+    found = pc.sort_indices(pa.table(keys), sort_keys=by).to_pylist()
+    assert [ordered(values[at]) for at in found] == sorted(map(ordered, values))
+
+
+def test_rows_are_sorted_by_a_struct_in_both_directions(tmp_path: Path) -> None:
+    pairs = [None, {"a": 2, "b": "x"}, {"a": None, "b": "z"}, {"a": 2, "b": None}, {"a": 1, "b": "y"}]
+    rows = pa.table({"s": pa.array(pairs, pa.struct([("a", pa.int32()), ("b", pa.string())]))})
+    table = bl.create_table(str(tmp_path / "d.db" / "t"), rows.schema)
+    table.write(rows)
+    ascending = [None, {"a": None, "b": "z"}, {"a": 1, "b": "y"}, {"a": 2, "b": None}, {"a": 2, "b": "x"}]
+    for direction, expected in (
+        ("", ascending),
+        ("DESC", ascending[::-1]),
+        ("NULLS LAST", [*ascending[1:], None]),
+        ("DESC NULLS FIRST", [None, *ascending[:0:-1]]),
+    ):
+        found = bl.sql(None, f"SELECT s FROM `{table.path}` ORDER BY s {direction}")
+        assert found["s"].to_pylist() == expected, direction
+    nested = pa.table({"l": pa.array([[1]], pa.list_(pa.int32()))})
+    other = bl.create_table(str(tmp_path / "d.db" / "u"), nested.schema)
+    other.write(nested)
+    with pytest.raises(OptionError, match="needs Spark"):
+        bl.sql(None, f"SELECT l FROM `{other.path}` ORDER BY l")

@@ -13,6 +13,8 @@ from bucketline.state.commit.author import Author
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.store.catalog.table_handle import open_handle
 from bucketline.state.store.engine.engine import NO_ROWS
+from bucketline.state.store.engine.given_rows import GivenRows
+from bucketline.state.store.engine.local_engine import seal_in_process
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.write import bucket_writer
 from bucketline.state.store.write.bucket_writer import CompactTrigger
@@ -20,7 +22,7 @@ from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.state.store.write.grouping import GivenBuckets
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.run_passes import few_runs, runs_at_once
-from bucketline.state.store.write.sealed_runs import RunForm, RunSealer, unseal
+from bucketline.state.store.write.sealed_runs import RunForm, RunSealer, SealedRun, unseal
 from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import WriteScope
@@ -107,6 +109,27 @@ def test_rows_stay_rows_unless_they_are_cut_into_several_runs(run_bytes: int, tm
     assert (len(runs) > 1) == (run_bytes == 100)
     assert {isinstance(run.blob, pa.Table) for run in runs} == {run_bytes > 100}
     assert pa.concat_tables([unseal(run.blob).read_all() for run in runs])["id"].to_pylist() == list(range(60))
+
+
+def test_what_a_process_sorts_together_of_a_bucket_is_one_run_unless_the_source_gives_much_at_once(
+    tmp_path: Path,
+) -> None:
+    """A bucket with most of the rows came in so many runs that they were merged twice."""
+    table: Table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options={"bucket": "1"})
+    session = table_at(open_handle(table.path), {}).refreshed()
+    stages = session.plan.mode.stages(session.plan, session, WriteScope(CompactTrigger.NONE, "u"), NO_ROWS)
+    rows = pa.table({"id": range(1000), "s": ["x" * 50] * 1000, "n": [1] * 1000}, schema=COLUMNS)
+    sent = replace(stages.seal, budget_bytes=rows.nbytes // 4, run_bytes=rows.nbytes // 40)
+
+    def runs_of(batch_rows: int) -> list[SealedRun]:
+        given = (pa.Table.from_batches([batch]) for batch in rows.to_batches(max_chunksize=batch_rows))
+        found = list(GivenRows(given).runs(seal_in_process(sent, 1, 1, sorting_bytes=1 << 20)))
+        assert pa.concat_tables([unseal(run.blob).read_all() for run in found])["id"].to_pylist() == [*range(1000)]
+        return found
+
+    few, cut = runs_of(90), runs_of(1000)
+    assert len(few) == 4 and all(isinstance(run.blob, pa.Table) for run in few)
+    assert len(cut) == 3 and not any(isinstance(run.blob, pa.Table) for run in cut)
 
 
 @pytest.mark.parametrize("buckets", [[3, 0, 3, 1, 0], [70_000, 3, 70_000, 9, 3], [-2, 5, -2, -1, 5]])
