@@ -2,17 +2,26 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
+
+import pyarrow as pa
 
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.partition_text import cast_text, legacy_text
 from bucketline.state.format.paths import default_partition_name, partition_values
+from bucketline.state.types.arrow import arrow_type
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.char_text import padded_value
 from bucketline.state.types.logical import INTEGER_ROOTS, DataField, DataType, TypeRoot
+from bucketline.state.types.values import from_scalar
 
 _WHOLE = re.compile(r"-?\d+")
+_NUMBERS, _TIMES = (int, float, Decimal), (date, time)
+_TIME_ROOTS = (TypeRoot.DATE, TypeRoot.TIME, TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
+_ROOTS_BY_TEXT = (*INTEGER_ROOTS, TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY)
 
 PartitionTest = Callable[[bytes], bool]
 
@@ -21,9 +30,11 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
     """Returns a test that is true for a serialized partition if at least one of `choices` matches it. If `choices` is
     None, the test is true for every partition.
 
-    A choice gives values of some or all partition columns. A value has the form in which it is printed, or the form in
-    the folder's name; None stands for the default partition. Raises OptionError for a column that is not a partition
-    column, and for a value that no partition can have, such as `x` for an INT.
+    A choice gives values of some or all partition columns. A text has the form in which the value is printed, or the
+    form in the folder's name, which several values may share: the name of the default partition stands for a null and
+    for blank texts. Another value of Python, as 1.5 or a date, stands for this value alone, and None for a null alone.
+    Raises OptionError for a column that is not a partition column, and for a value that no partition can have, such as
+    `x` for an INT.
     """
     if choices is None:
         return lambda partition: True
@@ -35,14 +46,10 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
                 have = ", ".join(schema.partition_keys) or "none"
                 raise OptionError(f"{name!r} is no partition column; the partition columns are {have}", key=name)
     default = default_partition_name(schema)
-    wanted = [{name: _text(value, default) for name, value in choice.items()} for choice in choices]
-
     fields = {f.name: f for f in schema.select(schema.partition_keys)}
-    for choice in wanted:
-        for name, text in choice.items():
-            _check_value(fields[name], text, default)
-            if text != default:
-                choice[name] = str(padded_value(text, fields[name].type))
+    wanted = [
+        {name: _wanted_text(fields[name], value, default) for name, value in choice.items()} for choice in choices
+    ]
 
     def test(partition: bytes) -> bool:
         forms = _forms(schema, partition)
@@ -51,12 +58,15 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
     return test
 
 
-def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str]]:
-    """Returns, for each partition column, all strings that stand for its value in the partition."""
+def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str | None]]:
+    """Returns, for each partition column, all strings that stand for its value in the partition. None is among them if
+    the value is null.
+    """
     fields = schema.select(schema.partition_keys)
-    forms = {name: {text} for name, text in partition_values(schema, partition)}
+    forms: dict[str, set[str | None]] = {name: {text} for name, text in partition_values(schema, partition)}
     for f, value in zip(fields, decode_row(partition, [f.type for f in fields]), strict=True):
         if value is None:
+            forms[f.name].add(None)
             continue
         for text_of in (cast_text, legacy_text):
             try:
@@ -75,17 +85,33 @@ def short_text(text: str, data_type: DataType) -> str:
     return text.rstrip("0").rstrip(".") if has_fraction else text
 
 
-def _check_value(field: DataField, text: str, default: str) -> None:
-    if field.type.root in INTEGER_ROOTS and text != default and not _WHOLE.fullmatch(text):
-        raise OptionError(
-            f"{text!r} is not a value of partition column {field.name!r}, which is {field.type.as_nullable()}; give a "
-            f"whole number, or {default} for rows without a value",
-            key=field.name,
-            value=text,
-        )
-
-
-def _text(value: object, default: str) -> str:
+def _wanted_text(field: DataField, value: object, default: str) -> str | None:
+    """Returns the text that stands for a wanted value of a partition column; None for a null."""
     if value is None:
-        return default
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        return None
+    if isinstance(value, _NUMBERS + _TIMES) and field.type.root not in _ROOTS_BY_TEXT:
+        return _text_of_value(field, value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if field.type.root in INTEGER_ROOTS and text != default and not _WHOLE.fullmatch(text):
+        raise _no_value(field, text, f"give a whole number, or {default} for rows without a value")
+    return text if text == default else str(padded_value(text, field.type))
+
+
+def _text_of_value(field: DataField, value: object) -> str:
+    """Returns the text of a value of Python as `_forms` writes the same value of a partition."""
+    remedy = "give a value of this type, or its text"
+    if isinstance(value, _NUMBERS) == (field.type.root in _TIME_ROOTS):
+        raise _no_value(field, value, remedy)
+    try:
+        scalar = pa.scalar(value, arrow_type(field.type))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        raise _no_value(field, value, remedy) from None
+    return legacy_text(from_scalar(scalar, field.type), field.type)
+
+
+def _no_value(field: DataField, value: object, remedy: str) -> OptionError:
+    return OptionError(
+        f"{value!r} is not a value of partition column {field.name!r}, which is {field.type.as_nullable()}; {remedy}",
+        key=field.name,
+        value=str(value),
+    )

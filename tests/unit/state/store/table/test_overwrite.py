@@ -2,7 +2,8 @@
 
 import pickle
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,50 @@ def test_partitions_are_dropped_and_a_table_is_emptied(table: Table) -> None:
     for wrong in ([{}], {"dt": "a"}, "a", [{"id": 1}]):
         with pytest.raises(OptionError, match="partition"):
             table.drop_partitions(wrong)  # type: ignore[arg-type]
+
+
+TYPED: tuple[tuple[str, tuple[Any, Any], Any], ...] = (
+    ("DOUBLE", (1e300, float("nan")), date(1970, 1, 1)),
+    ("FLOAT", (0.1, 16777216.0), date(2026, 1, 1)),
+    ("DECIMAL(20, 4)", (Decimal("0.5"), Decimal("-7")), Decimal("0.00001")),
+    ("DATE", (date(1, 1, 1), date(2026, 1, 1)), 5),
+    ("TIMESTAMP(3)", (datetime(1969, 12, 31, 23, 59, 59, 500000), datetime(2026, 1, 1)), 0),
+    ("TIME(3)", (time(0, 0), time(23, 59, 59, 1000)), 1),
+    ("BOOLEAN", (True, False), 1),
+    ("INT", (-1, 20260101), 1.5),
+)
+
+
+@pytest.mark.parametrize(("kind", "values", "wrong"), TYPED, ids=[kind for kind, _, _ in TYPED])
+def test_a_partition_is_named_by_a_value_of_its_type(
+    kind: str, values: tuple[Any, Any], wrong: Any, tmp_path: Path
+) -> None:
+    """By their texts in Python, such as `1e+300`, no partition was found, and nothing was said."""
+    table = create_table(str(tmp_path / "t"), f"p {kind}, v INT", partition_by=["p"])
+    table.write(pa.table({"p": pa.array(values, table.schema.field("p").type), "v": pa.array([1, 2], pa.int32())}))
+    with pytest.raises(OptionError, match="is not a value of partition column 'p'"):
+        table.drop_partitions([{"p": wrong}])
+    table.drop_partitions([{"p": values[0]}])
+    assert table.to_arrow()["v"].to_pylist() == [2]
+    table.drop_partitions([{"p": values[1]}])
+    assert table.to_arrow().num_rows == 0
+
+
+def test_none_names_the_partition_of_nulls_alone(tmp_path: Path) -> None:
+    """The same folder holds blank texts, and these were dropped too."""
+    table = create_table(str(tmp_path / "t"), "p STRING, v INT", partition_by=["p"])
+    texts = ["", None, "__DEFAULT_PARTITION__", " ", "x"]
+    table.write(pa.table({"p": texts, "v": pa.array(range(5), pa.int32())}))
+    assert {f.name for f in Path(table.path).iterdir() if f.name.startswith("p=")} == {
+        "p=__DEFAULT_PARTITION__",
+        "p=x",
+    }
+    table.drop_partitions([{"p": None}])
+    assert sorted(table.to_arrow()["v"].to_pylist()) == [0, 2, 3, 4]
+    table.drop_partitions([{"p": ""}])
+    assert sorted(table.to_arrow()["v"].to_pylist()) == [2, 3, 4]
+    table.drop_partitions([{"p": "__DEFAULT_PARTITION__"}])
+    assert table.to_arrow()["v"].to_pylist() == [4]
 
 
 def test_rows_outside_the_partition_are_refused_before_anything_is_written(table: Table) -> None:
