@@ -11,6 +11,7 @@ from bucketline.conf.catalog_options import CatalogSettings, catalog_settings
 from bucketline.conf.column_options import COLUMN_OPTIONS, EXPECT, NO_COLUMN_OPTIONS, ColumnOptions, column_options
 from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
+from bucketline.conf.job_file.references import refuse_unknown_references
 from bucketline.conf.option import (
     Option,
     parse_enum,
@@ -298,6 +299,8 @@ def job_config(settings: Mapping[str, Setting]) -> JobConfig:
     Raises OptionError for an invalid value, and for a missing table, source format, checkpoint or schema.
     """
     texts = {key: setting.text for key, setting in settings.items()}
+    for place in (TABLE, CHECKPOINT, BAD_RECORDS_PATH, BAD_RECORDS_TABLE):
+        refuse_unknown_references(place.key, texts.get(place.key, ""))
     catalog, storage = _family(texts, CATALOG), check_storage_options(_family(texts, STORAGE))
     return JobConfig(
         table=TABLE.get(texts),

@@ -15,7 +15,8 @@ from bucketline.conf.option import (
     parse_int,
     parse_size,
 )
-from bucketline.conf.table import compaction_options
+from bucketline.conf.table import compaction_options, own_options
+from bucketline.conf.table.own_options import Compaction
 
 
 class Strategy(Enum):
@@ -156,6 +157,17 @@ def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> Pl
         partition_idle_ms=PLAN_PARTITION_IDLE_TIME.find(options),
         full_after_ms=PLAN_FULL_AFTER.find(options),
     )
+
+
+def refuse_unused_plans(given: Mapping[str, str], compaction: Compaction) -> None:
+    """Raises OptionError for an option of plans in `given` if a writer with this `compaction` makes no plans."""
+    unused = next((key for key in given if key in OPTIONS_OF_PLANS), None)
+    if unused is not None and compaction not in (Compaction.DEDICATED, Compaction.ASYNC):
+        raise OptionError(
+            f"option '{unused}' needs '{own_options.COMPACTION.key}' = 'dedicated' or 'async', but it "
+            f"is '{compaction.value}'; remove it",
+            key=unused,
+        )
 
 
 def lease_and_others(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:

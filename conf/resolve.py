@@ -16,12 +16,14 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job import (
     CATALOG,
     CREATE_OPTIONS,
+    EXPECT,
     JOB_KEYS,
     JOB_PREFIXES,
     OPTIONS,
     SOURCE_OPTIONS,
     SOURCE_READER,
     STORAGE,
+    TYPES,
     JobConfig,
     Setting,
     job_config,
@@ -53,10 +55,18 @@ from bucketline.conf.table.table_options import HONOURED, KNOWN_KEYS
 
 _OWN_SECTION = (BAD_RECORDS_PATH.key, BAD_RECORDS_TABLE.key, BAD_RECORDS_MAX.key, KEY_ORDER.key)
 """Keys of a job file that set an option of the sink, although they are not in the section `options`."""
+_SECTION_KEYS = (
+    *JOB_KEYS,
+    *(f"{SOURCE_OPTIONS}{KAFKA_OPTIONS[0]}", f"{CREATE_OPTIONS}bucket", f"{OPTIONS}{ROUTE_MEMORY.key}"),
+    *(f"{STORAGE}s3.endpoint", f"{CATALOG}warehouse", f"{TYPES}COLUMN", f"{EXPECT}NAME.check"),
+)
+"""Examples of settings of each section of a job file."""
 _MOST_BYTES = 1 << 20
 """The largest size of a job file in bytes, and of its settings after YAML's aliases are expanded."""
 _MOST_DEPTH = 20
-_LISTS = (TABLES.rstrip("."), EXCLUDE.key)
+_ROUTES = TABLES.rstrip(".")
+_ROUTES_FORM = "a list of routes, as in `tables: [{source-table: ..., table: ...}]`"
+_LISTS = (_ROUTES, EXCLUDE.key)
 """Keys whose lists are not joined with commas: routes, and patterns, which may contain commas."""
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
 
@@ -190,9 +200,7 @@ def check_key(key: str, origin: str) -> None:
         if key.startswith(TABLES) and (name := check_route_key(key, origin)) != TOPIC.key:
             check_key(name, origin)
         elif key == TABLES.rstrip("."):
-            raise OptionError(
-                f"'{key}' in {origin} must be a list of routes, as in `tables: [{{source-table: ..., table: ...}}]`"
-            )
+            raise OptionError(f"'{key}' in {origin} must be {_ROUTES_FORM}", key=key)
         return
     for prefix, known in ((CREATE_OPTIONS, KNOWN_KEYS), (OPTIONS, KNOWN_KEYS | OUR_OPTIONS.keys())):
         if key.startswith(prefix):
@@ -208,6 +216,13 @@ def check_key(key: str, origin: str) -> None:
                 raise OptionError(f"unknown option '{name}' in {origin}{nearest_key(name, known)}", key=key)
             return
     if key not in JOB_KEYS and not (key.startswith(JOB_PREFIXES) and key not in JOB_PREFIXES):
+        example = next((k for k in _SECTION_KEYS if k.startswith(f"{key}.")), None)
+        if example is not None:
+            raise OptionError(
+                f"'{key}' in {origin} is a section, and has no value of its own: write its settings below it, as "
+                f"'{example}'",
+                key=key,
+            )
         raise OptionError(f"unknown key '{key}' in {origin}{_nearest_of_job(key)}", key=key)
 
 
@@ -324,6 +339,8 @@ class _Flat:
                 if not isinstance(key_node, yaml.ScalarNode):
                     line = key_node.start_mark.line + 1
                     raise OptionError(f"{self._name}, line {line}: a key must be a string", path=self._name)
+                if not key and key_node.value == _ROUTES and (value.tag == _NULL_TAG or not value.value):
+                    raise OptionError(f"'{_ROUTES}' in {self._name} is empty: write {_ROUTES_FORM}", key=_ROUTES)
                 yield from self.pairs(value, f"{key}.{key_node.value}" if key else key_node.value, depth + 1)
         elif isinstance(node, yaml.SequenceNode) and key in _LISTS:
             for number, part in enumerate(node.value):

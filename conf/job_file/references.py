@@ -14,6 +14,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job_file.properties_file import parse_properties
 
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{(?:env|file):)|\$\{(?P<kind>env|file):(?P<name>[^}]*)\}")
+_UNKNOWN = re.compile(r"\$\{[^}]*\}?")
 _MOST_BYTES = 1 << 20
 
 _OF_ROUTE = re.compile(r"^tables\.\d+\.")
@@ -57,6 +58,19 @@ def is_reference(text: str) -> bool:
 def references_in(text: str) -> list[str]:
     """Returns the references in a text, as they are written, for example `${env:HOME}`."""
     return [match[0] for match in _REFERENCE.finditer(text) if match["kind"] is not None]
+
+
+def refuse_unknown_references(key: str, text: str) -> None:
+    """Raises OptionError if the text of a setting that names a place has something like a reference that stands for
+    nothing, such as `${HOME}` or `${evn:HOME}`. Without this check a folder of that name would be made.
+    """
+    unknown = _UNKNOWN.search(_REFERENCE.sub("", text))
+    if unknown is not None:
+        raise OptionError(
+            f"'{key}' contains {unknown[0]!r}, which stands for nothing; write ${{env:NAME}} for an environment "
+            "variable, or ${file:PATH} for the text of a file",
+            key=key,
+        )
 
 
 def hides(key: str) -> bool:

@@ -26,6 +26,7 @@ from bucketline.conf.job import (
     Setting,
     job_config,
 )
+from bucketline.conf.metrics_options import METRICS_OPTIONS
 from bucketline.conf.option import nearest_key
 from bucketline.conf.routes.route import Names, Route, SourceName, check_target
 from bucketline.conf.routes.route_options import (
@@ -158,6 +159,12 @@ def check_route_key(key: str, origin: str) -> str:
     if not number.isdigit() or not name:
         raise OptionError(
             f"'tables' in {origin} must be a list of routes, as in `tables: [{{source-table: ..., table: ...}}]`"
+        )
+    if name.removeprefix(OPTIONS) in METRICS_OPTIONS:
+        raise OptionError(
+            f"'{name}' in tables[{number}] of {origin} is the same for all tables of a job: write it at the top level "
+            "of the file",
+            key=name,
         )
     if name in _ROUTE_KEYS or (name.startswith(_ROUTE_FAMILIES) and name not in _ROUTE_FAMILIES):
         return name

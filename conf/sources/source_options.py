@@ -11,6 +11,7 @@ from bucketline.conf.errors import OptionError
 from bucketline.conf.job import RecordFormat, SourceConfig
 from bucketline.conf.option import nearest, parse_bool
 from bucketline.conf.secrets import mask_text
+from bucketline.conf.sources.kafka_values import check_kafka_values
 from bucketline.conf.sources.known_options import (
     KAFKA_OPTIONS,
     SERVERS,
@@ -225,6 +226,7 @@ def _kafka(options: Mapping[str, str]) -> SourceOptions:
             key="source.options.subscribe",
         )
     _check_assigned(find_option(options, _ASSIGN))
+    check_kafka_values(options)
     completed, advice = dict(options), list(refuse_mistyped_kafka(options))
     loss = find_option(options, FAIL_ON_DATA_LOSS)
     if loss is None:

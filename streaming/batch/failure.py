@@ -126,9 +126,20 @@ def said_by(error: BaseException) -> str:
         current = following.pop(0)
         if current is not None and id(current) not in seen:
             seen.add(id(current))
-            said.append(f"{current}\n{current.said}" if isinstance(current, SparkFailedError) else str(current))
+            said.append(f"{current}\n{current.said}" if isinstance(current, SparkFailedError) else _text_of(current))
             following += [current.__cause__, current.__context__]
     return "\n".join(said)
+
+
+def _text_of(error: BaseException) -> str:
+    """Returns the text of an error. PySpark asks the JVM for the text of errors of Spark, and the assertion of PySpark
+    that the JVM is there fails after the session has ended. The error still has the parts of the text then.
+    """
+    try:
+        return str(error)
+    except AssertionError:
+        parts = (getattr(error, name, None) for name in ("_desc", "_stackTrace"))
+        return "\n".join(part for part in parts if part) or repr(type(error))
 
 
 def is_jvm_lost(error: BaseException) -> bool:

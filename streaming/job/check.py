@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from bucketline.conf.catalog_options import MetastoreKind
 from bucketline.conf.column_options import NO_COLUMN_OPTIONS, SELECT, WHERE
 from bucketline.conf.errors import OptionError
-from bucketline.conf.job import CREATE_SCHEMA, SOURCE_READER, Create, JobConfig, ReaderChoice, RecordFormat
+from bucketline.conf.job import (
+    BAD_RECORDS_TOPIC,
+    CREATE_SCHEMA,
+    SOURCE_READER,
+    Create,
+    JobConfig,
+    ReaderChoice,
+    RecordFormat,
+)
 from bucketline.conf.option import did_you_mean
 from bucketline.conf.resolve import effective_options
 from bucketline.conf.sink_options import (
@@ -21,7 +29,7 @@ from bucketline.conf.sink_options import (
 )
 from bucketline.conf.sources.message_options import TRUNCATE, TYPES, Truncate
 from bucketline.conf.sources.reader_choice import check_reader
-from bucketline.conf.sources.source_options import KAFKA, source_options
+from bucketline.conf.sources.source_options import KAFKA, kafka_source, source_options
 from bucketline.conf.table.choices import EvolutionPolicy
 from bucketline.conf.table.expiry_options import refuse_unregistered
 from bucketline.state.determinism import SYSTEM_WORLD, World
@@ -77,6 +85,7 @@ def check_without_table(config: JobConfig) -> None:
     _check_file_reader(config)
     check_reader(config.source, source_options(config.source).options)
     _check_key_order(config)
+    _check_bad_topic(config)
     _check_truncate(config)
     if config.create is not None and config.create.schema is not None:
         check_with(config, new_schema(config, config.create, {}, SYSTEM_WORLD))
@@ -89,6 +98,7 @@ def _check_source(config: JobConfig) -> None:
     check_reader(config.source, source_options(config.source).options)
     check_name(config)
     _check_key_order(config)
+    _check_bad_topic(config)
     _check_truncate(config)
     if config.registry is not None and config.source.decode.is_avro:
         require_package()
@@ -128,7 +138,7 @@ def check_with(config: JobConfig, schema: TableSchema) -> None:
         config.source.decode, schema, config.bad_records, config.messages, config.registry, config.columns, now_us=0
     )
     effective_options(config.settings, schema.options)
-    plan = plan_write(config.table, schema, sink_options_of(config))
+    plan = plan_write(config.table, schema, sink_options_of(config), is_stream=True)
     if plan.sink.schema_evolution is not EvolutionPolicy.EVOLVE:
         _check_types(config, schema, step)
     if config.catalog is None or config.catalog.metastore is not MetastoreKind.REST:
@@ -188,6 +198,17 @@ def sink_options_of(config: JobConfig) -> dict[str, str]:
     if config.key_order is not None:
         options[KEY_ORDER.key] = config.key_order.value
     return options
+
+
+def _check_bad_topic(config: JobConfig) -> None:
+    """Raises OptionError if a job would read the bad records that it writes."""
+    topic = config.bad_records.topic
+    if topic is not None and kafka_source(config.source.options).reads(topic):
+        raise OptionError(
+            f"{BAD_RECORDS_TOPIC.key} = {topic!r} is a topic that the job reads: it would read its bad records again "
+            "and again; name a topic that the job does not read",
+            key=BAD_RECORDS_TOPIC.key,
+        )
 
 
 def _check_key_order(config: JobConfig) -> None:

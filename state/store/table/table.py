@@ -132,6 +132,8 @@ class Table(KeptTable):
     def drop_partitions(self, partitions: Sequence[Mapping[str, object]]) -> WriteResult:
         """Removes all rows of the partitions that match one of the mappings from partition column to value, in one
         commit; no changelog is written. Returns the newest snapshot's id, which is unchanged if no partition matches.
+
+        A value is a value of the column's type, or its text; None is the partition of nulls alone.
         """
         return drop_partitions(self._handle, partitions)
 

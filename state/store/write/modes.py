@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 
+from bucketline.conf.plan_options import refuse_unused_plans
 from bucketline.conf.sink_options import refuse_unknown_options, sink_options, split_options
 from bucketline.conf.storage_options import refuse_storage_keys
 from bucketline.conf.table.fixed_options import check_job_options
@@ -67,6 +68,8 @@ def plan_write(
     mode = mode_of(effective)
     check_defaults(schema)
     sink = sink_options({**effective.options, **ours})
+    if is_stream:
+        refuse_unused_plans(ours, sink.compaction)
     if not effective.settings.compaction.waits_for_lookup:
         sink = replace(sink, visibility_timeout_ms=0)
     return WritePlan(uri, effective, sink, mode, total_buckets(effective), is_stream, world)

@@ -117,6 +117,20 @@ def test_the_command_line_wins_over_the_file() -> None:
         ("bad-record.path=x", "did you mean 'bad-records.path'?"),
         ("source.options.=x", "unknown key 'source.options.'"),
         (
+            "source=kafka",
+            "'source' in command line is a section, and has no value of its own: write its settings below",
+        ),
+        ("source.options=x", "below it, as 'source.options.kafka.bootstrap.servers'"),
+        ("options=compaction", "'options' in command line is a section"),
+        ("bad-records=x", "below it, as 'bad-records.max'"),
+        ("types=x", "below it, as 'types.COLUMN'"),
+        (
+            "checkpoint=${evn:HOME}/x",
+            "'checkpoint' contains '${evn:HOME}', which stands for nothing; write ${env:NAME}",
+        ),
+        ("table=/w/${WAREHOUSE}/t", "'table' contains '${WAREHOUSE}', which stands for nothing"),
+        ("bad-records.path=${env:X", "'bad-records.path' contains '${env:X'"),
+        (
             "source.decode=protobuf",
             "must be one of json, debezium-json, debezium-flat-json, avro, debezium-avro, canal-json, maxwell-json, "
             "none",
@@ -172,6 +186,9 @@ def test_a_missing_required_key_is_named(missing: str) -> None:
         ("- a", "must have keys"),
         ("create: {primary-key: [[a]]}", "must be a list of strings"),
         ("? [a]\n: b", "a key must be a string"),
+        ("tables: []", "'tables' in job.yaml is empty: write a list of routes, as in `tables: [{"),
+        ("tables:\ntable: t", "'tables' in job.yaml is empty"),
+        ("tables: {}", "'tables' in job.yaml is empty"),
     ],
 )
 def test_a_job_file_that_is_not_one_is_refused(text: str, expected: str) -> None:

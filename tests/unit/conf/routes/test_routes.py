@@ -115,6 +115,10 @@ def test_a_group_without_part_in_the_match_is_an_error() -> None:
         ("tables: [{table: /w/a, topic: t, source-table: a.b}]", "needs either"),
         ("tables: [{table: /w/a, source-tabel: a.b}]", "did you mean 'source-table'"),
         ("tables: [{table: /w/a, source-table: a.b, checkpoint: x}]", "unknown key 'checkpoint' in tables.0."),
+        (
+            "tables: [{table: /w/a, source-table: a.b, options: {metrics.json.file: x}}]",
+            "'options.metrics.json.file' in tables.0. of .* is the same for all tables of a job: write it at the top",
+        ),
         ("tables: [{table: /w/a, source-table: a.b, options: {rout-memory: 1}}]", "did you mean 'route-memory'"),
         ("tables: [{table: '/w/{2}', source-table: 'regex:(a)'}]", "unknown placeholder {2}; known are"),
         ("tables: [{table: '/w/{tabel}', source-table: a.b}]", "did you mean 'table'"),

@@ -40,6 +40,23 @@ def test_what_is_set_stays_as_it_is_written_and_a_loss_is_told() -> None:
         (SourceConfig("kafka", SERVERS, RecordFormat.JSON), "exactly one of subscribe, subscribePattern, assign"),
         (kafka(assign="{}"), "has subscribe, assign"),
         (kafka(failOnDataLoss="maybe"), "failOnDataLoss = 'maybe': must be 'true' or 'false'"),
+        (
+            kafka(maxOffsetsPerTrigger="1k"),
+            "source.options.maxOffsetsPerTrigger = '1k': must be a whole number from 1 on",
+        ),
+        (kafka(maxoffsetspertrigger="0"), "maxoffsetspertrigger = '0': must be a whole number from 1 on"),
+        (kafka(startingTimestamp="2026-01-01"), "startingTimestamp = '2026-01-01': must be a whole number from 0 on"),
+        (kafka(includeHeaders="yes"), "includeHeaders = 'yes': must be 'true' or 'false'"),
+        (kafka(startingOffsets="first"), "startingOffsets = 'first': must be earliest, latest, or a JSON object"),
+        (kafka(startingOffsets='{"orders": {"0": 1}'), "number for each partition, as {.orders.: {.0.: 120}}"),
+        (kafka(startingOffsets='{"orders": [0]}'), "or a JSON object of topics"),
+        (kafka(startingOffsets='{"orders": {"0": "1"}}'), "or a JSON object of topics"),
+        (
+            kafka(startingOffsetsByTimestamp="earliest"),
+            "startingOffsetsByTimestamp = 'earliest': must be a JSON object",
+        ),
+        (kafka(startingOffsetsByTimestampStrategy="first"), "Strategy = 'first': must be one of error, latest"),
+        (kafka(endingOffsets="latest"), "endingOffsets = 'latest': a stream has no end; remove the option"),
         (SourceConfig("json", {"path": "/x"}, RecordFormat.JSON), "use format text"),
     ],
 )
@@ -110,8 +127,9 @@ def test_an_option_that_spark_does_not_know_and_that_is_like_no_other_is_told_an
     ],
 )
 def test_options_of_spark_of_a_client_and_of_a_plugin_of_a_client_pass_without_a_word(key: str) -> None:
-    found = source_options(SourceConfig("kafka", {**COMPLETE, key: "1"}, RecordFormat.JSON))
-    assert found.options[key] == "1"
+    value = '{"orders": {"0": -2, "1": 7}}' if key == "STARTINGOFFSETS" else "1"
+    found = source_options(SourceConfig("kafka", {**COMPLETE, key: value}, RecordFormat.JSON))
+    assert found.options[key] == value
     assert found.advice == ()
 
 

@@ -1,4 +1,4 @@
-"""A job of Avro is checked before Spark starts."""
+"""A job is checked before Spark starts: its registry, and settings that would have no effect or do harm."""
 
 from pathlib import Path
 
@@ -40,3 +40,26 @@ def test_a_job_of_avro_names_the_package_that_is_not_there(tmp_path: Path, monke
     monkeypatch.setattr(registry_client, "_PACKAGE", "confluent_kafka.not_there")
     with pytest.raises(RegistryError, match=r"install bucketline\[registry\]"):
         check_settings(job(tmp_path, "source.registry.url=http://localhost:8081"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (("bad-records.topic=orders",), "'orders' is a topic that the job reads: it would read its bad records again"),
+        (("options.compaction-plan.commits=2",), "needs 'compaction' = 'dedicated' or 'async', but it is 'inline'"),
+    ],
+)
+def test_a_job_of_settings_that_do_nothing_or_never_end_is_refused(
+    settings: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(OptionError, match=says):
+        check_settings(job(tmp_path, "source.decode=json", *settings))
+
+
+@pytest.mark.parametrize("compaction", ["dedicated", "async"])
+def test_a_job_whose_writer_makes_plans_takes_their_options(compaction: str, tmp_path: Path) -> None:
+    plans = ("options.compaction-plan.commits=2", f"options.compaction={compaction}")
+    config = job(tmp_path, "source.decode=json", "bad-records.topic=orders-bad", *plans)
+    assert check_settings(config) is not None
+    in_table = job(tmp_path, "source.decode=json", plans[0], f"create.options.compaction={compaction}")
+    assert check_settings(in_table) is not None

@@ -7,6 +7,7 @@ import pytest
 from py4j.java_gateway import GatewayClient, GatewayParameters
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import IllegalArgumentException
 
 from bucketline.streaming.batch.failure import (
     SparkFailedError,
@@ -149,6 +150,17 @@ def test_an_error_within_a_sink_is_printed_without_the_tracebacks_of_spark() -> 
 def test_what_a_query_raises_that_is_being_stopped_is_left_to_spark(says: str) -> None:
     with pytest.raises(StreamingQueryException), explained_in_one_line():
         raise StreamingQueryException(says)
+
+
+def test_an_error_of_spark_is_read_after_its_session_has_ended() -> None:
+    """PySpark asks the JVM for the text, and what was wrong came out as an AssertionError without words."""
+    error = IllegalArgumentException.__new__(IllegalArgumentException)
+    error._desc = "java.net.URISyntaxException: Relative path in absolute URI: a:b"
+    error._stackTrace = (
+        "java.lang.IllegalArgumentException: java.net.URISyntaxException: Relative path in absolute URI: a:b"
+    )
+    with pytest.raises(SparkFailedError, match="Relative path in absolute URI: a:b"), explained():
+        raise error
 
 
 def test_errors_that_are_not_of_spark_pass_unchanged() -> None:
