@@ -12,18 +12,17 @@ import yaml
 
 from bucketline.conf.catalog_options import CATALOG_OPTIONS
 from bucketline.conf.durations import check_given_durations
+from bucketline.conf.column_options import EXPECT
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import (
     CATALOG,
     CREATE_OPTIONS,
-    EXPECT,
     JOB_KEYS,
     JOB_PREFIXES,
     OPTIONS,
     SOURCE_OPTIONS,
     SOURCE_READER,
     STORAGE,
-    TYPES,
     JobConfig,
     Setting,
     job_config,
@@ -45,7 +44,7 @@ from bucketline.conf.sink_options import (
     route_memory,
 )
 from bucketline.conf.sources.known_options import KAFKA_OPTIONS
-from bucketline.conf.sources.message_options import INFINITY, Infinity
+from bucketline.conf.sources.message_options import INFINITY, TYPES, Infinity
 from bucketline.conf.storage_options import STORAGE_OPTIONS, refuse_storage_keys
 from bucketline.conf.table.fixed_options import FIXED_BY_TABLE, check_job_options
 from bucketline.conf.table.memory_options import WRITE_BUFFER_SIZE, why_without_effect
