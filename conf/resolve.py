@@ -11,8 +11,8 @@ from pathlib import Path
 import yaml
 
 from bucketline.conf.catalog_options import CATALOG_OPTIONS
-from bucketline.conf.durations import check_given_durations
 from bucketline.conf.column_options import EXPECT
+from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import (
     CATALOG,
