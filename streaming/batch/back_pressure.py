@@ -19,6 +19,7 @@ from bucketline.state.store.engine.engine import Engine
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.commit_change import commit_change
 from bucketline.streaming.batch.async_compaction import await_async
+from bucketline.streaming.batch.expired import planned_again_if_expired
 from bucketline.streaming.batch.target import Target
 
 _LOG = logging.getLogger(__name__)
@@ -84,9 +85,10 @@ def _compacted(target: Target, engine: Engine, now: Crowding) -> Target:
     at = target.at
     _tell(target, now, "the batch compacts these buckets first")
     trigger = CompactTrigger.MINOR
-    states = at.bucket_states(trigger)
-    due = [b for b in at.due(trigger, among=now.crowded) if b in states]
-    messages = compact_buckets(engine, at.plan.bucket_write(trigger), [(b, states[b]) for b in due])
+    with planned_again_if_expired(at):
+        states = at.bucket_states(trigger)
+        due = [b for b in at.due(trigger, among=now.crowded) if b in states]
+        messages = compact_buckets(engine, at.plan.bucket_write(trigger), [(b, states[b]) for b in due])
     if any(not m.is_empty for m in messages):
         committed = commit_change(at, Compact(messages), Author(compactor_user(target.user)))
         target = target.after(committed)

@@ -109,6 +109,16 @@ def explain(error: BaseException, within: BaseException | None = None) -> Bucket
     return failed
 
 
+def error_of_task(error: Exception) -> BucketlineError | None:
+    """Returns the BucketlineError that a task has raised, if `error` is the error of Spark about this task; otherwise
+    None. Only the class and the message of the returned error are those of the task's error. Returns None if the query
+    is being stopped.
+    """
+    if not _is_of_spark(error) or _OF_A_STOP.search(str(error)):
+        return None
+    return error_within(said_by(error))
+
+
 def _failed(text: str) -> SparkFailedError:
     cause, file = cause_line(text), _FILE_READ.search(text)
     if file is None:

@@ -7,8 +7,8 @@ from bucketline.state.commit.change import Compact
 from bucketline.state.commit.replay import compactor_user
 from bucketline.state.store.write.commit_change import commit_change
 from bucketline.streaming.batch.make_visible import finish_visibility
+from bucketline.streaming.batch.postponed import postponed_moved
 from bucketline.streaming.batch.target import Target, taken_over
-from bucketline.streaming.batch.write_batch import postponed_moved
 from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 
@@ -21,8 +21,7 @@ def finish_stream(target: Target, engine: SparkEngine) -> Target:
     target = finish_visibility(taken_over(target.refreshed()), engine)
     budget = target.budget()
     while target.state.owes_postponed and budget.left_ms > 0:
-        target = target.refreshed()
-        messages = postponed_moved(target, engine)
+        target, messages = postponed_moved(target, engine)
         committed = commit_change(target.at, Compact(messages), Author(compactor_user(target.user)))
         target = target.after(committed).with_state(replace(target.state, owes_postponed=committed.dropped is not None))
         if target.state.owes_postponed:

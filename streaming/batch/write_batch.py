@@ -14,14 +14,12 @@ from typing import Any
 from bucketline.state.commit.change import AppendCheck
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed
-from bucketline.state.commit.postpone_backlog import PostponeBacklog, find_waiting
 from bucketline.state.store.commit.repeat import repeat_if_gone
 from bucketline.state.store.engine.compaction import compact_buckets
 from bucketline.state.store.engine.engine import GivenBack, Outcome
 from bucketline.state.store.engine.make_visible import Again
 from bucketline.state.store.maintenance.upkeep import Upkept
 from bucketline.state.store.plans.make_plan import OpenItems
-from bucketline.state.store.table.postpone_compact import compact_postponed
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.stages import Stages
 from bucketline.state.store.write.table_at import TableAt
@@ -47,6 +45,7 @@ from bucketline.streaming.batch.conform import (
     refuse_need,
     refuse_unexpected,
 )
+from bucketline.streaming.batch.expired import planned_again_if_expired
 from bucketline.streaming.batch.files.parquet_batch import ParquetReader, files_of
 from bucketline.streaming.batch.history import check_rolled_back, other_queries, read_history
 from bucketline.streaming.batch.identity import BatchIdentity, new_partitions, read_identity
@@ -66,6 +65,7 @@ from bucketline.streaming.batch.make_visible import hidden_rows, settle_visibili
 from bucketline.streaming.batch.moved_values import next_moves
 from bucketline.streaming.batch.plan import plan_batch, plan_emptied, reads_rows, shares_are_new
 from bucketline.streaming.batch.plan_ahead import check_plan_ahead, plan_ahead, planned_backlog
+from bucketline.streaming.batch.postponed import postponed_moved, waiting_rows
 from bucketline.streaming.batch.preflight import check_session
 from bucketline.streaming.batch.progress import BatchReport, describe_batch, describe_skipped, with_backlog
 from bucketline.streaming.batch.target import Target, taken_over
@@ -243,9 +243,10 @@ def plan_run_commit(
     target after the commit, and what was done. `topics` checks before the commit that Kafka's topics are still the
     same; bad records are stored in `place`.
     """
-    stages = plan(target, identity, engine, rows)
-    planned = time.monotonic()
-    target, stages, outcome = run(target, identity, engine, stages, rows)
+    with planned_again_if_expired(target.at):
+        stages = plan(target, identity, engine, rows)
+        planned = time.monotonic()
+        target, stages, outcome = run(target, identity, engine, stages, rows)
     ran = time.monotonic()
     target = settle_mixed_keys(target, identity, outcome, policy_of(target.at.plan, rows.decode))
     if topics is not None:
@@ -396,10 +397,11 @@ def compact_what_was_due(target: Target, identity: BatchIdentity, engine: SparkE
     settle_skipped(target)
     at = target.at
     trigger = at.plan.trigger(identity.commit_number)
-    due = at.due(trigger) if trigger is not CompactTrigger.NONE else []
-    states = at.bucket_states(trigger) if due else {}
-    write = at.plan.bucket_write(trigger)
-    messages = compact_buckets(engine, write, [(b, states[b]) for b in due])
+    with planned_again_if_expired(at):
+        due = at.due(trigger) if trigger is not CompactTrigger.NONE else []
+        states = at.bucket_states(trigger) if due else {}
+        write = at.plan.bucket_write(trigger)
+        messages = compact_buckets(engine, write, [(b, states[b]) for b in due])
     report = CommitReport(Committed(), 0, Upkept())
     if messages:
         report = commit_owed_compaction(target, identity.batch_id, messages)
@@ -442,7 +444,7 @@ def report(target: Target, identity: BatchIdentity, done: Done, started: float) 
         hidden = hidden_rows(target)
         return describe_skipped(name, identity.batch_id, done.messages, done.report, now - started, hidden, world)
     seconds = (done.planned - started, done.ran - done.planned, now - done.ran)
-    waiting, hidden = _waiting(target), hidden_rows(target)
+    waiting, hidden = waiting_rows(target), hidden_rows(target)
     described = describe_batch(
         name, identity.batch_id, done.outcome, done.report, seconds, identity.behind, waiting, hidden, world
     )
@@ -456,13 +458,6 @@ def _open_items(target: Target) -> OpenItems:
     return planned_backlog(target.at, target.user)
 
 
-def postponed_moved(target: Target, engine: SparkEngine) -> tuple[CommitMessage, ...]:
-    """Compacts so that all postponed rows move to their buckets. Returns the commit messages of this compaction."""
-    at = target.at
-    write = at.plan.bucket_write(CompactTrigger.MINOR)
-    return compact_postponed(at, write, lambda partition: True, engine=engine)
-
-
 def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine, done: Done) -> tuple[Target, Done]:
     """Moves postponed rows to their buckets, if this is due after this batch. Returns the target afterwards, and `done`
     with this work added.
@@ -471,8 +466,7 @@ def _move_postponed(target: Target, identity: BatchIdentity, engine: SparkEngine
     is_due = every is not None and ((identity.commit_number + 1) % every == 0 or target.state.owes_postponed)
     if not plan.mode.postpones or not is_due:
         return target, done
-    target = target.refreshed()
-    messages = postponed_moved(target, engine)
+    target, messages = postponed_moved(target, engine)
     report = commit_owed_compaction(target, identity.batch_id, messages) if messages else None
     lost = report is not None and report.committed.dropped is not None
     done = replace(done, report=done.report.followed_by(report))
@@ -488,13 +482,3 @@ def _advised(target: Target, stages: Stages[Records], engine: SparkEngine) -> Ta
         return target
     _LOG.warning("%s: %s", target.at.table.path, advice)
     return target.with_state(replace(target.state, is_advised=True))
-
-
-def _waiting(target: Target) -> PostponeBacklog:
-    """Returns the number, size and age of the rows that wait in the postpone bucket; zeros for tables without a
-    postpone bucket.
-    """
-    at = target.at
-    if not at.plan.mode.postpones:
-        return PostponeBacklog()
-    return find_waiting((b, at.view.files(b)) for b in at.view.buckets() if b[1] < 0)

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -18,9 +19,10 @@ from bucketline.conf.routes.route_options import OnTableFailure, Unmatched
 from bucketline.conf.routes.routed_job import Left, Resolved
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CommitConflictError, CommitOutcomeUnknownError, SchemaMismatchError
-from bucketline.state.store.commit.repeat import may_repeat
+from bucketline.state.store.commit.repeat import TIMES, lost_file, may_repeat
 from bucketline.streaming.bad_records.folder import folder_name
 from bucketline.streaming.bad_records.place import BatchName, allowed_rejects, put_aside
+from bucketline.streaming.batch.expired import planned_again_if_expired
 from bucketline.streaming.batch.identity import BatchIdentity
 from bucketline.streaming.batch.inputs.topic_ids import newest_ids
 from bucketline.streaming.batch.progress import BatchReport
@@ -39,6 +41,8 @@ from bucketline.streaming.tasks.many.table_notes import NO_TABLE, TableNote, Tas
 from bucketline.streaming.tasks.many.write_tables import WriteTables
 from bucketline.streaming.tasks.read_task import Records
 from bucketline.streaming.tasks.write_task import owning
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger("bucketline.many")
 _MOST_READS = 8
@@ -226,7 +230,8 @@ class Attempt:
     def _fit(self, turn: Turn) -> bool:
         """Plans the write of a table. Returns True if the batch must read the table's records again."""
         try:
-            plan_turn(turn)
+            with planned_again_if_expired(turn.target.at):
+                plan_turn(turn)
             assert turn.stages is not None, "it was planned"
             return self._state.tables.fit(turn.known, turn.stages) or bool(turn.note.need)
         except BucketlineError as e:
@@ -249,13 +254,25 @@ class Attempt:
         return ahead.write(WriteTables(tasks_by_table, idle, memory)) if tasks_by_table else {}
 
     def _take_results(self, results: TableResults) -> None:
-        for number, turn in list(self._turns.items()):
+        """Takes what the tasks have written for each table. If a table fails for a reason that stops the job or repeats
+        the batch, the files of all tables are removed.
+        """
+        failed: list[tuple[Turn, BucketlineError]] = []
+        for number, turn in self._turns.items():
             if turn.is_new and turn.stages is not None:
                 try:
-                    access = turn.stages.write.write.access
-                    turn.outcome = outcome_of(results.get(number, ()), turn.note, access)
+                    with planned_again_if_expired(turn.target.at):
+                        access = turn.stages.write.write.access
+                        turn.outcome = outcome_of(results.get(number, ()), turn.note, access)
                 except BucketlineError as e:
-                    self._note_failure(turn, e)
+                    failed.append((turn, e))
+        try:
+            for turn, error in failed:
+                self._note_failure(turn, error)
+        except BaseException:
+            for turn in self._turns.values():
+                turn.discard()
+            raise
 
     def _settle(self, notes: TaskNotes) -> None:
         """Makes all checks that can still fail before the first commit, and then stores the bad records of all tables.
@@ -339,7 +356,7 @@ class Attempt:
         turns = [turn for _, turn in sorted(self._turns.items())]
         times = self._started, self._planned, self._ran
         works = [partial(commit_turn, turn, self._engine.engine, times) for turn in turns]
-        done = side_by_side(works, self._job.commit_parallelism)
+        done = [self._in_the_end(result) for result in side_by_side(works, self._job.commit_parallelism)]
         errors = [error for error in done if isinstance(error, Exception)]
         fatal = next((e for e in errors if not _is_of_table(e)), None)
         if fatal is not None:
@@ -355,6 +372,7 @@ class Attempt:
         """Called when a table has failed: the batch is not written into this table. If `error` is not about this one
         table, raises the error, which stops the job.
         """
+        error = self._in_the_end(error)
         if not isinstance(error, Exception):
             return
         if not isinstance(error, BucketlineError) or not _is_of_table(error):
@@ -362,6 +380,14 @@ class Attempt:
         self._turns.pop(turn.known.number, None)
         self._taken_back[turn.name] = turn.known.config.bad_records
         self._fail(turn.name, error, turn.note)
+
+    def _in_the_end(self, result: T) -> T | BaseException:
+        """Returns the result or the error of a table. On the last try of the batch, a conflict that was raised because
+        a file is missing becomes the error about this file. Then a damaged table is parked, and does not stop the job.
+        """
+        if self._only is None and self._state.tries >= TIMES and isinstance(result, CommitConflictError):
+            return lost_file(result) or result
+        return result
 
     def _fail(self, name: str, error: BucketlineError, note: TableNote) -> None:
         if self._job.on_failure is OnTableFailure.STOP and self._only is None:

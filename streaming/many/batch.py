@@ -66,6 +66,7 @@ def write_many(job: ManyJob, state: ManyState, identity: BatchIdentity, engine: 
             state.ledger, state.has_looked = found.ledger, True
         if state.ledger is not None and state.ledger.batch == identity.batch_id:
             return Told(is_skipped=True)
+        state.tries = 0
         return repeat_if_gone(lambda: _written(job, state, identity, engine, source, is_first=is_first))
     except BaseException:
         state.forget()
@@ -75,6 +76,7 @@ def write_many(job: ManyJob, state: ManyState, identity: BatchIdentity, engine: 
 def _written(
     job: ManyJob, state: ManyState, identity: BatchIdentity, engine: TablesEngine, source: Input, *, is_first: bool
 ) -> Told:
+    state.tries += 1
     span = span_of(identity)
     entries = {} if state.ledger is None else dict(state.ledger.tables)
     waits = any(not entry.takes_part for entry in entries.values())
@@ -184,11 +186,15 @@ def _caught_up(
     """
     entry = entries[name]
     part, is_all = catch_up_span(entry, span, job.most_missed)
-    try:
+
+    def once() -> tuple[Attempt, list[BatchReport]]:
         records = source.between(part)
         attempt = Attempt(job, state, identity, engine, records, span=part, entries=entries, only=name)
         attempt.write()
-        reports = attempt.commit()
+        return attempt, attempt.commit()
+
+    try:
+        attempt, reports = repeat_if_gone(once)
     except Exception as e:  # noqa: BLE001 - whatever fails is this table's, and the others have their batch
         error = e if isinstance(e, BucketlineError) else explain(e)
         now_ms, user = state.files.world.clock.now_ms(), state.tables.user

@@ -56,6 +56,7 @@ class ManyState:
     - `has_looked` is true when the process has looked for the ledger in the checkpoint. Before that, `ledger` means
       nothing.
     - `touched` is the number of tables for which the last batch had records.
+    - `tries` says how often the current batch was tried in this process.
     """
 
     files: LedgerFiles
@@ -63,6 +64,7 @@ class ManyState:
     ledger: Ledger | None = None
     has_looked: bool = False
     touched: int = 0
+    tries: int = 0
 
     def forget(self) -> None:
         """Drops the open tables and the ledger. Called after an error, when they may be wrong."""

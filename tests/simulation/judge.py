@@ -71,6 +71,8 @@ class Published:
     gone_by: Doing | None = None
     is_gone: bool = False
     was_newest: bool = False
+    is_behind: bool = False
+    """Whether the table went back to an older snapshot after this one had expired."""
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -82,8 +84,9 @@ class Published:
 
     @property
     def is_undone(self) -> bool:
-        """Whether it does not count in the history: it was removed while it was the newest, or taken back."""
-        return self.is_gone and (self.was_newest or self.gone_by is self.by)
+        """Whether it does not count in the history: it was removed while it was the newest, or taken back, or the table
+        was rolled back to before it when it had expired already."""
+        return self.is_gone and (self.was_newest or self.is_behind or self.gone_by is self.by)
 
 
 @dataclass
@@ -143,6 +146,8 @@ class Judge:
                     return
                 gone.is_gone, gone.gone_by = True, change.owner
                 gone.was_newest = all(n < number for n in line.there)
+                if gone.was_newest and line.there:
+                    self._went_back(line, max(line.there))
         elif change.before is not None and change.before.data == change.after.data:
             return
         else:
@@ -167,6 +172,12 @@ class Judge:
         newest = line.there[max(line.there)] if line.there else None
         if not line.newest or line.newest[-1][1] is not newest:
             line.newest.append((self.moment, newest))
+
+    def _went_back(self, line: Line, number: int) -> None:
+        """The newest snapshot was removed, and `number` is the newest one now: what had expired and was newer than that
+        is not in the table any more."""
+        for p in (p for doing in self.doings for p in doing.published):
+            p.is_behind |= p.root == line.root and p.is_gone and p.snapshot.id > number
 
     def _took_an_id(self, line: Line, published: Published) -> bool:
         """Whether a writer has published this snapshot during a rollback, with the id of one that was removed."""

@@ -52,6 +52,8 @@ def test_in_every_world_readers_see_what_was_written(part: int) -> None:
         "95527",  # a writer that is stopped before it writes the hint, beside a rollback
         "97399",  # a writer in a catalog that is stopped until its snapshot has expired
         "95530",  # a branch that dies while it is taken back
+        "85726",  # a batch that is stopped until its HASH index file has expired
+        "85341",  # a batch that has expired when the table is rolled back to before it
     ],
 )
 def test_worlds_that_have_failed_once_are_right(seed: str) -> None:

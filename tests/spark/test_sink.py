@@ -7,8 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bucketline.state.store.index.hash_index_store import shared_hash_cache
 from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.streaming.batch.sink import TableSink
+from bucketline.streaming.decode.decoder import DecodedRows
 from bucketline.streaming.tasks.start_workers import start_workers_beside
 from bucketline.streaming.tasks.write_task import WriteTask
 from tests.support.spark.streams import FileStream
@@ -250,3 +252,30 @@ def test_poison_rows_stop_the_job_or_go_to_the_reject_folder(spark: Any, tmp_pat
     told = sorted(r["reason"].split(",")[0] for r in kept)
     assert told == ["column 'id' is null", "column _row_kind has no valid row kind (0 to 3)"]
     assert any(b'"no key"' in r["value"] for r in kept)
+
+
+@pytest.mark.parametrize(
+    "options", [{"bucket": "-1"}, {"bucket": "1", "full-compaction.delta-commits": "1"}], ids=["index", "data"]
+)
+def test_a_batch_whose_snapshot_has_expired_in_a_task_is_planned_again(
+    spark: Any, tmp_path: Path, options: dict[str, str]
+) -> None:
+    """Spark passes on the error of the task as text."""
+    table = create_table(str(tmp_path / "shop.db" / "t"), COLUMNS, ("id",), options=options)
+    table.write(batch(0))
+    path, done, theirs = table.path, tmp_path / "done", batch(0, keys=60)
+
+    def decode(records: pa.Table) -> DecodedRows:
+        if not done.exists():
+            done.touch()
+            shared_hash_cache.cache_clear()
+            other = open_table(path)
+            other.write(theirs)
+            other.compact()
+            other.expire_snapshots(retain_min=1, retain_max=1)
+        return DecodedRows(records)
+
+    stream, ours = FileStream(tmp_path, DDL), batch(2)
+    stream.add(ours)
+    stream.run(spark, TableSink(table.path, decode=decode))
+    assert done.exists() and content(table) == folded(batch(0), theirs, ours)

@@ -25,9 +25,19 @@ def may_repeat(error: CommitConflictError) -> bool:
     return isinstance(error, FilesGoneError) or error.rule in (HISTORY_GONE, ROWS_CHANGED)
 
 
+def lost_file(error: CommitConflictError) -> BaseException | None:
+    """Returns the error about a missing or damaged file for which the work should have been planned again; None if the
+    work has failed for another reason.
+    """
+    return error.__cause__ if error.rule == HISTORY_GONE else None
+
+
 def repeat_if_gone(work: Callable[[], T]) -> T:
-    """Calls `work` and returns its result. If the commit fails with an error that `may_repeat` accepts, calls `work`
+    """Calls `work` and returns its result. If the work fails with an error that `may_repeat` accepts, calls `work`
     again, but not more than `TIMES` times in all. Each call must write new files on the newest snapshot.
+
+    Raises the error of the last call. If the last call has also found a file missing or damaged, the error that names
+    this file is raised instead: the file is probably not missing because of an expiry.
     """
     for left in range(TIMES - 1, 0, -1):
         try:
@@ -35,8 +45,14 @@ def repeat_if_gone(work: Callable[[], T]) -> T:
         except CommitConflictError as e:
             if not may_repeat(e):
                 raise
-            _LOG.warning("a commit failed, and its work is done again, at most %d more times: %s", left, e)
-    return work()
+            _LOG.warning("work on a table has failed, and its work is done again, at most %d more times: %s", left, e)
+    try:
+        return work()
+    except CommitConflictError as e:
+        lost = lost_file(e)
+        if lost is None:
+            raise
+    raise lost
 
 
 CHANGED_TIMES = 6
@@ -64,6 +80,9 @@ def repeat_if_changed(work: Callable[[], T], world: World) -> tuple[T, int]:
     try:
         return work(), CHANGED_TIMES - 1
     except CommitConflictError as e:
+        lost = lost_file(e)
+        if lost is not None:
+            raise lost from lost.__cause__
         message = (
             f"the change was planned {CHANGED_TIMES} times, and each time another writer committed first: {e.message}"
         )

@@ -15,7 +15,6 @@ from bucketline.state.commit.conflict import Conflict
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.outcome import Committed, Unknown
 from bucketline.state.errors import CorruptFileError, StorageError
-from bucketline.state.store.commit.commit_check import history_gone
 from bucketline.state.store.engine.engine import Engine, Outcome
 from bucketline.state.store.engine.make_visible import Again
 from bucketline.state.store.maintenance.upkeep import Upkeep
@@ -23,6 +22,7 @@ from bucketline.state.store.table.settled_write import settle_write
 from bucketline.state.store.table.write_result import WriteResult
 from bucketline.state.store.write.bucket_writer import CompactTrigger
 from bucketline.state.store.write.commit_change import commit_change
+from bucketline.state.store.write.expired_base import planned_too_early
 from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.store.write.visibility import Budget
 
@@ -83,11 +83,9 @@ def carry_out(at: TableAt, engine: Engine, work: Work, trigger: CompactTrigger =
         commit = work(made)
     except (CorruptFileError, StorageError) as e:
         at.discard(made)
-        newest = at.table.snapshot_store.latest_id() or 0
-        if (isinstance(e, CorruptFileError) or e.missing) and newest != at.snapshot_id:
-            # The table is not damaged if the file is missing because its snapshot has expired meanwhile. In that case
-            # the table has a newer snapshot.
-            raise history_gone(at.snapshot_id, newest).error() from e
+        conflict = planned_too_early(at, e)
+        if conflict is not None:
+            raise conflict from e
         raise
     except BaseException:
         at.discard(made)

@@ -40,6 +40,7 @@ from bucketline.state.store.table.row_changes import check_engine
 from bucketline.state.store.table.rows_to_change import buckets_to_change, current_rows
 from bucketline.state.store.table.write import SpreadData
 from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.store.write.expired_base import expiry_as_conflict
 from bucketline.state.store.write.table_at import TableAt
 
 DELETE, INSERT = "delete", "insert"
@@ -133,7 +134,9 @@ def _merge_spread(
     if not keys.size_bytes and not planned.by_source:
         return write_changes(at, Parts(), Operation.MERGE, engine=engine)
     if table.primary_key:
-        source = joined_source(at, rows, keys, planned, buckets_to_change(at, looked_at, partitions), engine)
+        with expiry_as_conflict(at):
+            buckets = buckets_to_change(at, looked_at, partitions)
+        source = joined_source(at, rows, keys, planned, buckets, engine)
         return write_changes(at, source, Operation.MERGE, engine=engine)
 
     def joined(stored: KeptAndTaken, planned: PlannedMerge) -> Joined:
@@ -153,10 +156,11 @@ def _write_appended(
     which keep their row ids, and once for the new rows, which get row ids by the commit.
     """
     stored, new = KeptAndTaken(at), None
-    if planned.keeps_ids and planned.clauses.not_matched:
-        new = joined(KeptAndTaken(at), planned.inserts_alone())
-        planned = planned.changes_alone()
-    source = joined(stored, planned)
+    with expiry_as_conflict(at):
+        if planned.keeps_ids and planned.clauses.not_matched:
+            new = joined(KeptAndTaken(at), planned.inserts_alone())
+            planned = planned.changes_alone()
+        source = joined(stored, planned)
     return write_append_changes(
         at, stored, source, Operation.MERGE, engine=engine, keeps_ids=planned.keeps_ids, new=new
     )

@@ -30,6 +30,7 @@ from bucketline.state.store.engine.table_rows import CurrentRows
 from bucketline.state.store.table.cycle import Commit, carry_out
 from bucketline.state.store.table.partition_choice import PartitionTest, choose_partitions
 from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.expired_base import expiry_as_conflict
 from bucketline.state.store.write.modes import mode_of
 from bucketline.state.store.write.stages import BucketResult, Stages, TaskCounts, WriteStage
 from bucketline.state.store.write.table_at import TableAt, table_at
@@ -96,7 +97,9 @@ def plan_rescale(
     at = table_at(table, options or {})
     chosen = choose_partitions(at.plan.schema, partitions)
     at = at.refreshed()
-    plan, view, vectors = at.plan, at.view, at.deletion_entries()
+    with expiry_as_conflict(at):
+        vectors = at.deletion_entries()
+    plan, view = at.plan, at.view
     real = _buckets_to_move(view, chosen, None if partitions is not None else bucket_num)
     counts = {b[0]: bucket_num for b in real}
     write = replace(plan.bucket_write(CompactTrigger.FULL), counts=plan.counts(counts), moves_rows=True)

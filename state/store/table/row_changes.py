@@ -35,6 +35,7 @@ from bucketline.state.store.table.change_rules import check_delete, check_update
 from bucketline.state.store.table.changed_write import open_change, planned_until_first, write_changes
 from bucketline.state.store.table.rows_to_change import changed_parts
 from bucketline.state.store.table.write_result import WriteResult
+from bucketline.state.store.write.expired_base import expiry_as_conflict
 from bucketline.state.store.write.table_at import TableAt
 from bucketline.state.types.arrow import with_types
 from bucketline.state.types.row_kind import SHORT_NAMES, RowKind
@@ -79,7 +80,8 @@ def _delete_once(table: TableHandle, condition: Condition, engine: Engine) -> Wr
     at = open_change(table)
     if not table.primary_key:
         return _change_appended(at, condition, None, engine)
-    source = changed_parts(at, condition.expression, RowsToDelete(at.plan.schema, condition))
+    with expiry_as_conflict(at):
+        source = changed_parts(at, condition.expression, RowsToDelete(at.plan.schema, condition))
     return write_changes(at, source, Operation.DELETE, engine=engine)
 
 
@@ -101,7 +103,8 @@ def _update_once(table: TableHandle, condition: Condition, values: Mapping[str, 
     planned = plan_assignments(schema, values, fixed_columns(schema))
     if not table.primary_key:
         return _change_appended(at, condition, planned, engine)
-    source = changed_parts(at, condition.expression, UpdatedRows(condition, planned))
+    with expiry_as_conflict(at):
+        source = changed_parts(at, condition.expression, UpdatedRows(condition, planned))
     return write_changes(at, source, Operation.UPDATE, engine=engine)
 
 
@@ -114,7 +117,8 @@ def _change_appended(at: TableAt, condition: Condition, assignments: Assignments
     keeps_ids = assignments is not None and tracks_rows(at.plan.schema)
     own = [f.name for f in (changed_schema(at.plan.schema) if keeps_ids else at.plan.schema).fields]
     own += places_among(at.plan.schema, condition.columns)
-    parts = stored.parts(condition.expression, own if needs_all else ())
+    with expiry_as_conflict(at):
+        parts = stored.parts(condition.expression, own if needs_all else ())
     operation = Operation.DELETE if assignments is None else Operation.UPDATE
     source = Parts([FileChange(part, change, keeps_ids) for part in parts])
     return write_append_changes(at, stored, source, operation, engine=engine, keeps_ids=keeps_ids)

@@ -87,11 +87,11 @@ def write_source(
     plan = at.plan
     trigger, user = plan.trigger(0), at.table.world.ids.new_uuid()
     scope = WriteScope(trigger, user, engine.workers)
-    stages = plan.mode.in_batch(plan).stages(plan, at, scope, source)
-    if trigger is CompactTrigger.FULL:
-        stages = replace(stages, idle=tuple(at.due(trigger)))
 
     def work(made: list[CommitMessage]) -> Commit:
+        stages = plan.mode.in_batch(plan).stages(plan, at, scope, source)
+        if trigger is CompactTrigger.FULL:
+            stages = replace(stages, idle=tuple(at.due(trigger)))
         outcome = engine.run(stages)
         made += outcome.messages
         author = Author(user, properties=noted(outcome), operation=Operation.WRITE)
