@@ -25,6 +25,7 @@ _READER = "chooses or tunes what a reader sees, never what is written"
 _FLINK = "tunes a Flink or Spark job of Paimon's own"
 _OTHER_MODE = "matters only with a bucket mode, merge engine or changelog producer that is refused by its own option"
 _ROW_IDS = "the ids of the new rows of a partition always have no gap in one commit"
+_GIVEN_UP = "an option of an older release of Paimon; newer releases of Paimon do not read it"
 _METADATA = "an optional service, or smaller metadata; metadata is complete without it"
 
 CATALOG_OF_TABLE = "bucketline.catalog"
@@ -91,7 +92,9 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         sink.managed.writer-buffer-memory sink.cross-partition.managed-memory sink.savepoint.auto-tag sink.writer-cpu
         sink.writer-memory sink.committer-cpu sink.committer-memory sink.committer-operator-chaining
         sink.operator-uid.suffix sink.coordinator-commit.enabled sink.writer-coordinator.enabled
-        sink.writer-coordinator.cache-memory sink.writer-refresh-detectors sink.clustering.sort-in-cluster
+        sink.writer-coordinator.cache-memory sink.writer-coordinator.page-size
+        sink.writer-coordinator.cache-expire-after-access sink.writer-coordinator.cache-soft-values
+        sink.writer-coordinator.prefetch-manifests sink.key-only-deletes.enabled sink.writer-refresh-detectors sink.clustering.sort-in-cluster
         sink.clustering.sample-factor partition.sink-strategy precommit-compact end-input.watermark
         changelog.precommit-compact.thread-num changelog.precommit-compact.buffer-size
         changelog-producer.compaction-interval unaware-bucket.compaction.parallelism unaware-bucket.no-shuffle
@@ -110,10 +113,20 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         blob.copy-buffer-size blob-compaction.enabled lock.type lock-check-max-sleep lock-acquire-timeout
         write-null-on-missing-file blob-write-null-on-missing-file blob-write-null-on-fetch-failure
         blob-descriptor.source-table data-evolution.compaction.rewrite-row-ids data-evolution.merge-into.file-pruning
-        data-evolution.merge-into.source-persist data-evolution.reassign.skip-contiguous-row-count
+        data-evolution.merge-into.source-persist write.data-evolution.update-conflict-retry.max-attempts
+        write.data-evolution.update-conflict-retry.wait-ms data-evolution.reassign.skip-contiguous-row-count
         data-evolution.row-id-conflict-rewrite.max-size data-evolution.row-sidecar.enabled
         global-index.row-count-per-shard global-index.build.max-parallelism
-        global-index.build.max-shard global-index.thread-num metastore.tag-to-partition.preview
+        global-index.build.max-shard global-index.thread-num format-table.repair.collect-statistics
+        format-table.statistics.parallelism metastore.tag-to-partition.preview
+    """,
+    _GIVEN_UP: """
+        changelog.precommit-compact compaction.early-max.file-num compaction.max-sorted-run-num log.changelog-mode
+        log.consistency log.format log.ignore-delete log.key.format log.retention log.scan.remove-normalize log.system
+        log.system.partitions log.system.replication lookup.dynamic-partition lookup.local-file-type
+        partition.mark-done-action.http.timeout record-level.time-field-type scan.push-down sequence.auto-padding
+        streaming-compact streaming-read-atomic streaming-read.shuffle-bucket-with-partition write-manifest-cache
+        write-mode
     """,
     _ROW_IDS: "row-tracking.partition-group-on-commit",
     _METADATA: """
@@ -149,6 +162,7 @@ HARMLESS_PREFIXES: Mapping[str, str] = {
     "avro.": _ENGINE,
     "commit.callback.": "belongs to a callback, and the option that names a callback is refused",
     "tag.callback.": "belongs to a callback, and the option that names a callback is refused",
+    "metadata.iceberg.": "belongs to metadata of Iceberg, and the option that asks for this metadata is refused",
     "materialized-table.": "kept for Flink's refresh of a materialized table",
     "variant.shredding.": _ENGINE,
     "fs.": "read by the file system",
@@ -182,6 +196,7 @@ def _never(reason: str, remedy: str = "remove it") -> Restriction:
 _NOT_YET = "bucketline does not write it"
 _LOST = "bucketline does not do what it asks for"
 _INDEX = "bucketline does not maintain such an index, and readers that trust the index would miss rows"
+_ICEBERG = "readers of Iceberg would not see the new rows, because bucketline writes no metadata of Iceberg"
 _APPEND_FEATURE = "it needs information in every file that bucketline does not write"
 
 RESTRICTED: Mapping[str, Restriction] = {
@@ -197,6 +212,9 @@ RESTRICTED: Mapping[str, Restriction] = {
     "blob-field": _never(_NOT_YET),
     "blob-descriptor-field": _never(_NOT_YET),
     "blob-view-field": _never(_NOT_YET),
+    "blob-external-storage-field": _never(_NOT_YET),
+    "blob-external-storage-path": _never(_NOT_YET),
+    "blob.stored-descriptor-fields": _never(_NOT_YET),
     "vector-field": _never(_NOT_YET),
     "pk-vector.index.columns": _never(_INDEX),
     "pk-btree.index.columns": _never(_INDEX),
@@ -211,6 +229,8 @@ RESTRICTED: Mapping[str, Restriction] = {
     "lock.enabled": _only("false", "no catalog lock is taken; a snapshot is published by create-if-absent"),
     "commit.callbacks": _never("Java classes cannot be called; " + _LOST),
     "tag.callbacks": _never("Java classes cannot be called; " + _LOST),
+    "metadata.iceberg.storage": _only("disabled", _ICEBERG),
+    "metadata.iceberg-compatible": _only("false", _ICEBERG),
     "commit.strict-mode.last-safe-snapshot": _never(_NOT_YET),
     "metastore.tag-to-partition": _never("partitions would not be registered; " + _LOST),
 }

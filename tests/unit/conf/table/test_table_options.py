@@ -347,6 +347,19 @@ def test_options_of_features_that_are_not_written_are_known_by_name() -> None:
     assert RESTRICTED["branch-merge.enabled"].accepted == ("false",)
 
 
+@pytest.mark.parametrize(
+    "key", ["compaction.early-max.file-num", "log.consistency", "lookup.local-file-type", "write-manifest-cache"]
+)
+def test_an_option_that_paimon_has_given_up_does_not_stop_writes(key: str) -> None:
+    check_write_options({"bucket": "1", key: "x"}, ["k"], [])
+
+
+def test_tables_whose_commits_make_metadata_of_iceberg_are_refused_by_name() -> None:
+    error = refused({"bucket": "1", "metadata.iceberg.storage": "hadoop-catalog", "metadata.iceberg.table": "t"})
+    assert error.fields["key"] == "metadata.iceberg.storage" and "Iceberg" in str(error)
+    check_write_options({"bucket": "1", "metadata.iceberg.storage": "disabled"}, ["k"], [])
+
+
 def test_every_key_has_one_standing_and_a_meaning() -> None:
     assert not HARMLESS.keys() & RESTRICTED.keys()
     assert not HARMLESS.keys() & HONOURED.keys()
