@@ -69,6 +69,10 @@ class ManifestCodec(Enum):
     SNAPPY = "snappy"
     BZIP2 = "bzip2"
     NULL = "null"
+    NONE = "none"
+    ZLIB = "zlib"
+    GZIP = "gzip"
+    LZ4 = "lz4"
 
 
 class EvolutionPolicy(Enum):

@@ -94,7 +94,8 @@ _HARMLESS_KEYS: Mapping[str, str] = {
         sink.operator-uid.suffix sink.coordinator-commit.enabled sink.writer-coordinator.enabled
         sink.writer-coordinator.cache-memory sink.writer-coordinator.page-size
         sink.writer-coordinator.cache-expire-after-access sink.writer-coordinator.cache-soft-values
-        sink.writer-coordinator.prefetch-manifests sink.key-only-deletes.enabled sink.writer-refresh-detectors sink.clustering.sort-in-cluster
+        sink.writer-coordinator.prefetch-manifests sink.key-only-deletes.enabled sink.writer-refresh-detectors
+        sink.clustering.sort-in-cluster
         sink.clustering.sample-factor partition.sink-strategy precommit-compact end-input.watermark
         changelog.precommit-compact.thread-num changelog.precommit-compact.buffer-size
         changelog-producer.compaction-interval unaware-bucket.compaction.parallelism unaware-bucket.no-shuffle

@@ -227,14 +227,18 @@ def manifest_codec(options: Mapping[str, str]) -> str:
     """
     form, codec = MANIFEST_FORMAT.get(options), MANIFEST_COMPRESSION.get(options)
     if form is FileFormat.AVRO:
-        return "zstandard" if codec is ManifestCodec.ZSTD else str(codec.value)
-    name = {ManifestCodec.ZSTANDARD: "zstd", ManifestCodec.NULL: "none"}.get(codec, str(codec.value))
-    if name not in CODECS[form]:
-        key, known = MANIFEST_COMPRESSION.key, [c.value for c in ManifestCodec if c.value in CODECS[form]]
-        refuse(key, f"'{key}' = '{codec.value}': manifests in {form.value} support only {', '.join(known)}")
-    return CODECS[form][name]
+        known = {ManifestCodec.ZSTD.value: "zstandard"} | {name: name for name in _AVRO_MANIFEST_CODECS}
+        name = str(codec.value)
+    else:
+        known = dict(CODECS[form])
+        name = {ManifestCodec.ZSTANDARD: "zstd", ManifestCodec.NULL: "none"}.get(codec, str(codec.value))
+    if name not in known:
+        key, words = MANIFEST_COMPRESSION.key, ", ".join(c.value for c in ManifestCodec if c.value in known)
+        refuse(key, f"'{key}' = '{codec.value}': manifests in {form.value} support only {words}")
+    return known[name]
 
 
+_AVRO_MANIFEST_CODECS = ("zstandard", "deflate", "snappy", "bzip2", "null")
 _FALLBACKS = frozenset(key for option in HONOURED.values() for key in option.fallback_keys)
 KNOWN_KEYS = frozenset(HONOURED) | frozenset(BOUNDED) | frozenset(HARMLESS) | frozenset(RESTRICTED) | _FALLBACKS
 """All keys that a table may have, except keys with a prefix that allows any name."""

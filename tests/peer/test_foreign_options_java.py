@@ -15,7 +15,12 @@ pytestmark = pytest.mark.peer
 COLUMNS = {"k": "BIGINT NOT NULL", "p": "INT NOT NULL", "v": "INT"}
 BESIDE = {"index-file-in-data-file-dir": "true"}
 KINDS: dict[str, dict[str, str]] = {
-    "manifests in ORC": {"manifest.format": "orc", "bucket": "2", "deletion-vectors.enabled": "true"},
+    "manifests in ORC": {
+        "manifest.format": "orc",
+        "manifest.compression": "zlib",
+        "bucket": "2",
+        "deletion-vectors.enabled": "true",
+    },
     "manifests in Parquet": {"manifest.format": "parquet", "manifest.compression": "snappy", "bucket": "-1"},
     "vectors beside the data": {**BESIDE, "bucket": "2", "deletion-vectors.enabled": "true"},
     "hashes beside the data": {**BESIDE, "bucket": "-1", "dynamic-bucket.target-row-num": "5"},

@@ -44,7 +44,11 @@ def test_words_become_members_of_enums() -> None:
         ("sequence.field.sort-order", lambda s: s.merge.sequence_order, "ascending, descending"),
         ("lookup-compact", lambda s: s.compaction.lookup, "radical, gentle"),
         ("incremental-between-scan-mode", lambda s: s.reading.change_files, "auto, delta, changelog"),
-        ("manifest.compression", lambda s: s.commit.manifest_codec, "zstd, zstandard, deflate, snappy, bzip2, null"),
+        (
+            "manifest.compression",
+            lambda s: s.commit.manifest_codec,
+            "zstd, zstandard, deflate, snappy, bzip2, null, none, zlib, gzip, lz4",
+        ),
         ("fields.v.nested-key-null-strategy", lambda s: s.columns.parameters("v"), "merge, ignore, error"),
     ],
 )

@@ -100,9 +100,17 @@ def test_a_table_is_written_compacted_and_expired_by_them(form: str, tmp_path: P
 
 def test_codecs_that_a_format_does_not_have_are_refused(tmp_path: Path) -> None:
     options = {"bucket": "1", "manifest.format": "orc", "manifest.compression": "bzip2"}
-    with pytest.raises(OptionError, match=r"manifests in orc support only zstd, snappy"):
+    with pytest.raises(OptionError, match=r"manifests in orc support only zstd, snappy, none, zlib, lz4"):
         create_table(str(tmp_path / "w.db/t"), "k INT NOT NULL", ["k"], options=options)
-    options = {"bucket": "1", "manifest.format": "parquet", "manifest.compression": "null"}
+    with pytest.raises(OptionError, match=r"manifests in avro support only zstd, zstandard, deflate, "):
+        create_table(str(tmp_path / "w.db/v"), "k INT NOT NULL", ["k"], options={"manifest.compression": "lz4"})
+
+
+@pytest.mark.parametrize(
+    ("form", "codec"), [("parquet", "null"), ("parquet", "gzip"), ("orc", "zlib"), ("orc", "none")]
+)
+def test_manifests_have_the_codec_that_the_table_says(form: str, codec: str, tmp_path: Path) -> None:
+    options = {"bucket": "1", "manifest.format": form, "manifest.compression": codec}
     table = create_table(str(tmp_path / "w.db/u"), "k INT NOT NULL", ["k"], options=options)
     table.write(pa.table({"k": pa.array([1], pa.int32())}))
     assert table.to_arrow().num_rows == 1
