@@ -5,7 +5,6 @@ batch is planned or its tasks run.
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from bucketline.conf.errors import BucketlineError
 from bucketline.state.errors import CommitConflictError, StorageError
 from bucketline.state.store.write.expired_base import planned_too_early
 from bucketline.state.store.write.table_at import TableAt
@@ -29,22 +28,8 @@ def planned_again_if_expired(at: TableAt) -> Iterator[None]:
 
 def _expired_meanwhile(at: TableAt, error: Exception) -> CommitConflictError | None:
     """Returns the conflict of `planned_too_early`. `error` may also be an error of Spark about a task that did not find
-    a file. Returns None if the storage does not say which snapshot is the newest.
+    a file. Returns None if the storage does not say which snapshots exist.
     """
     with suppress(StorageError):
-        return planned_too_early(at, _with_cause(at, error))
+        return planned_too_early(at, error_of_task(error) or error)
     return None
-
-
-def _with_cause(at: TableAt, error: Exception) -> Exception:
-    """Returns `error`; if `error` is an error of Spark, returns the error that the task has raised instead.
-
-    Spark passes on the error of a task as text. The text does not say whether a file was missing, so a StorageError of
-    a task counts as a missing file if the snapshot of `at` does not exist any more.
-    """
-    told: BucketlineError | None = error if isinstance(error, BucketlineError) else error_of_task(error)
-    if told is error or not isinstance(told, StorageError):
-        return told or error
-    base = at.view.snapshot
-    is_gone = base is not None and not base.is_same_as(at.table.snapshot_store.get(base.id))
-    return told.reworded(told.message, missing=is_gone)

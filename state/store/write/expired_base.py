@@ -15,12 +15,20 @@ def planned_too_early(at: TableAt, error: Exception) -> CommitConflictError | No
 
     Files of the newest snapshot do not expire. So if the table has no newer snapshot than `at`, a missing file means
     that the table is damaged. A missing file can also appear as a damaged file: for example, a missing HASH index file
-    raises CorruptFileError. Raises the errors of `Snapshots.latest_id`.
+    raises CorruptFileError. The error of a Spark task comes as text, which does not say whether a file was missing, so
+    every StorageError counts if the snapshot of `at` does not exist any more. Raises the errors of `Snapshots.get`.
     """
-    if not isinstance(error, CorruptFileError) and not (isinstance(error, StorageError) and error.missing):
+    if not isinstance(error, CorruptFileError | StorageError):
         return None
-    newest = at.table.snapshot_store.latest_id() or 0
-    return None if newest == at.snapshot_id else history_gone(at.snapshot_id, newest).error()
+    snapshots, base = at.table.snapshot_store, at.view.snapshot
+    newest = snapshots.latest_id() or 0
+    if newest == at.snapshot_id:
+        return None
+    if isinstance(error, StorageError) and not error.missing:
+        is_there = base is None or base.is_same_as(snapshots.get(base.id))
+        if is_there:
+            return None
+    return history_gone(at.snapshot_id, newest).error()
 
 
 @contextmanager

@@ -1,14 +1,19 @@
-"""Operations whose snapshot expires between its read and the read of its index manifest: they are planned again."""
+"""Operations whose snapshot expires while they are planned, or while tasks elsewhere run: they are planned again."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.errors import StorageError
+from bucketline.state.store.engine.engine import Jobs, Outcome, Parts
+from bucketline.state.store.engine.local_engine import LocalEngine
+from bucketline.state.store.table.compact import compact_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
+from bucketline.state.store.write.stages import Stages
 from tests.support.storage.interleaved import stopped_at
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
@@ -81,3 +86,27 @@ def test_an_operation_whose_index_manifest_is_gone_is_planned_again(tmp_path: Pa
     found = open_table(table.path)
     assert {r["id"]: r["v"] for r in found.to_arrow().to_pylist()} == case.rows
     assert not found.doctor(rows=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TellsOnlyText(LocalEngine):
+    """An engine whose tasks run elsewhere: of an error of a task it knows only the class and the message."""
+
+    meanwhile: list[Callable[[], None]] = field(default_factory=list)
+
+    def run(self, work: Stages[Parts] | Jobs) -> Outcome:
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        try:
+            return LocalEngine.run(self, work)
+        except StorageError as e:
+            raise StorageError(e.message) from None
+
+
+def test_a_compaction_in_tasks_elsewhere_whose_snapshot_has_expired_is_planned_again(tmp_path: Path) -> None:
+    table = made(tmp_path, CASES["compact"])
+    engine = TellsOnlyText()
+    engine.meanwhile.append(partial(replaced, table))
+    compact_table(handle_of(table), engine=engine)
+    assert not engine.meanwhile
+    assert {r["id"]: r["v"] for r in open_table(table.path).to_arrow().to_pylist()} == UNTOUCHED
