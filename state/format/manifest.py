@@ -8,14 +8,16 @@ SimpleStats; fields that pypaimon adds are ignored, as Paimon's Java reader does
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.data_file import EMPTY_STATS, DataFileMeta, FileSource, SimpleStats
 from bucketline.state.format.entries import FileKind, ManifestEntry, ManifestFileMeta
+from bucketline.state.format.entry_starts import find_entry_starts
 from bucketline.state.format.manifest_schema import ENTRY_FORMAT, LIST_FORMAT
-from bucketline.state.format.metadata_records import AVRO, Encoding, read_records, write_records
+from bucketline.state.format.metadata_records import AVRO, Encoding, avro_blocks, read_records, write_records
 from bucketline.state.format.partition_stats import collect_partition_stats
 from bucketline.state.format.paths import checked_name
 from bucketline.state.types.logical import DataType
@@ -40,6 +42,70 @@ def decode_manifest(data: bytes) -> list[ManifestEntry]:
     """
     shared = _Shared()
     return [_entry(i, record, shared) for i, record in enumerate(read_records(data, ENTRY_FORMAT))]
+
+
+PartitionChoice = Callable[[Collection[bytes]], Collection[bytes]]
+"""A function that returns those of the given partitions that are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenEntries:
+    """The entries of a manifest that belong to wanted partitions, in file order. `added` and `deleted` are the numbers
+    of ADD and DELETE entries in the whole manifest.
+    """
+
+    entries: list[ManifestEntry]
+    added: int
+    deleted: int
+
+
+def decode_chosen(data: bytes, types: Sequence[DataType], choose: PartitionChoice) -> ChosenEntries:
+    """Returns the entries of a manifest whose partitions `choose` returns. `types` are the types of the table's
+    partition columns.
+
+    Blocks without such entries are not decoded, so damage in them may go unnoticed. Apart from this, raises the errors
+    of `decode_manifest`.
+    """
+    blocks = avro_blocks(data, ENTRY_FORMAT)
+    chosen = _Chosen(choose)
+    if blocks is None:
+        chosen.decode(read_records(data, ENTRY_FORMAT))
+        return chosen.found()
+    # All partitions are asked for at once, because a condition is tested faster for many partitions.
+    found = [(block, find_entry_starts(block, types)) for block in blocks]
+    wanted = frozenset(choose(frozenset[bytes]().union(*(starts.partitions for _, starts in found if starts))))
+    for block, starts in found:
+        if starts is not None and wanted.isdisjoint(starts.partitions):
+            chosen.skip(block.count, starts.deleted)
+        else:
+            chosen.decode(block.records())
+    return chosen.found()
+
+
+class _Chosen:
+    """Collects those entries of a manifest that belong to wanted partitions. The entries must be given in order."""
+
+    def __init__(self, choose: PartitionChoice) -> None:
+        self._choose = choose
+        self._shared = _Shared()
+        self._entries: list[ManifestEntry] = []
+        self._count = self._deleted = 0
+
+    def skip(self, count: int, deleted: int) -> None:
+        self._count += count
+        self._deleted += deleted
+
+    def decode(self, records: Iterable[dict[str, Any]]) -> None:
+        records = list(records)
+        wanted = frozenset(self._choose({r["_PARTITION"] for r in records}))
+        for ordinal, record in enumerate(records, self._count):
+            self._deleted += _kind(ordinal, record) is FileKind.DELETE
+            if record["_PARTITION"] in wanted:
+                self._entries.append(_entry(ordinal, record, self._shared))
+        self._count += len(records)
+
+    def found(self) -> ChosenEntries:
+        return ChosenEntries(self._entries, self._count - self._deleted, self._deleted)
 
 
 def encode_manifest_list(metas: Sequence[ManifestFileMeta], encoding: Encoding = AVRO) -> bytes:
@@ -157,12 +223,7 @@ class _Shared(dict[Hashable, Any]):
 
 
 def _entry(ordinal: int, record: dict[str, Any], shared: _Shared) -> ManifestEntry:
-    _check_version(ordinal, record)
-    kind = _KINDS.get(record["_KIND"])
-    if kind is None:
-        raise CorruptFileError(
-            f"entry {ordinal} has kind {record['_KIND']}, which is neither ADD nor DELETE", entry=ordinal
-        )
+    kind = _kind(ordinal, record)
     if record["_BUCKET"] not in _INT or record["_TOTAL_BUCKETS"] not in _INT:
         raise CorruptFileError(f"entry {ordinal} has a bucket or bucket count out of range", entry=ordinal)
     return ManifestEntry(
@@ -172,6 +233,16 @@ def _entry(ordinal: int, record: dict[str, Any], shared: _Shared) -> ManifestEnt
         total_buckets=record["_TOTAL_BUCKETS"],
         file=_data_file(ordinal, record["_FILE"], shared),
     )
+
+
+def _kind(ordinal: int, record: dict[str, Any]) -> FileKind:
+    _check_version(ordinal, record)
+    kind = _KINDS.get(record["_KIND"])
+    if kind is None:
+        raise CorruptFileError(
+            f"entry {ordinal} has kind {record['_KIND']}, which is neither ADD nor DELETE", entry=ordinal
+        )
+    return kind
 
 
 def _data_file(ordinal: int, record: dict[str, Any], shared: _Shared) -> DataFileMeta:

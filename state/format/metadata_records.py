@@ -5,7 +5,7 @@ the first bytes of the file. Metadata is small, so records are Python dicts.
 Source: Paimon 2.0 ObjectsFile, `manifest.format`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from bucketline.conf.table.choices import FileFormat
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro.container import DEFAULT_CODEC, Record, encode_records, iterate_records
+from bucketline.state.format.avro.container import DEFAULT_CODEC, Record, RecordBlock, encode_records, record_blocks
 from bucketline.state.format.avro.schema import AvroRecordFormat, Json
 
 
@@ -53,9 +53,10 @@ def read_records(data: bytes, form: AvroRecordFormat) -> Iterable[Record]:
     """Returns the records of a file as dicts, as `avro.iterate_records` does. Raises CorruptFileError if the file is
     damaged, either at once or while the caller iterates.
     """
-    read = next((read for magic, read in _READERS.items() if data.startswith(magic)), None)
-    if read is None:
-        return iterate_records(data, form)
+    blocks = avro_blocks(data, form)
+    if blocks is not None:
+        return (record for block in blocks for record in block.records())
+    read = next(read for magic, read in _READERS.items() if data.startswith(magic))
     try:
         table = read(pa.BufferReader(data))
         schema = pa.schema([f.with_type(_in_millis(f.type)) for f in table.schema])
@@ -63,6 +64,13 @@ def read_records(data: bytes, form: AvroRecordFormat) -> Iterable[Record]:
     except _UNREADABLE as e:
         raise CorruptFileError(f"the records cannot be read: {e!r}", offset=0) from e
     return [_record(row, form.schema, f"record {i}") for i, row in enumerate(rows)]
+
+
+def avro_blocks(data: bytes, form: AvroRecordFormat) -> Iterator[RecordBlock] | None:
+    """Returns the blocks of a file whose records have the format `form`; None if the file is a Parquet or ORC file.
+    Raises CorruptFileError if the file is damaged, while the caller iterates.
+    """
+    return None if data.startswith(tuple(_READERS)) else record_blocks(data, form)
 
 
 def write_records(records: Sequence[Record], form: AvroRecordFormat, encoding: Encoding) -> bytes:

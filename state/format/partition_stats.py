@@ -12,6 +12,8 @@ from bucketline.state.format.data_file import EMPTY_STATS, SimpleStats
 from bucketline.state.types.binary_row import decode_row, encode_row
 from bucketline.state.types.logical import DataType
 
+PartitionRow = tuple[object, ...]
+
 
 def collect_partition_stats(counts: Mapping[bytes, int], types: Sequence[DataType]) -> SimpleStats:
     """Returns the minimum, the maximum and the null count of each partition column. `counts` maps each partition (the
@@ -21,20 +23,38 @@ def collect_partition_stats(counts: Mapping[bytes, int], types: Sequence[DataTyp
     """
     if not types:
         return EMPTY_STATS
-    rows = [(decode_row(partition, types), count) for partition, count in counts.items()]
+    rows = [decode_row(partition, types) for partition in counts]
+    lows, highs = partition_bounds(rows)
+    null_counts = tuple(
+        sum(count for row, count in zip(rows, counts.values(), strict=True) if row[i] is None)
+        for i in range(len(types))
+    )
+    bounds = [t.as_nullable() for t in types]
+    return SimpleStats(encode_row(lows, bounds), encode_row(highs, bounds), null_counts)
+
+
+def partition_bounds(rows: Sequence[PartitionRow]) -> tuple[list[object], list[object]]:
+    """Returns the minimum and the maximum of each partition column. `rows` are the decoded values of at least one
+    partition. A column that is null in every partition has null bounds.
+    """
     lows: list[object] = []
     highs: list[object] = []
-    null_counts: list[int | None] = []
-    for i in range(len(types)):
-        values = sorted((row[i] for row, _ in rows if row[i] is not None), key=_rank)
-        lows.append(values[0] if values else None)
-        highs.append(values[-1] if values else None)
-        null_counts.append(sum(count for row, count in rows if row[i] is None))
-    bounds = [t.as_nullable() for t in types]
-    return SimpleStats(encode_row(lows, bounds), encode_row(highs, bounds), tuple(null_counts))
+    for column in zip(*rows, strict=True):
+        values = [value for value in column if value is not None]
+        lows.append(min(values, key=_rank, default=None))
+        highs.append(max(values, key=_rank, default=None))
+    return lows, highs
 
 
-def may_hold_any(stats: SimpleStats, rows: Collection[tuple[object, ...]], types: Sequence[DataType]) -> bool:
+def sorted_partitions(partitions: Collection[bytes], types: Sequence[DataType]) -> list[tuple[PartitionRow, bytes]]:
+    """Returns the partitions with their decoded values, ordered by the first column, then by the second, and so on.
+    Nulls come first. Raises CorruptFileError if a partition cannot be decoded.
+    """
+    rows = [(decode_row(partition, types), partition) for partition in partitions]
+    return sorted(rows, key=lambda found: [(v is not None, () if v is None else _rank(v)) for v in found[0]])
+
+
+def may_hold_any(stats: SimpleStats, rows: Collection[PartitionRow], types: Sequence[DataType]) -> bool:
     """Returns True if a manifest with these bounds may have an entry of one of the partitions. `rows` are the decoded
     values of the partitions.
 

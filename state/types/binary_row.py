@@ -435,6 +435,23 @@ def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
     return tuple(values)
 
 
+def row_bytes(data: bytes, types: Sequence[DataType]) -> int:
+    """Returns how many bytes a serialized row should have, including the number of fields, judging by the slots of its
+    fields. Returns -1 if `data` is too short to have all slots.
+    """
+    slot = 4 + 8 * _null_area_words(len(types))
+    size = slot + 8 * len(types)
+    if len(data) < size:
+        return -1
+    for data_type in types:
+        if is_wide(data_type):
+            size += 16 if data_type.root is TypeRoot.DECIMAL else 8
+        elif data_type.root in BYTE_ROOTS and data[slot + 7] < 0x80:
+            size += -(-int.from_bytes(data[slot : slot + 4], "little") // 8) * 8
+        slot += 8
+    return size
+
+
 def _decode_value(row: memoryview, slot: int, data_type: DataType) -> object:
     root = data_type.root
     if root in BYTE_ROOTS:

@@ -18,13 +18,23 @@ import fastavro
 from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.format.avro.codec import is_read, pack_block, unpack_block
-from bucketline.state.format.avro.schema import MALFORMED, AvroRecordFormat, holds_records, reading_schema
+from bucketline.state.format.avro.schema import (
+    MALFORMED,
+    AvroRecordFormat,
+    Json,
+    holds_records,
+    reading_schema,
+    record_fields,
+)
 
 Record = dict[str, object]
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
-BLOCK_RECORDS = 2048
+BLOCK_RECORDS = 64
+"""The number of records in a block that is written here. A reader of a few records unpacks all blocks, but decodes only
+the blocks that hold these records. With fewer records in a block, files would be larger.
+"""
 _HEADER_BYTES = 1 << 16
 _MAX_VARINT_BYTES = 10
 DEFAULT_CODEC = "zstandard"
@@ -120,6 +130,49 @@ class BlockReader:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordBlock:
+    """One block of records, which is neither unpacked nor decoded yet. `offset` is where the block begins in the file,
+    and `count` its number of records.
+
+    `fields` are the names and Avro types of the fields of a record, in the order in which the bytes of a record hold
+    them. The list is empty if the block may hold nulls instead of records.
+    """
+
+    offset: int
+    count: int
+    fields: Sequence[tuple[str, object]]
+    _codec: str
+    _packed: bytes
+    _items: object
+    _required: Json
+    """The schema in which the records are checked for nulls; None if the writer's schema allows no such nulls."""
+
+    def body(self) -> bytes:
+        """Unpacks the block, and returns the encoded records. Raises CorruptFileError if the block is damaged."""
+        return unpack_block(self._codec, self._packed, self.offset)
+
+    def records(self) -> list[Record]:
+        """Returns the records of the block as `iterate_records` does. Raises CorruptFileError for a damaged block."""
+        source = BytesIO(encode_varint(self.count) + self.body() + b"\0")
+        try:
+            records: list[Record] = fastavro.schemaless_reader(source, self._items)
+        except MALFORMED as e:
+            raise CorruptFileError(
+                f"the block at offset {self.offset} holds no valid Avro records: {e!r}", offset=self.offset
+            ) from e
+        if len(records) != self.count or source.tell() != len(source.getbuffer()):
+            raise CorruptFileError(
+                f"the block at offset {self.offset} does not hold exactly {counted(self.count, 'record')}, as it says",
+                offset=self.offset,
+            )
+        if self._required is not None and not all(holds_records(record, self._required) for record in records):
+            raise CorruptFileError(
+                f"the block at offset {self.offset} holds a null where a record is required", offset=self.offset
+            )
+        return records
+
+
+@dataclass(frozen=True, slots=True)
 class Container:
     """An opened container: the writer's schema as JSON text, and the blocks, which are not unpacked yet."""
 
@@ -178,26 +231,20 @@ def iterate_records(data: bytes, form: AvroRecordFormat) -> Iterator[Record]:
     When the first record is asked for, raises CorruptFileError if the bytes are no container, or if the schema in it
     lacks a required field or has a field of another type than `form`.
     """
+    for block in record_blocks(data, form):
+        yield from block.records()
+
+
+def record_blocks(data: bytes, form: AvroRecordFormat) -> Iterator[RecordBlock]:
+    """Yields the blocks of a container whose records have the format `form`. Raises the errors of `iterate_records`,
+    except those for a damaged block.
+    """
     container = open_container(data)
     items, may_lack = reading_schema(container.schema_text, form)
-    for offset, count, body in container.blocks():
-        source = BytesIO(encode_varint(count) + body + b"\0")
-        try:
-            records = fastavro.schemaless_reader(source, items)
-        except MALFORMED as e:
-            raise CorruptFileError(
-                f"the block at offset {offset} holds no valid Avro records: {e!r}", offset=offset
-            ) from e
-        if len(records) != count or source.tell() != len(source.getbuffer()):
-            raise CorruptFileError(
-                f"the block at offset {offset} does not hold exactly {counted(count, 'record')}, as it says",
-                offset=offset,
-            )
-        if may_lack and not all(holds_records(record, form.schema) for record in records):
-            raise CorruptFileError(
-                f"the block at offset {offset} holds a null where a record is required", offset=offset
-            )
-        yield from records
+    fields = record_fields(items)
+    required = form.schema if may_lack else None
+    for offset, count, packed in container.packed:
+        yield RecordBlock(offset, count, fields, container.codec, packed, items, required)
 
 
 def open_container(data: bytes) -> Container:

@@ -83,6 +83,14 @@ def reading_schema(text: bytes, form: AvroRecordFormat) -> tuple[object, bool]:
         raise CorruptFileError(f"the schema in the Avro header does not parse: {e!r}") from e
 
 
+def record_fields(items: object) -> list[tuple[str, object]]:
+    """Returns the names and types of the fields of a record, in order. `items` is the parsed schema of an array of such
+    records. Returns an empty list if the items are not always records.
+    """
+    record = items["items"] if isinstance(items, dict) else None
+    return [(str(f["name"]), f["type"]) for f in _fields(record)] if isinstance(record, dict) else []
+
+
 def holds_records(value: object, wanted: Json) -> bool:
     """Returns True if a decoded value has a record, and not a null, wherever the schema `wanted` requires a record."""
     if isinstance(wanted, list):

@@ -4,8 +4,7 @@ recorded size. Files are written under new names.
 Source: Paimon 2.0 ManifestFile, ManifestList, IndexManifestFile, AbstractFileStoreScan.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from bucketline.conf.wording import counted
@@ -14,6 +13,7 @@ from bucketline.state.commit.manifest_merge import (
     ManifestMergeOptions,
     MergeGroup,
     deleted_identities,
+    in_partition_order,
     live_entries,
     merge_entries,
     narrow_full_merge,
@@ -32,6 +32,8 @@ from bucketline.state.format.entries import (
 )
 from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.format.manifest import (
+    PartitionChoice,
+    decode_chosen,
     decode_manifest,
     decode_manifest_list,
     describe_manifest,
@@ -41,46 +43,13 @@ from bucketline.state.format.manifest import (
 from bucketline.state.format.metadata_records import AVRO, Encoding
 from bucketline.state.format.partition_stats import may_hold_any
 from bucketline.state.format.paths import MANIFEST_DIR, index_manifest_name, manifest_list_name, manifest_name
+from bucketline.state.store.catalog.entry_filter import EVERYTHING, EntryFilter
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.parallel import all_at_once
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.logical import DataType
 
-
-@dataclass(frozen=True, slots=True)
-class EntryFilter:
-    """A filter for manifest entries. An entry passes if its partition is in `partitions` and its bucket is in
-    `buckets`; None lets all entries pass.
-
-    `buckets` are (partition, bucket) pairs. Partitions are serialized rows, compared byte by byte.
-    """
-
-    partitions: frozenset[bytes] | None = None
-    buckets: frozenset[tuple[bytes, int]] | None = None
-
-    def wants(self, entry: ManifestEntry) -> bool:
-        if self.buckets is not None and (entry.partition, entry.bucket) not in self.buckets:
-            return False
-        return self.partitions is None or entry.partition in self.partitions
-
-    @property
-    def wanted_partitions(self) -> frozenset[bytes] | None:
-        if self.buckets is None:
-            return self.partitions
-        named = frozenset(partition for partition, _ in self.buckets)
-        return named if self.partitions is None else named & self.partitions
-
-    @property
-    def bucket_numbers(self) -> tuple[int, int] | None:
-        """Returns the smallest and the largest bucket number that the filter allows; None if the filter does not
-        restrict buckets.
-        """
-        numbers = [bucket for _, bucket in self.buckets or ()]
-        return (min(numbers), max(numbers)) if numbers else None
-
-
-EVERYTHING = EntryFilter()
 _DEFAULT_MERGING = ManifestMergeOptions()
 
 
@@ -139,7 +108,8 @@ class Manifests:
         with naming_file(self.path(name)):
             entries = decode_manifest(data)
             if not isinstance(manifest, str):
-                _check_counts(manifest, entries)
+                deleted = sum(e.kind is FileKind.DELETE for e in entries)
+                _check_counts(manifest, len(entries) - deleted, deleted)
             return entries
 
     def read_index(self, name: str | None) -> list[IndexManifestEntry]:
@@ -183,7 +153,8 @@ class Manifests:
         """Returns the live files that meet the filter, as `live_entries` does. `metas` are all manifests of one
         snapshot, oldest first.
         """
-        reads = [partial(self._some, meta, wanted) for meta in self.prune(metas, wanted)]
+        choice = wanted.choice()
+        reads = [partial(self._some, meta, wanted, choice) for meta in self.prune(metas, wanted)]
         return live_entries([e for entries in all_at_once(self._io, reads) for e in entries])
 
     def totals_in(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> dict[bytes, int]:
@@ -199,7 +170,8 @@ class Manifests:
             if not missing:
                 break
             wanted = EntryFilter(partitions=frozenset(missing))
-            for entry in reversed([e for m in self.prune([meta], wanted) for e in self._some(m, wanted)]):
+            found = [e for m in self.prune([meta], wanted) for e in self._some(m, wanted, wanted.choice())]
+            for entry in reversed(found):
                 if entry.kind is FileKind.DELETE:
                     deleted.add(entry.identity)
                 elif entry.identity not in deleted and entry.total_buckets > 0:
@@ -207,19 +179,16 @@ class Manifests:
             missing -= totals.keys()
         return totals
 
-    def prune(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter) -> Iterator[ManifestFileMeta]:
-        """Yields, in their order, the manifests that may hold an entry that meets the filter `wanted`."""
-        partitions, numbers = wanted.wanted_partitions, wanted.bucket_numbers
-        rows = None
+    def prune(self, metas: Iterable[ManifestFileMeta], wanted: EntryFilter) -> list[ManifestFileMeta]:
+        """Returns, in their order, the manifests that may hold an entry that meets the filter `wanted`."""
+        kept = [m for m in metas if wanted.may_hold_bucket(m.min_bucket, m.max_bucket)]
+        partitions, types = wanted.wanted_partitions, self._partition_types
         if partitions is not None:
-            rows = [decode_row(p, self._partition_types) if self._partition_types else () for p in sorted(partitions)]
-        for meta in metas:
-            if numbers is not None and meta.min_bucket is not None and meta.max_bucket is not None:
-                low, high = numbers
-                if high < meta.min_bucket or low > meta.max_bucket:
-                    continue
-            if rows is None or may_hold_any(meta.partition_stats, rows, self._partition_types):
-                yield meta
+            rows = [decode_row(p, types) if types else () for p in sorted(partitions)]
+            kept = [m for m in kept if may_hold_any(m.partition_stats, rows, types)]
+        if wanted.condition is not None:
+            kept = [m for m, keep in zip(kept, wanted.condition.may_hold(kept), strict=True) if keep]
+        return kept
 
     def write(self, entries: Sequence[ManifestEntry], schema_id: int) -> list[ManifestFileMeta]:
         """Writes entries, in order, into as few manifests of about the target size as possible, and returns these
@@ -267,7 +236,7 @@ class Manifests:
             return list(metas)
         merged_metas: list[ManifestFileMeta] = []
         for group, entries in zip(plan.minor, merged, strict=True):
-            merged_metas += group.manifests if entries is None else self.write(entries, schema_id)
+            merged_metas += group.manifests if entries is None else self._write_merged(entries, schema_id)
         return merged_metas
 
     def path(self, name: str) -> str:
@@ -283,7 +252,10 @@ class Manifests:
             if after is not None:
                 rewritten += after
                 replaced.add(meta.file_name)
-        return [m for m in metas if m.file_name not in replaced] + self.write(rewritten, schema_id)
+        return [m for m in metas if m.file_name not in replaced] + self._write_merged(rewritten, schema_id)
+
+    def _write_merged(self, entries: Sequence[ManifestEntry], schema_id: int) -> list[ManifestFileMeta]:
+        return self.write(in_partition_order(entries, self._partition_types), schema_id)
 
     def _merge_group(self, group: MergeGroup) -> list[ManifestEntry] | None:
         """Returns the entries to write in place of the group's manifests; None if the group stays unchanged."""
@@ -298,8 +270,15 @@ class Manifests:
         self._write_new(name, data)
         return describe_manifest(name, len(data), entries, self._partition_types, schema_id)
 
-    def _some(self, meta: ManifestFileMeta, wanted: EntryFilter) -> list[ManifestEntry]:
-        return [e for e in self.read(meta) if wanted.wants(e)]
+    def _some(self, meta: ManifestFileMeta, wanted: EntryFilter, choice: PartitionChoice | None) -> list[ManifestEntry]:
+        """Returns the entries of a manifest that meet the filter, in order. `choice` is the choice of the filter."""
+        if choice is None:
+            return self.read(meta)
+        data = self._read(meta.file_name, meta.file_size)
+        with naming_file(self.path(meta.file_name)):
+            found = decode_chosen(data, self._partition_types, choice)
+            _check_counts(meta, found.added, found.deleted)
+        return [e for e in found.entries if wanted.wants_bucket(e)]
 
     def _read(self, name: str, size: int | None) -> bytes:
         """Returns the bytes of the file. Raises CorruptFileError if its size differs from the size that the table
@@ -320,16 +299,13 @@ class Manifests:
         return data
 
 
-def _check_counts(meta: ManifestFileMeta, entries: Sequence[ManifestEntry]) -> None:
+def _check_counts(meta: ManifestFileMeta, added: int, deleted: int) -> None:
     """Raises CorruptFileError if a manifest does not have as many ADD and DELETE entries as its manifest list says."""
-    deleted = sum(e.kind is FileKind.DELETE for e in entries)
-    if (len(entries) - deleted, deleted) != (meta.num_added_files, meta.num_deleted_files):
-        added = counted(len(entries) - deleted, "file")
-        removed = counted(deleted, "file")
+    if (added, deleted) != (meta.num_added_files, meta.num_deleted_files):
         raise CorruptFileError(
             (
-                f"the manifest adds {added} and deletes {removed}, but the manifest list says that it adds "
-                f"{meta.num_added_files} and deletes {meta.num_deleted_files}"
+                f"the manifest adds {counted(added, 'file')} and deletes {counted(deleted, 'file')}, but the manifest "
+                f"list says that it adds {meta.num_added_files} and deletes {meta.num_deleted_files}"
             ),
             offset=0,
         )

@@ -50,12 +50,15 @@ def filter_columns(schema: pa.Schema, expression: pc.Expression) -> tuple[str, .
         empty.filter(expression)
     except (pa.ArrowException, TypeError) as e:
         raise SchemaMismatchError(f"filter {expression} does not fit the table: {e}", filter=str(expression)) from e
-    return tuple(name for name in schema.names if not _binds(empty.drop_columns([name]), expression))
+    return tuple(name for name in schema.names if not filter_binds(empty.drop_columns([name]).schema, expression))
 
 
-def _binds(table: pa.Table, expression: pc.Expression) -> bool:
+def filter_binds(schema: pa.Schema, expression: pc.Expression) -> bool:
+    """Returns True if the schema has all columns that the filter reads. The filter must fit the table of which the
+    schema has some columns.
+    """
     try:
-        table.filter(expression)
+        schema.empty_table().filter(expression)
     except pa.ArrowInvalid:
         return False
     return True

@@ -20,11 +20,11 @@ from bucketline.state.format.data_file import DataFileMeta, SimpleStats
 from bucketline.state.format.entries import ManifestEntry
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.row_ranges import TRACKED, RowRange, row_ranges, stats_fields, written_fields
+from bucketline.state.store.read.filtered_partitions import FilteredPartitions, partition_guarantee
 from bucketline.state.store.read.predicate import (
     ALWAYS,
     Bounds,
     conjunction,
-    constant_guarantee,
     guarantee,
     pinned_values,
     possible,
@@ -100,9 +100,17 @@ def prune(
     if expression is None:
         return list(buckets)
     pruning = _Pruning(schema, expression, schema_of)
-    buckets = pruning.by_partition(buckets)
-    buckets = pruning.by_bucket(buckets)
-    return pruning.by_file(buckets)
+    return pruning.by_file(pruning.by_bucket(pruning.by_partition(buckets)))
+
+
+def prune_in_partitions(
+    schema: TableSchema, buckets: Sequence[BucketFiles], expression: pc.Expression | None, schema_of: SchemaOf
+) -> list[BucketFiles]:
+    """Returns the same as `prune`, for buckets whose partitions have been tested against the filter before."""
+    if expression is None:
+        return list(buckets)
+    pruning = _Pruning(schema, expression, schema_of)
+    return pruning.by_file(pruning.by_bucket(buckets))
 
 
 def prune_stored(
@@ -163,9 +171,8 @@ class _Pruning:
     def by_partition(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
         if not self.schema.partition_keys:
             return list(buckets)
-        partitions = list(dict.fromkeys(b.partition for b in buckets))
-        kept = possible(self.arrow, self.expression, [self._partition_guarantee(p) for p in partitions])
-        passing = {p for p, keep in zip(partitions, kept, strict=True) if keep}
+        filtered = FilteredPartitions(self.schema.select(self.schema.partition_keys), self.arrow, self.expression)
+        passing = filtered.passing({b.partition for b in buckets})
         return [b for b in buckets if b.partition in passing]
 
     def by_bucket(self, buckets: Sequence[BucketFiles]) -> list[BucketFiles]:
@@ -241,8 +248,7 @@ class _Pruning:
 
     def _partition_guarantee(self, partition: bytes) -> pc.Expression:
         fields = self.schema.select(self.schema.partition_keys)
-        values = decode_row(partition, [f.type for f in fields])
-        return conjunction([constant_guarantee(f, v) for f, v in zip(fields, values, strict=True)])
+        return partition_guarantee(fields, decode_row(partition, [f.type for f in fields]))
 
     def _key_guarantee(self, bucket: BucketFiles, file: DataFileMeta) -> pc.Expression:
         stored = self.schema_of(file.schema_id)

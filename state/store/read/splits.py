@@ -29,7 +29,7 @@ from bucketline.state.store.read.file_index import narrowed_by_index
 from bucketline.state.store.read.merge_read import read_buckets
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.projection import Projection
-from bucketline.state.store.read.prune import BucketFiles, prune
+from bucketline.state.store.read.prune import BucketFiles, prune_in_partitions
 from bucketline.state.store.read.row_groups import FileShare
 from bucketline.state.store.read.table_read import ReadRequest, file_access, index_entries, plan_rows
 from bucketline.state.store.storage.file_io import file_io_for
@@ -169,7 +169,7 @@ def plan_scan(
             ]
             continue
         expression = plan.projection.expression
-        for kept_bucket in prune(access.schema, planned.buckets, expression, access.schema_of):
+        for kept_bucket in prune_in_partitions(access.schema, planned.buckets, expression, access.schema_of):
             bucket = narrowed_by_index(access, kept_bucket, expression, opens_files=False)
             for files in _units(view.schema, bucket):
                 kept = tuple(f for f in files if f.level >= least_level)

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.option import check_names
@@ -32,10 +33,17 @@ from bucketline.state.store.read.changes import change_entries, change_files
 from bucketline.state.store.read.counted_rows import counted_apart, rows_without_columns
 from bucketline.state.store.read.fallback import BranchView, branch_views, own_view
 from bucketline.state.store.read.file_access import FileAccess
+from bucketline.state.store.read.filtered_partitions import wanted_entries
 from bucketline.state.store.read.merge_read import parts_of, paths_of, read_buckets, read_stored_rows
 from bucketline.state.store.read.postponed import read_with_postponed
 from bucketline.state.store.read.projection import Projection, plan_projection, refuse_unreadable
-from bucketline.state.store.read.prune import BucketFiles, group_by_bucket, prune, prune_stored, visible_files
+from bucketline.state.store.read.prune import (
+    BucketFiles,
+    group_by_bucket,
+    prune_in_partitions,
+    prune_stored,
+    visible_files,
+)
 from bucketline.state.store.read.row_places import refuse_places
 from bucketline.state.store.read.views import files_table
 from bucketline.state.store.storage.open_ahead import open_ahead
@@ -161,7 +169,7 @@ def plan_rows(table: TableHandle, request: ReadRequest, *, seen: Sequence[Branch
     projection = _projection_of(own, request)
     asked = [_with_asked(s, projection) for s in asked]
     out = arrow_schema(read_fields(own.schema, projection.columns))
-    planned = plan_views(asked, read_optimized=request.read_optimized)
+    planned = plan_views(asked, projection.expression, read_optimized=request.read_optimized)
     if any(p.waiting for p in planned):
         refuse_places(own.schema, projection.needed, PLACES)
     return RowsPlan(out, projection, planned)
@@ -179,7 +187,7 @@ def _with_asked(view: BranchView, projection: Projection) -> BranchView:
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
     """What a read opens of one branch: `buckets`, and, if readers see postponed rows, the postpone buckets (`waiting`).
-    `files` are all live files of the snapshot.
+    `files` are all live files of the snapshot. All three leave out partitions in which no row can meet the filter.
     """
 
     view: BranchView
@@ -203,14 +211,17 @@ class RowsPlan:
     planned: Sequence[PlannedRead]
 
 
-def plan_views(asked: Sequence[BranchView], *, read_optimized: bool) -> list[PlannedRead]:
+def plan_views(
+    asked: Sequence[BranchView], expression: pc.Expression | None, *, read_optimized: bool
+) -> list[PlannedRead]:
     """Returns the plan for reading each branch in `asked`. From the second branch, only those partitions are read that
-    have no visible files in the first branch.
+    have no visible files in the first branch. If a filter (`expression`) is given, partitions in which no row can meet
+    the filter are left out.
     """
     plans: list[PlannedRead] = []
     shown: set[bytes] = set()
     for view in asked:
-        planned = _plan(view, read_optimized=read_optimized)
+        planned = _plan(view, expression, read_optimized=read_optimized)
         if shown:
             planned = replace(
                 planned,
@@ -231,7 +242,7 @@ def live_files(table: TableHandle) -> pa.Table:
 
     Source: Paimon 2.0 FilesTable.
     """
-    planned = plan_views(branch_views(table, None), read_optimized=False)
+    planned = plan_views(branch_views(table, None), None, read_optimized=False)
     own = next(p for p in planned if p.view.table is table)
     listed = {b.partition for b in own.files}
     tables = []
@@ -249,10 +260,11 @@ def live_files(table: TableHandle) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _plan(view: BranchView, *, read_optimized: bool) -> PlannedRead:
+def _plan(view: BranchView, expression: pc.Expression | None, *, read_optimized: bool) -> PlannedRead:
     if view.snapshot is None:
         return PlannedRead(view, ())
-    files = group_by_bucket(view.table.manifests.live_entries(view.snapshot))
+    wanted = wanted_entries(view.schema, expression)
+    files = group_by_bucket(view.table.manifests.live_entries(view.snapshot, wanted))
     waiting: Sequence[BucketFiles] = ()
     if view.schema.settings.reading.sees_postponed and not read_optimized:
         waiting = [b for b in files if b.bucket == POSTPONE_BUCKET]
@@ -265,7 +277,7 @@ def _rows_of(planned: PlannedRead, projection: Projection) -> Iterator[pa.Record
     access = file_access(planned.view.table, planned.view.schema, index_entries(planned.view))
     if planned.waiting:
         return read_with_postponed(access, [*planned.buckets, *planned.waiting], projection)
-    buckets = prune(access.schema, planned.buckets, projection.expression, access.schema_of)
+    buckets = prune_in_partitions(access.schema, planned.buckets, projection.expression, access.schema_of)
     count, left = counted_apart(access, buckets, projection)
     return chain(rows_without_columns(count), read_buckets(access, left, projection))
 
@@ -280,7 +292,7 @@ def _sources(
     if planned.waiting or size_bytes < _SMALL_BYTES:
         return [partial(_rows_of, planned, projection)]
     access = file_access(planned.view.table, planned.view.schema, index_entries(planned.view))
-    buckets = prune(access.schema, planned.buckets, projection.expression, access.schema_of)
+    buckets = prune_in_partitions(access.schema, planned.buckets, projection.expression, access.schema_of)
     count, left = counted_apart(access, buckets, projection)
     parts = [part for bucket in left for part in parts_of(access.schema, bucket)]
     if answers_late(access.io):

@@ -116,7 +116,7 @@ def read_kept(table: TableHandle) -> ReadRows:
     refuse_unreadable(view.schema)
     schema = view.schema
     out = arrow_schema(schema.fields).append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False))
-    (planned,) = plan_views([view], read_optimized=False)
+    (planned,) = plan_views([view], None, read_optimized=False)
     access = file_access(table, schema, index_entries(view))
     if not schema.primary_keys:
         rows = read_stored_rows(access, planned.buckets, plan_projection(schema, None, ALL_ROWS))

@@ -14,7 +14,8 @@ from bucketline.state.bucket.allocation import Assigners
 from bucketline.state.commit.change import AppendCheck
 from bucketline.state.format.entries import ManifestEntry, Snapshot
 from bucketline.state.lsm.merge.feeds import MixedKey
-from bucketline.state.store.catalog.manifests import EVERYTHING, EntryFilter, Manifests
+from bucketline.state.store.catalog.entry_filter import EVERYTHING, EntryFilter
+from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.storage.errors import scratch_folder
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.write.cross.cross_write import CrossWrite
