@@ -11,9 +11,9 @@ from functools import partial
 from bucketline.state.commit.expire import FileKey, Footprint, file_key
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
+from bucketline.state.format.entry_filter import EntryFilter
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import MANIFEST_DIR, STATISTICS_DIR, bucket_path, index_folder
-from bucketline.state.store.catalog.entry_filter import EntryFilter
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
 from bucketline.state.store.storage.parallel import all_at_once

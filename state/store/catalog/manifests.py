@@ -30,6 +30,7 @@ from bucketline.state.format.entries import (
     ManifestFileMeta,
     Snapshot,
 )
+from bucketline.state.format.entry_filter import EVERYTHING, EntryFilter
 from bucketline.state.format.index.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketline.state.format.manifest import (
     PartitionChoice,
@@ -43,7 +44,6 @@ from bucketline.state.format.manifest import (
 from bucketline.state.format.metadata_records import AVRO, Encoding
 from bucketline.state.format.partition_stats import may_hold_any
 from bucketline.state.format.paths import MANIFEST_DIR, index_manifest_name, manifest_list_name, manifest_name
-from bucketline.state.store.catalog.entry_filter import EVERYTHING, EntryFilter
 from bucketline.state.store.storage.decoding import naming_file
 from bucketline.state.store.storage.file_io import FileIO
 from bucketline.state.store.storage.parallel import all_at_once

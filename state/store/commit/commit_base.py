@@ -11,7 +11,7 @@ from bucketline.state.commit.change import PartitionTest
 from bucketline.state.commit.live_files import BucketId, LiveFiles
 from bucketline.state.determinism import World
 from bucketline.state.format.entries import FileKind, IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
-from bucketline.state.store.catalog.entry_filter import EntryFilter
+from bucketline.state.format.entry_filter import EntryFilter
 from bucketline.state.store.catalog.live_files import newest_live
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.catalog.rollback import newest_to_write

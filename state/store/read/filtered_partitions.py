@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketline.state.format.entries import ManifestFileMeta
+from bucketline.state.format.entry_filter import EVERYTHING, EntryFilter
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.partition_stats import PartitionRow, partition_bounds, sorted_partitions
-from bucketline.state.store.catalog.entry_filter import EVERYTHING, EntryFilter
 from bucketline.state.store.read.predicate import (
     Bounds,
     conjunction,

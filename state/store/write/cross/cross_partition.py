@@ -13,8 +13,8 @@ from bucketline.conf.errors import OptionError
 from bucketline.state.bucket.allocation import Assigners
 from bucketline.state.commit.change import AppendCheck
 from bucketline.state.format.entries import ManifestEntry, Snapshot
+from bucketline.state.format.entry_filter import EVERYTHING, EntryFilter
 from bucketline.state.lsm.merge.feeds import MixedKey
-from bucketline.state.store.catalog.entry_filter import EVERYTHING, EntryFilter
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.storage.errors import scratch_folder
 from bucketline.state.store.storage.file_io import FileIO, file_io_for

@@ -10,11 +10,15 @@ import pyarrow.compute as pc
 import pytest
 
 from bucketline.state.errors import StorageError
+from bucketline.state.sql.compute.plan_condition import plan_condition
+from bucketline.state.store.read.filtered_partitions import FilteredPartitions
 from bucketline.state.store.read.projection import filtered
 from bucketline.state.store.read.splits import plan_scan, read_split
 from bucketline.state.store.read.table_read import ReadRequest, filter_condition
 from bucketline.state.store.table.table import Table, create_table, handle_of
-from bucketline.state.types.binary_row import decode_row
+from bucketline.state.types.arrow import arrow_schema
+from bucketline.state.types.binary_row import decode_row, encode_row
+from bucketline.state.types.columns_text import parse_columns
 
 _DAYS = [date(2024, 1, n) for n in range(1, 8)]
 _COLUMNS: dict[str, tuple[str, list[object], list[str]]] = {
@@ -77,6 +81,23 @@ def test_a_filter_on_partitions_finds_the_rows_that_it_finds_among_all_rows(seed
         assert _bag(found) == expected, condition
         found_some += 0 < len(expected) < every.num_rows
     assert found_some > 3
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("i = 7", 3), ("i > 290 AND s = 'x'", 9), ("i IS NULL", 3), ("s IS NULL", 101), ("k = 1", 303)]
+)
+def test_partitions_are_tested_in_groups_with_the_outcome_of_each_by_itself(text: str, count: int) -> None:
+    fields = parse_columns("i INT, s STRING, k INT")
+    values = [(i, s) for i in (None, *range(200, 300)) for s in (None, "x", "a longer text")]
+    values = [(7 if i == 222 else i, s) for i, s in values]
+    random.Random(1).shuffle(values)
+    partitions = [encode_row(row, [f.type for f in fields[:2]]) for row in values]
+    expression = plan_condition(text, fields).expression
+    assert expression is not None
+    condition = FilteredPartitions(fields[:2], arrow_schema(fields), expression)
+    passing = condition.passing(partitions)
+    assert passing == {p for p in partitions if condition.passing([p])}
+    assert len(passing) == count
 
 
 @pytest.mark.parametrize("condition", ["p = 'b' AND q = 1", "p = 'b'", "p > 'a' AND k > 0", "q = 1"])
