@@ -28,7 +28,7 @@ from bucketline.state.sql.statement import Query, Relation
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import SpreadEngine
 from bucketline.state.store.read.fallback import own_view
-from bucketline.state.store.sql.between import Between
+from bucketline.state.store.sql.between import Between, Differing
 from bucketline.state.store.sql.newest_partition import with_newest_partitions
 from bucketline.state.store.sql.queries import QueryTarget, SpreadRows
 from bucketline.state.store.sql.session import SqlSession, is_path
@@ -41,6 +41,7 @@ from bucketline.state.types.row_kind import SHORT_NAMES
 from bucketline.streaming.batch.failure import explained_in_one_line
 from bucketline.streaming.batch.procedures import spark_engine
 from bucketline.streaming.reader.spark_rows import spark_type
+from bucketline.streaming.sql.difference_frame import difference_frame
 from bucketline.streaming.sql.table_frame import from_arrow, make_known, read_frame, to_arrow
 from bucketline.streaming.sql.write_frame import write_frame
 from bucketline.streaming.tasks.frame_schema import frame_schema
@@ -172,10 +173,12 @@ class SparkQueries:
         schema, rows = system_table(handle, system)
         return self.shown(pa.Table.from_batches(rows, schema=schema))
 
-    def _changes(self, handle: TableHandle, between: Between, *, as_log: bool) -> Any:
+    def _changes(self, handle: TableHandle, between: Between | Differing, *, as_log: bool) -> Any:
         """Returns the changes between two snapshots as a DataFrame. If `as_log` is true, the first column has the kind
         of each row.
         """
+        if isinstance(between, Differing):
+            return difference_frame(self._spark, handle, between, as_log=as_log)
         if between.since == between.until:
             schema, rows = changes_between(handle, between.since, between.until, as_log=as_log)
             return self.shown(pa.Table.from_batches(rows, schema=schema))

@@ -8,7 +8,7 @@ Source: PySpark 3.5 DataFrame.mapInArrow, DataFrame._collect_as_arrow; PySpark 4
 """
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,13 +89,21 @@ def read_frame(spark: Any, path: str, options: Mapping[str, str]) -> Any:
     reading = reader_options({**options, "path": path})
     check_batch(reading)
     reader = BatchReader(unchecked_read(reading))
-    splits = [(bytearray(pickle.dumps(partition)),) for partition in reader.partitions()]
-    schema = planned_schema(reader.plan)
+    return frame_of_splits(spark, reader.partitions(), reader.read, planned_schema(reader.plan))
+
+
+def frame_of_splits(
+    spark: Any, splits: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]], schema: StructType
+) -> Any:
+    """Returns the rows of the splits as a DataFrame with the columns `schema`. Tasks call `read` with one split each,
+    and `read` returns the rows of the split. Splits and `read` are sent to the tasks.
+    """
     if not splits:
         return spark.createDataFrame([], schema)
+    packed = [(bytearray(pickle.dumps(split)),) for split in splits]
     # Each split becomes a partition, so that a task reads one split.
-    sent = spark.createDataFrame(spark.sparkContext.parallelize(splits, len(splits)), _BLOB_DDL)
-    return sent.mapInArrow(in_worker(_ReadSplits(reader)), schema)
+    sent = spark.createDataFrame(spark.sparkContext.parallelize(packed, len(packed)), _BLOB_DDL)
+    return sent.mapInArrow(in_worker(_ReadSplits(read)), schema)
 
 
 def to_arrow(frame: Any) -> pa.Table:
@@ -120,14 +128,14 @@ def from_arrow(spark: Any, rows: pa.Table, schema: StructType) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _ReadSplits:
-    """Reads the splits that a task on Spark 3.5 gets."""
+    """Reads the splits that a task gets as pickled values."""
 
-    reader: BatchReader
+    read: Callable[[Any], Iterator[pa.RecordBatch]]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for split in batch.column(_BLOB).to_pylist():
-                yield from self.reader.read(pickle.loads(split))
+                yield from self.read(pickle.loads(split))
 
 
 def _unsealed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -249,3 +249,14 @@ def test_spark_reads_and_merges_ids_of_rows_and_reads_the_changes_that_functions
     )
     merged = bl.sql(spark, "SELECT k, n, _ROW_ID, _SEQUENCE_NUMBER FROM s ORDER BY k", str(tmp_path))
     assert list(map(tuple, merged.collect())) == [(2, 20, 0, 1), (3, 21, 1, 3), (5, 41, 3, 3)]
+    create = "CREATE TABLE d (k INT, n INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket'='2')"
+    bl.sql(
+        None,
+        f"{create}; INSERT INTO d VALUES (1, 1), (2, 2), (3, 3), (4, 4); CALL sys.create_tag('d', 'a');"
+        "DELETE FROM d WHERE k = 1; UPDATE d SET n = 9 WHERE k = 2; INSERT INTO d VALUES (4, 4), (5, 5);"
+        "CALL sys.create_tag('d', 'b')",
+        str(tmp_path),
+    )
+    for table, expected in {"d": [(2, 9), (5, 5)], "d$audit_log": [("+I", 5, 5), ("+U", 2, 9), ("-D", 1, 1)]}.items():
+        compared = bl.sql(spark, f"SELECT * FROM paimon_incremental_query('{table}', 'a', 'b')", str(tmp_path))
+        assert sorted(map(tuple, compared.collect())) == expected

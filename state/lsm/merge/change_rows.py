@@ -60,7 +60,7 @@ def changes(before: pa.Table, before_at: Indices, after: pa.Table, after_at: Ind
         places = np.flatnonzero(both)
         left, right = _take(before, before_at[places]), _take(after, after_at[places])
         skipped = (SEQUENCE, VALUE_KIND, *rule.ignored_columns)
-        same = _equal_rows(left, right, [n for n in left.column_names if n not in skipped])
+        same = equal_rows(left, right, [n for n in left.column_names if n not in skipped])
         unchanged = places[same]
         old[unchanged] = new[unchanged] = both[unchanged] = False
     kinds_before = np.where(both, RowKind.UPDATE_BEFORE, RowKind.DELETE)[old]
@@ -103,7 +103,7 @@ def _added(rows: pa.Table, at: Indices) -> Mask:
     return adds
 
 
-def _equal_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> Mask:
+def equal_rows(left: pa.Table, right: pa.Table, names: Sequence[str]) -> Mask:
     """Returns a mask of the pairs of rows that are equal in all columns `names`, as Java compares them: NaN in a column
     that is not nested equals no value.
     """

@@ -14,6 +14,9 @@ from bucketline.state.sql.relations import local_ms
 from bucketline.state.sql.table_functions import BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.versions import Versions
+from bucketline.state.store.read.difference import plan_difference
+from bucketline.state.store.read.table_read import ReadRows
+from bucketline.state.store.system.changes import changes_between, differing_rows
 
 RANGE_KEYS = frozenset((BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG, TAG_TO_SNAPSHOT.key))
 """The options that name the first and the last snapshot."""
@@ -30,10 +33,18 @@ class Between:
     until: int
 
 
-def changed_between(table: TableHandle, options: Mapping[str, str], system: str | None) -> Between | None:
-    """Returns the range of changes that the options name; None if the options name no range. `system` is the name of
-    the system table that is queried; None for the table itself. Raises OptionError for options that contradict each
-    other or are not supported.
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """The rows in which the snapshots of two tags differ. `since` and `until` are the names of the tags."""
+
+    since: str
+    until: str
+
+
+def changed_between(table: TableHandle, options: Mapping[str, str], system: str | None) -> Between | Differing | None:
+    """Returns the range of changes, or the tags to compare, that the options name; None if the options name neither.
+    `system` is the name of the system table that is queried; None for the table itself. Raises OptionError for options
+    that contradict each other or are not supported.
     """
     ranges = [key for key in (BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG) if key in options]
     if not ranges:
@@ -50,9 +61,7 @@ def changed_between(table: TableHandle, options: Mapping[str, str], system: str 
         )
     (key,) = ranges
     if key == TO_AUTO_TAG:
-        raise refused(
-            f"'{key}' is not supported: it compares the rows of two tags; name two snapshots in '{BETWEEN}'", option=key
-        )
+        raise refused(f"'{key}' is not supported: name the tag and the one before it in '{BETWEEN}'", option=key)
     if system is not None and system.lower() != AUDIT_LOG:
         raise refused(f"'{key}' is not supported for ${system}; read the table, or its ${AUDIT_LOG}", option=key)
     first, _, second = (part.strip() for part in options[key].partition(","))
@@ -68,15 +77,24 @@ def changed_between(table: TableHandle, options: Mapping[str, str], system: str 
     return _between(versions, first, second, as_snapshots=tags_mean_snapshots(options))
 
 
-def _between(versions: Versions, first: str, second: str, *, as_snapshots: bool) -> Between:
+def changed_rows(table: TableHandle, between: Between | Differing, *, as_log: bool) -> ReadRows:
+    """Returns the columns and rows of a query of changes; with `as_log`, in the form of `$audit_log`."""
+    if isinstance(between, Differing):
+        return differing_rows(plan_difference(table, between.since, between.until), as_log=as_log)
+    return changes_between(table, between.since, between.until, as_log=as_log)
+
+
+def _between(versions: Versions, first: str, second: str, *, as_snapshots: bool) -> Between | Differing:
     if versions.has_tag(first) and versions.has_tag(second):
-        if not as_snapshots:
+        since, until = versions.by_tag(first, BETWEEN).id, versions.by_tag(second, BETWEEN).id
+        if as_snapshots:
+            return _checked(versions, since, until)
+        if until < since:
             raise refused(
-                f"'{BETWEEN}' = '{first},{second}' compares the rows of two tags, which is not supported; for the "
-                f"changes between their snapshots set '{TAG_TO_SNAPSHOT.key}' = 'true' as well",
+                f"Tag end {second} with snapshot id {until} should be >= tag start {first} with snapshot id {since}",
                 option=BETWEEN,
             )
-        return _checked(versions, versions.by_tag(first, BETWEEN).id, versions.by_tag(second, BETWEEN).id)
+        return Differing(first, second)
     if not (first.isascii() and first.isdigit() and second.isascii() and second.isdigit()):
         raise refused(
             f"Didn't find two tags for start '{first}' and end '{second}', and they are not two snapshot Ids. Please "

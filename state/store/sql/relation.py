@@ -16,9 +16,9 @@ from bucketline.state.sql.dialect import DIALECT, refused, sql_text
 from bucketline.state.sql.queries import path_of
 from bucketline.state.sql.statement import Relation
 from bucketline.state.store.read.fallback import own_view
+from bucketline.state.store.sql.between import changed_rows
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.sql.spelling import spellings
-from bucketline.state.store.system.changes import changes_between
 from bucketline.state.store.system.tables import system_table
 from bucketline.state.store.table.table import Table, handle_of
 from bucketline.state.types.arrow import arrow_schema, logical_fields
@@ -104,8 +104,7 @@ def open_source(session: SqlSession, relation: Relation, alias: str, *, reads: b
     """
     table, between = session.queried(relation)
     if between is not None:
-        is_log = relation.name.system is not None
-        schema, rows = changes_between(handle_of(table), between.since, between.until, as_log=is_log)
+        schema, rows = changed_rows(handle_of(table), between, as_log=relation.name.system is not None)
         return rows_source(pa.RecordBatchReader.from_batches(schema, rows if reads else ()), alias)
     if relation.name.system is None:
         view = own_view(handle_of(table), None)

@@ -14,7 +14,7 @@ from bucketline.state.format.table_name import DEFAULT_DATABASE
 from bucketline.state.sql.dialect import refused
 from bucketline.state.sql.statement import Relation, TableReference
 from bucketline.state.sql.table_functions import BETWEEN
-from bucketline.state.store.sql.between import RANGE_KEYS, Between, changed_between
+from bucketline.state.store.sql.between import RANGE_KEYS, Between, Differing, changed_between
 from bucketline.state.store.system.tables import shows_snapshot
 from bucketline.state.store.table.table import Table, handle_of, open_table
 from bucketline.state.store.warehouse.catalog import Catalog
@@ -112,17 +112,19 @@ class SqlSession:
         handle = handle_of(table)
         return Table(replace(handle, write_options={**handle.write_options, **writing}))
 
-    def queried(self, relation: Relation) -> tuple[Table, Between | None]:
-        """Opens the table of a query. Returns the table and the range of snapshots whose changes the query reads; the
-        range is None if the query reads rows. Raises the errors of `table`.
+    def queried(self, relation: Relation) -> tuple[Table, Between | Differing | None]:
+        """Opens the table of a query. Returns the table, and the range of snapshots whose changes the query reads or
+        the tags that the query compares; None if the query reads the rows of one snapshot. Raises the errors of
+        `table`.
         """
         options = {**self.options_for(relation.name), **relation.options}
         hints = {k: v for k, v in relation.options.items() if k not in RANGE_KEYS}
         table = self.table(relation.name, hints)
         between = changed_between(handle_of(table), options, relation.name.system)
         mode = INCREMENTAL_BETWEEN_SCAN_MODE.key
-        if between is None and mode in hints:
-            raise refused(f"the hint '{mode}' has no effect without '{BETWEEN}'; set both or none", option=mode)
+        if not isinstance(between, Between) and mode in hints:
+            what = f"without '{BETWEEN}'; set both or none" if between is None else "on a comparison of two tags"
+            raise refused(f"the hint '{mode}' has no effect {what}", option=mode)
         return table, between
 
     def options_for(self, name: TableReference) -> dict[str, str]:

@@ -18,6 +18,7 @@ from bucketline.state.lsm.tree.interval import sections
 from bucketline.state.sql.compute.condition import ALL_ROWS
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.datafile.data_files import BATCH_ROWS
+from bucketline.state.store.read.difference import DifferencePlan, read_difference
 from bucketline.state.store.read.fallback import own_view
 from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.merge_read import is_merged, merge_columns, merge_section, read_stored_rows
@@ -63,6 +64,17 @@ def changes_between(table: TableHandle, since: int, until: int, *, as_log: bool)
     rows: Iterator[pa.RecordBatch] = iter(())
     if since < until:
         _, rows = read_table(table, ReadRequest(version=version, changes_since=since))
+    if as_log:
+        return _as_log(schema.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False)), rows)
+    return schema, _kept_changes(schema, rows)
+
+
+def differing_rows(plan: DifferencePlan, *, as_log: bool) -> ReadRows:
+    """Returns the rows in which two snapshots differ, with the columns of the later snapshot. With `as_log`, the rows
+    have the form of `audit_log`; otherwise only rows that are new or have changed are returned.
+    """
+    schema = arrow_schema(plan.place.schema.fields)
+    rows = chain.from_iterable(read_difference(plan.place, pair) for pair in plan.pairs)
     if as_log:
         return _as_log(schema.append(pa.field(ROW_KIND_COLUMN, pa.int8(), nullable=False)), rows)
     return schema, _kept_changes(schema, rows)

@@ -3,6 +3,7 @@
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.sql.relations import local_ms
 from tests.support.pages.sql_text import Run
 
@@ -56,6 +57,62 @@ def test_the_files_that_changes_come_from_are_chosen(run: Run) -> None:
     assert run("SELECT v FROM t /*+ OPTIONS('incremental-between'='1,2') */") == [2]
 
 
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_two_tags_are_compared_key_by_key_whatever_was_committed_between(run: Run, vectors: str) -> None:
+    run(
+        "CREATE TABLE t (p INT, k INT, v DOUBLE, l ARRAY<INT>, PRIMARY KEY (p, k) NOT ENFORCED) PARTITIONED BY (p) "
+        f"WITH ('bucket'='1', 'deletion-vectors.enabled'='{vectors}');"
+        "INSERT INTO t VALUES (1,1,1,NULL), (1,2,1,NULL), (1,3,1,NULL), (1,4,0,ARRAY(1)), (2,1,1,NULL), (3,1,1,NULL);"
+        "UPDATE t SET v = CAST('NaN' AS DOUBLE) WHERE k = 4; CALL sys.create_tag('t', 'a');"
+        "DELETE FROM t WHERE p = 1 AND k = 1; UPDATE t SET v = 2 WHERE p = 1 AND k = 2;"
+        "INSERT INTO t VALUES (1,6,1,NULL), (1,7,1,NULL); UPDATE t SET v = 9; DELETE FROM t WHERE k = 7;"
+        "UPDATE t SET v = 1 WHERE k IN (1, 3, 6); UPDATE t SET v = 2 WHERE k = 2; ALTER TABLE t DROP PARTITION (p = 3);"
+        "UPDATE t SET v = CAST('NaN' AS DOUBLE) WHERE k = 4; CALL sys.create_tag('t', 'b');"
+        "CALL sys.compact('t'); UPDATE t SET l = ARRAY(2) WHERE k = 4; ALTER TABLE t RENAME COLUMN v TO w;"
+        "ALTER TABLE t ADD COLUMN x INT; INSERT INTO t (p, k, w, x) VALUES (2, 1, 1, 5); CALL sys.create_tag('t', 'c')"
+    )
+    log = "SELECT * FROM paimon_incremental_query('t$audit_log', '{}', '{}')"
+    assert sorted(run(log.format("a", "b"))) == [
+        ("+I", 1, 6, 1.0, None),
+        ("+U", 1, 2, 2.0, None),
+        ("-D", 1, 1, 1.0, None),
+        ("-D", 3, 1, 1.0, None),
+    ]
+    assert run("SELECT k, v FROM paimon_incremental_query('t', 'a', 'b') WHERE p = 1 ORDER BY k") == [(2, 2), (6, 1)]
+    assert run("SELECT * FROM paimon_incremental_query('t', 'b', 'b')") == []
+    later = run("SELECT p, k, l, x FROM t /*+ OPTIONS('incremental-between'='b,c') */ ORDER BY p, k")
+    assert later == [(1, 4, [2], None), (2, 1, None, 5)]
+    assert run("SELECT count(*), count(w) FROM t /*+ OPTIONS('incremental-between'='a,c') */") == [(4, 4)]
+
+
+@pytest.mark.parametrize("engine", ["partial-update", "aggregation"])
+def test_merged_rows_are_compared_and_not_the_rows_that_were_written(run: Run, engine: str) -> None:
+    run(
+        "CREATE TABLE t (k INT, a INT, b INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket'='1', 'write-only'='true', "
+        f"'merge-engine'='{engine}', 'fields.default-aggregate-function'='last_non_null_value');"
+        "INSERT INTO t VALUES (1, 1, NULL), (2, 2, 2), (3, 3, NULL); INSERT INTO t VALUES (1, NULL, 1), (3, 4, NULL);"
+        "CALL sys.create_tag('t', 'a'); INSERT INTO t VALUES (1, 1, 1), (2, NULL, NULL), (3, NULL, 9);"
+        "INSERT INTO t VALUES (2, 7, NULL); CALL sys.create_tag('t', 'b')"
+    )
+    log = "SELECT * FROM paimon_incremental_query('t$audit_log', 'a', 'b')"
+    assert run(log) == [("+U", 2, 7, 2), ("+U", 3, 4, 9)]
+
+
+def test_tags_that_cannot_be_compared_are_refused(run: Run) -> None:
+    run(
+        "CREATE TABLE t (k INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket'='1'); CREATE TABLE u (k INT);"
+        "INSERT INTO t VALUES (1), (2); INSERT INTO u VALUES (1); CALL sys.create_tag('t', 'a');"
+        "CALL sys.create_tag('u', 'a'); INSERT INTO u VALUES (2); CALL sys.create_tag('u', 'b');"
+        "CALL sys.rescale('t', 2); CALL sys.create_tag('t', 'b')"
+    )
+    with pytest.raises(UnsupportedTableError, match="had 1 bucket at the first tag and has 2 at the second"):
+        run("SELECT * FROM paimon_incremental_query('t', 'a', 'b')")
+    with pytest.raises(UnsupportedTableError, match=r"no primary key.*'incremental-between-tag-to-snapshot' = 'true'"):
+        run("SELECT * FROM paimon_incremental_query('u', 'a', 'b')")
+    tags = "'incremental-between'='a,b', 'incremental-between-tag-to-snapshot'='true'"
+    assert run(f"SELECT * FROM u /*+ OPTIONS({tags}) */") == [2]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -64,7 +121,11 @@ def test_the_files_that_changes_come_from_are_chosen(run: Run) -> None:
         (T.format("'incremental-between'='1,x'"), "Didn't find two tags for start '1' and end 'x'"),
         (T.format("'incremental-between'='3,1'"), "Ending snapshotId 1 should >= starting snapshotId 3"),
         (T.format("'incremental-between'='1,9'"), "has no snapshot 9; it has snapshots 1 to 5"),
-        (T.format("'incremental-between'='a,b'"), "'incremental-between-tag-to-snapshot' = 'true'"),
+        (
+            T.format("'incremental-between'='b,a'"),
+            "Tag end a with snapshot id 1 should be >= tag start b with snapshot",
+        ),
+        (T.format("'incremental-between'='a,b', 'incremental-between-scan-mode'='delta'"), "comparison of two tags"),
         (T.format("'incremental-between-timestamp'='2,1'"), "Ending timestamp 1 should be >= starting timestamp 2"),
         (T.format("'incremental-between-timestamp'='soon,later'"), "'soon' is no time"),
         (T.format("'incremental-to-auto-tag'='2026-01-01'"), "'incremental-to-auto-tag' is not supported"),
@@ -99,5 +160,5 @@ def test_functions_of_paimon_read_the_changes_that_the_options_name(written: Run
     assert written(f"SELECT k FROM {ever} WHERE v > 3 UNION ALL SELECT k FROM t VERSION AS OF 1") == [3, 1, 2]
     written("CREATE TABLE u AS SELECT k FROM Paimon_Incremental_Query('t', 0, 1)")
     assert written("SELECT k FROM u ORDER BY k") == [1, 2]
-    with pytest.raises(OptionError, match="compares the rows of two tags"):
+    with pytest.raises(OptionError, match="name the tag and the one before it"):
         written("SELECT * FROM paimon_incremental_to_auto_tag('t', '2026-01-01')")
