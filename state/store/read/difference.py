@@ -123,7 +123,7 @@ def read_difference(place: TablePlace, pair: BucketPair) -> Iterator[pa.RecordBa
 
 
 def _sides(view: BranchView) -> dict[BucketId, BucketSide]:
-    (planned,) = plan_views([view], read_optimized=False)
+    (planned,) = plan_views([view], None, read_optimized=False)
     vectors: dict[BucketId, list[IndexManifestEntry]] = {}
     for entry in index_entries(view):
         if entry.index_type == DELETION_VECTORS:
