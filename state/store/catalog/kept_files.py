@@ -13,6 +13,7 @@ from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import IndexManifestEntry, ManifestEntry, ManifestFileMeta, Snapshot
 from bucketline.state.format.entry_filter import EntryFilter
 from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.packed_changelog import stored_path
 from bucketline.state.format.paths import MANIFEST_DIR, STATISTICS_DIR, bucket_path, index_folder
 from bucketline.state.store.catalog.manifests import Manifests
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
@@ -22,13 +23,15 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def data_paths(root: str, schema: TableSchema, entry: ManifestEntry) -> list[str]:
-    """Returns the full paths of a data file and of its extra files (such as file indexes)."""
+    """Returns the full paths of a data file and of its extra files (such as file indexes). For a part of a packed
+    changelog file, returns the path of the packed file.
+    """
     names = (entry.file.file_name, *entry.file.extra_files)
     if entry.file.external_path is not None:
         folder = entry.file.external_path.rpartition("/")[0]
     else:
         folder = f"{root}/{bucket_path(schema, entry.partition, entry.bucket)}"
-    return [f"{folder}/{name}" for name in names]
+    return [stored_path(f"{folder}/{name}") for name in names]
 
 
 def index_path(schema: TableSchema, entry: IndexManifestEntry) -> str:

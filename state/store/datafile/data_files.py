@@ -19,8 +19,10 @@ from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError, StorageError, UnsupportedTableError
 from bucketline.state.format.data_file import EMPTY_ROW, DataFileMeta
 from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.packed_changelog import part_of
 from bucketline.state.format.paths import SCHEMA_DIR, extension_of, schema_name
 from bucketline.state.store.datafile.column_mapping import ColumnSource, FileMapping, Mappings, wanted_fields
+from bucketline.state.store.datafile.file_part import PartOfFile
 from bucketline.state.store.datafile.formats import FileRows, format_named
 from bucketline.state.store.datafile.orc_instants import check_instants, instant_bounds
 from bucketline.state.store.datafile.parquet_rows import ParquetRows, RowGroup
@@ -97,11 +99,13 @@ def read_data_file(
     with naming_file(path):
         mapping = (mappings or Mappings()).of(schema, stored, meta, columns, partition)
     sources = mapping.sources
-    form = format_named(extension_of(meta.file_name))
+    part = part_of(meta.file_name)
+    name = extension_of(meta.file_name) if part is None else part.format
+    form = format_named(name)
     if form is None:
-        name = extension_of(meta.file_name)
         raise UnsupportedTableError(f"{path}: data files of format {name!r} cannot be read", path=path, format=name)
-    with io.open_input(path) as source, _naming(path) as place:
+    with io.open_input(path) as file, _naming(path) as place:
+        source = file if part is None else pa.PythonFile(PartOfFile(file, part.offset, part.size_bytes), mode="r")
         if source.size() != meta.file_size:
             raise CorruptFileError(
                 f"it has {counted(source.size(), 'byte')}, but {meta.file_size:,} are recorded in its metadata",

@@ -8,6 +8,7 @@ from bucketline.conf.wording import counted
 from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import IndexManifestEntry, ManifestEntry
 from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.packed_changelog import part_of
 from bucketline.state.store.catalog.kept_files import data_paths, index_path, located, reraise_unless_missing
 from bucketline.state.store.doctor.problem import Broken, State
 from bucketline.state.store.storage.file_io import FileIO, file_io_for
@@ -47,7 +48,9 @@ class FileChecks:
             text = f"{{state}}: the partition of {file.file_name} cannot be read: {e.message}"
             self.broken.note(state, "partition", entry.partition.hex(), text, owner=entry.identity)
             return
-        self._look(state, path, file.file_size, "{state} needs it", entry.identity)
+        # A packed changelog file holds several files, and the names of the others say where they are in it.
+        size = file.file_size if part_of(file.file_name) is None else None
+        self._look(state, path, size, "{state} needs it", entry.identity)
         for other in extra:
             self._look(state, other, None, "{state} needs this file together with a data file", entry.identity)
         try:

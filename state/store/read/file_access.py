@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from bucketline.state.format.data_file import DataFileMeta
 from bucketline.state.format.json_files.schema_json import TableSchema
+from bucketline.state.format.packed_changelog import stored_path
 from bucketline.state.format.paths import bucket_path
 from bucketline.state.format.row_age import RowAge
 from bucketline.state.format.row_places import ROW_INDEX, places_among
@@ -66,12 +67,12 @@ class FileAccess:
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
         """Returns the storage and the path of a data file. The file is in its bucket's folder, unless its metadata
-        names a full path.
+        names a full path, or it is a part of a packed changelog file.
         """
         if file.external_path is not None:
-            return file_io_for(file.external_path, self.schema.storage)
+            return file_io_for(stored_path(file.external_path), self.schema.storage)
         folder = bucket_path(self.schema, bucket.partition, bucket.bucket)
-        return self.io, f"{self.table_path}/{folder}/{file.file_name}"
+        return self.io, stored_path(f"{self.table_path}/{folder}/{file.file_name}")
 
     def rows(
         self, bucket: BucketFiles, file: DataFileMeta, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS

@@ -23,6 +23,6 @@ def edit_manifests(path: Path, change: Callable[[DataFileMeta], DataFileMeta]) -
         metas = decode_manifest_list(file.read_bytes())
         sizes = [(path / "manifest" / m.file_name).stat().st_size for m in metas]
         file.write_bytes(encode_manifest_list([replace(m, file_size=n) for m, n in zip(metas, sizes, strict=True)]))
-    for file in (path / "snapshot").glob("snapshot-*"):
+    for file in (*path.glob("snapshot/snapshot-*"), *path.glob("changelog/changelog-*")):
         members = json.loads(file.read_text())
         file.write_text(json.dumps({k: v for k, v in members.items() if not k.endswith("ListSize")}))

@@ -1,0 +1,25 @@
+"""A part of an open file, as a file of its own."""
+
+import pyarrow as pa
+
+from bucketline.state.errors import CorruptFileError
+from bucketline.state.store.storage.positioned import PositionedReader
+
+
+class PartOfFile(PositionedReader):
+    """Reads `size_bytes` bytes of an open file, from the byte `offset` on. Closing the part does not close the file.
+
+    The constructor raises CorruptFileError if the file ends before the part does.
+    """
+
+    def __init__(self, file: pa.NativeFile, offset: int, size_bytes: int) -> None:
+        if offset + size_bytes > file.size():
+            raise CorruptFileError(
+                f"the part of {size_bytes:,} bytes from byte {offset:,} on is not in it: it has {file.size():,} bytes",
+                offset=min(offset, file.size()),
+            )
+        self._file, self._offset, self._size = file, offset, size_bytes
+
+    def _between(self, start: int, end: int) -> bytes:
+        data: bytes = self._file.read_at(end - start, self._offset + start)
+        return data
