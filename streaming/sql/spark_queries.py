@@ -29,7 +29,7 @@ from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.engine.engine import SpreadEngine
 from bucketline.state.store.read.fallback import own_view
 from bucketline.state.store.sql.between import Between, Differing
-from bucketline.state.store.sql.newest_partition import with_newest_partitions
+from bucketline.state.store.sql.newest_partition import NewestPartitions
 from bucketline.state.store.sql.queries import QueryTarget, SpreadRows
 from bucketline.state.store.sql.session import SqlSession, is_path
 from bucketline.state.store.system.changes import ROW_KIND, changes_between
@@ -95,7 +95,7 @@ class SparkQueries:
 
     def frame(self, session: SqlSession, query: Query) -> Any:
         """Returns the query as a DataFrame. Each table is read with only the columns and rows that the query needs."""
-        query = with_newest_partitions(session, query)
+        query = NewestPartitions(session).in_query(query)
         if parse_bool(self._spark.conf.get(_REGEX_NAMES, "false")):
             return self._frame(session, query, narrowed=False)
         try:

@@ -18,7 +18,7 @@ from bucketline.state.sql.queries import read_query
 from bucketline.state.sql.statement import Delete, Insert, TruncateTable, Update
 from bucketline.state.store.sql.assigned import values_by_column, with_defaults
 from bucketline.state.store.sql.merge import merge
-from bucketline.state.store.sql.newest_partition import with_newest_partition
+from bucketline.state.store.sql.newest_partition import NewestPartitions
 from bucketline.state.store.sql.queries import LOCAL_QUERIES, Queries, QueryTarget, engine_of
 from bucketline.state.store.sql.relation import (
     bind_columns,
@@ -49,6 +49,7 @@ def insert(session: SqlSession, statement: Insert, queries: Queries) -> pa.Table
         table = _overwritten(session, table, queries)
     statement = replace(
         statement,
+        query=NewestPartitions(session).in_query(statement.query),
         partition=spelled_keys(statement.partition, table.partition_by),
         dynamic=tuple(spelled(statement.dynamic, table.partition_by)),
     )
@@ -215,7 +216,7 @@ def delete(session: SqlSession, statement: Delete, queries: Queries) -> pa.Table
     table = session.table(statement.table.name, statement.table.options, writes=True)
     if statement.where is None:
         return snapshot_result(table.truncate())
-    statement = replace(statement, where=with_newest_partition(session, statement.where))
+    statement = replace(statement, where=NewestPartitions(session).in_value(statement.where))
     if has_query(statement.where):
         if _joins(table, queries):
             return merge(session, computed_by_merge(statement, table.primary_key), queries)
@@ -230,8 +231,10 @@ def update(session: SqlSession, statement: Update, queries: Queries) -> pa.Table
     table = session.table(statement.table.name, statement.table.options, writes=True)
     schema = handle_of(table).table_schema
     fields = schema.fields
-    if statement.where is not None:
-        statement = replace(statement, where=with_newest_partition(session, statement.where))
+    newest = NewestPartitions(session)
+    where = None if statement.where is None else newest.in_value(statement.where)
+    assignments = {path: newest.in_value(node) for path, node in statement.assignments.items()}
+    statement = replace(statement, where=where, assignments=assignments)
     if any(map(has_query, (statement.where, *statement.assignments.values()))):
         if _joins(table, queries):
             return merge(session, computed_by_merge(statement, table.primary_key), queries)

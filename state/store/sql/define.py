@@ -35,6 +35,7 @@ from bucketline.state.sql.statement import (
     Use,
 )
 from bucketline.state.sql.words import database_name, table_name
+from bucketline.state.store.sql.newest_partition import NewestPartitions
 from bucketline.state.store.sql.partitions import shown_partitions
 from bucketline.state.store.sql.queries import Queries, QueryTarget
 from bucketline.state.store.sql.results import DONE, snapshot_result, texts
@@ -78,6 +79,7 @@ def create_table(session: SqlSession, statement: CreateTable, queries: Queries) 
         raise refused(f"REPLACE TABLE: there is no table {name}; use CREATE OR REPLACE TABLE to create it")
     query = statement.query
     if query is not None:
+        query = NewestPartitions(session).in_query(query)
         query = _as_it_was(session, query, name) if is_there else query
         rows = queries.spread(session, query) or queries.rows(session, query)
         schema = pa.schema([_nullable(f) for f in rows.schema])

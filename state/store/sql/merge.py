@@ -5,7 +5,7 @@ columns. The source also keeps its own columns, for conditions and values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from bucketline.state.sql.statement import Merge, MergeAction
 from bucketline.state.store.engine.engine import ShapedFrame, SpreadEngine
 from bucketline.state.store.sql.assigned import values_by_column
 from bucketline.state.store.sql.merge_names import MergeNames, own_columns
+from bucketline.state.store.sql.newest_partition import NewestPartitions
 from bucketline.state.store.sql.queries import Queries, engine_of
 from bucketline.state.store.sql.relation import bind_columns, is_literal, literal_of, named, refuse_subqueries
 from bucketline.state.store.sql.results import snapshot_result
@@ -45,6 +46,7 @@ def merge(session: SqlSession, statement: Merge, queries: Queries) -> pa.Table:
     """
     table = session.table(statement.table.name, statement.table.options, writes=True)
     engine = engine_of(queries, table)
+    statement = replace(statement, source=NewestPartitions(session).in_query(statement.source))
     spread = queries.spread(session, statement.source) if isinstance(engine, SpreadEngine) else None
     rows = spread or queries.rows(session, statement.source)
     schema = named(rows.schema, statement.source_columns, "MERGE USING")

@@ -1,66 +1,142 @@
-"""Replaces each `sys.max_pt('t')` by the newest partition of the table, before a query or a condition is used.
+"""Replaces each `sys.max_pt('t')` by the newest partition of the table, before a statement is carried out.
 
 Source: Paimon 2.0 ReplacePaimonFunctions.
 """
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from bucketline.state.format.entries import ManifestFileMeta
+from bucketline.state.format.entry_filter import EntryFilter
+from bucketline.state.format.partition_stats import sorted_partitions
 from bucketline.state.sql.compute.parsing import parse_value
 from bucketline.state.sql.dialect import DIALECT, refused
-from bucketline.state.sql.newest_partition import NewestPartitionCall, newest_partition_calls
+from bucketline.state.sql.newest_partition import FUNCTION, NewestPartitionCall, newest_partition_calls
 from bucketline.state.sql.queries import read_query
-from bucketline.state.sql.statement import Query
+from bucketline.state.sql.statement import Query, TableReference
+from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.read.views import value_text
 from bucketline.state.store.sql.partitions import stored_partitions
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.table import handle_of
 from bucketline.state.types.binary_row import decode_row
 from bucketline.state.types.columns_text import quoted_text
-from bucketline.state.types.logical import INTEGER_ROOTS
+from bucketline.state.types.logical import INTEGER_ROOTS, DataType
 
 
-def with_newest_partitions(session: SqlSession, query: Query) -> Query:
-    """Returns the query with the value of the newest partition in place of each call of `sys.max_pt`. Raises
-    OptionError for a table without partitions.
+@dataclass(slots=True)
+class NewestPartitions:
+    """The newest partitions of the tables that one statement names in calls of `sys.max_pt`. The newest partition of a
+    table is read once, so all calls of the statement have the same value.
     """
-    text = _with_literals(session, query.text)
-    if text is query.text:
-        return query
-    again = read_query(text)
-    relations = zip(again.relations, query.relations, strict=True)
-    return replace(again, relations=tuple(replace(new, options=old.options) for new, old in relations))
+
+    session: SqlSession
+    _known: dict[TableReference, tuple[str, DataType]] = field(default_factory=dict)
+
+    def in_query(self, query: Query) -> Query:
+        """Returns the query with the value of the newest partition in place of each call of `sys.max_pt`. Raises
+        OptionError for a table without partitions.
+        """
+        text = self._with_literals(query.text)
+        if text is query.text:
+            return query
+        again = read_query(text)
+        relations = zip(again.relations, query.relations, strict=True)
+        return replace(again, relations=tuple(replace(new, options=old.options) for new, old in relations))
+
+    def in_value(self, node: exp.Expression) -> exp.Expression:
+        """Returns a value or condition with the value of the newest partition in place of each call of `sys.max_pt`.
+        Raises OptionError for a table without partitions.
+        """
+        copied = exp.Paren(this=node.copy())
+        calls = [dot for dot in copied.find_all(exp.Dot) if dot.expression.name.lower() == FUNCTION]
+        for dot in calls:
+            for call in newest_partition_calls(dot.sql(DIALECT)):
+                literal = self._literal(replace(call, is_compared=_is_compared(dot)))
+                dot.replace(parse_value(literal, FUNCTION).copy())
+        # The rest of the tree stays as it is, because the queries in it know their tables by the positions in the text.
+        return copied.this if calls else node
+
+    def _with_literals(self, text: str) -> str:
+        for call in reversed(list(newest_partition_calls(text))):
+            text = f"{text[: call.start]}{self._literal(call)}{text[call.end :]}"
+        return text
+
+    def _literal(self, call: NewestPartitionCall) -> str:
+        """Returns the newest partition as an SQL literal: a number if the call is compared with a value and the column
+        has an integer type, otherwise a string.
+        """
+        if call.table not in self._known:
+            self._known[call.table] = _newest(handle_of(self.session.table(call.table)), call.table)
+        text, data_type = self._known[call.table]
+        return text if call.is_compared and data_type.root in INTEGER_ROOTS else quoted_text(text)
 
 
-def with_newest_partition(session: SqlSession, condition: exp.Expression) -> exp.Expression:
-    """Returns the condition with the value of the newest partition in place of each call of `sys.max_pt`. Raises
-    OptionError for a table without partitions.
+def _is_compared(node: exp.Expression) -> bool:
+    parent = node.parent
+    while isinstance(parent, exp.Paren | exp.Neg):
+        parent = parent.parent
+    return isinstance(parent, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE)
+
+
+def _newest(handle: TableHandle, name: TableReference) -> tuple[str, DataType]:
+    """Returns the text and the type of the largest value of the first partition column, among the partitions with
+    files.
     """
-    text = condition.sql(DIALECT)
-    changed = _with_literals(session, text)
-    return condition if changed is text else parse_value(changed, "WHERE")
-
-
-def _with_literals(session: SqlSession, text: str) -> str:
-    for call in reversed(list(newest_partition_calls(text))):
-        text = f"{text[: call.start]}{_literal(session, call)}{text[call.end :]}"
-    return text
-
-
-def _literal(session: SqlSession, call: NewestPartitionCall) -> str:
-    """Returns the largest value of the first partition column, among the partitions with files, as an SQL literal: a
-    number if the call is compared with a value and the column has an integer type, otherwise a string.
-    """
-    handle = handle_of(session.table(call.table))
     schema = handle.table_schema
     if not schema.partition_keys:
-        raise refused(f"max_pt: {call.table} has no partition columns")
+        raise refused(f"max_pt: {name} has no partition columns")
     types = [f.type for f in schema.select(schema.partition_keys)]
-    firsts = (decode_row(key, types)[0] for key in stored_partitions(handle))
-    values: list[Any] = [value for value in firsts if value is not None]
-    if not values:
-        raise refused(f"max_pt: {call.table} has no partition with data")
-    text = value_text(max(values), types[0])
-    return text if call.is_compared and types[0].root in INTEGER_ROOTS else quoted_text(text)
+    value = newest_value(handle, types)
+    if value is None:
+        raise refused(f"max_pt: {name} has no partition with data")
+    return value_text(value, types[0]), types[0]
+
+
+def newest_value(handle: TableHandle, types: Sequence[DataType]) -> object:
+    """Returns the largest value of the first partition column, among the partitions with files; None if there is none.
+    `types` are the types of the partition columns.
+
+    The bounds of the manifests have the largest value that was ever written, if no full merge of manifests has removed
+    it. In most tables it is still there, so the entries of other partitions are not decoded. Otherwise all entries are
+    read.
+    """
+    newest = handle.snapshot_store.latest()
+    if newest is None:
+        return None
+    metas = handle.manifests.base_and_delta(newest)
+    bound = _largest_bound(metas, types)
+    if bound is not None:
+        wanted = EntryFilter(condition=_FirstValue(bound, types))
+        if any(e.bucket >= 0 for e in handle.manifests.live_in(metas, wanted)):
+            return bound
+    ordered = sorted_partitions(stored_partitions(handle), types)
+    return ordered[-1][0][0] if ordered else None
+
+
+def _largest_bound(metas: Sequence[ManifestFileMeta], types: Sequence[DataType]) -> object:
+    """Returns the largest upper bound of the first partition column in the bounds of manifests; None if a manifest has
+    no such bound.
+    """
+    stats = [m.partition_stats for m in metas]
+    if any(s.null_counts is None or len(s.null_counts) != len(types) for s in stats):
+        return None
+    ordered = sorted_partitions([s.max_values for s in stats], [t.as_nullable() for t in types])
+    return ordered[-1][0][0] if ordered and ordered[0][0][0] is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstValue:
+    """The condition that the first partition column has the value `value`."""
+
+    value: object
+    types: Sequence[DataType]
+
+    def may_hold(self, manifests: Sequence[ManifestFileMeta]) -> list[bool]:
+        types = [t.as_nullable() for t in self.types]
+        return [decode_row(m.partition_stats.max_values, types)[0] == self.value for m in manifests]
+
+    def passing(self, partitions: Collection[bytes]) -> list[bytes]:
+        return [p for p in partitions if decode_row(p, self.types)[0] == self.value]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from bucketline.state.sql.statement import Query
 from bucketline.state.store.engine.engine import Engine, SparkFrame
 from bucketline.state.store.engine.local_engine import LOCAL_ENGINE
-from bucketline.state.store.sql.newest_partition import with_newest_partitions
+from bucketline.state.store.sql.newest_partition import NewestPartitions
 from bucketline.state.store.sql.select import run_select
 from bucketline.state.store.sql.session import SqlSession
 from bucketline.state.store.table.table import Table, handle_of
@@ -85,10 +85,10 @@ class LocalQueries:
     engine: Engine = LOCAL_ENGINE
 
     def rows(self, session: SqlSession, query: Query) -> pa.RecordBatchReader:
-        return run_select(session, with_newest_partitions(session, query))
+        return run_select(session, NewestPartitions(session).in_query(query))
 
     def check(self, session: SqlSession, query: Query) -> None:
-        run_select(session, with_newest_partitions(session, query), reads=False)
+        run_select(session, NewestPartitions(session).in_query(query), reads=False)
 
     def spread(self, session: SqlSession, query: Query) -> SpreadRows | None:
         del session, query

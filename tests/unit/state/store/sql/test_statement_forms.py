@@ -1,13 +1,21 @@
 """Statements as Paimon has them: defaults, fields inside of columns, queries in changes, replaced tables."""
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
 
 import pytest
 
+import bucketline as bl
 from bucketline.conf.errors import OptionError
 from bucketline.state.errors import TableNotFoundError, UnsupportedTableError
+from bucketline.state.sql.parse import parse_script
+from bucketline.state.sql.statement import TableReference
+from bucketline.state.store.sql.run import run_statement
+from bucketline.state.store.sql.session import SqlSession
+from bucketline.state.store.table.table import Table
 from tests.support.pages.sql_text import Run
 
 DEFAULTS = (
@@ -232,3 +240,70 @@ def test_ids_and_versions_of_rows_say_which_rows_a_statement_changes(run: Run) -
         run("DELETE FROM t WHERE _ROW_ID + 1 = 2")
     with pytest.raises(OptionError, match="unknown column '_ROW_ID'"):
         run("CREATE TABLE u (k INT); DELETE FROM u WHERE _ROW_ID = 1")
+
+
+class _CountingSession(SqlSession):
+    """A session that counts how often each table is opened."""
+
+    opened: Counter[str]
+
+    def table(self, name: TableReference, hints: Mapping[str, str] | None = None, *, writes: bool = False) -> Table:
+        self.opened[name.table] += 1
+        return super().table(name, hints, writes=writes)
+
+
+@pytest.mark.parametrize(
+    ("statement", "others"),
+    [
+        ("SELECT k FROM u WHERE k < sys.max_pt('n') AND k <> sys.max_pt('n')", 0),
+        ("INSERT INTO u SELECT k FROM n WHERE p = sys.max_pt('n') OR p > sys.max_pt('n')", 1),
+        ("CREATE TABLE c AS SELECT k FROM u WHERE k < sys.max_pt('n') AND k <> sys.max_pt('n')", 0),
+        ("UPDATE u SET k = (SELECT k FROM u WHERE k = sys.max_pt('n')) WHERE k = sys.max_pt('n')", 0),
+        ("DELETE FROM u WHERE k > sys.max_pt('n') AND k <> sys.max_pt('n')", 0),
+    ],
+)
+def test_the_newest_partition_of_a_table_is_read_once_in_a_statement(
+    statement: str, others: int, run: Run, tmp_path: Path
+) -> None:
+    run(
+        "CREATE TABLE n (k INT, p INT) PARTITIONED BY (p); INSERT INTO n VALUES (1, 9), (2, 10);"
+        "CREATE TABLE u (k INT); INSERT INTO u VALUES (10)"
+    )
+    session = _CountingSession({"paimon": bl.catalog(str(tmp_path))}, "paimon")
+    session.opened = Counter()
+    for _, parsed in parse_script(statement):
+        run_statement(session, parsed)
+    assert session.opened["n"] == 1 + others
+
+
+def test_the_newest_partition_is_a_value_in_a_query_inside_a_change(run: Run) -> None:
+    run(
+        "CREATE TABLE n (k INT, p INT) PARTITIONED BY (p); INSERT INTO n VALUES (1, 9), (2, 10);"
+        "CREATE TABLE u (k INT); INSERT INTO u VALUES (-10), (9), (10)"
+    )
+    run("DELETE FROM u WHERE k IN (SELECT p FROM n WHERE p = paimon.sys.max_pt('n')) OR k = -sys.max_pt('n')")
+    assert run("SELECT k FROM u") == [9]
+    run("UPDATE u SET k = (SELECT k FROM n WHERE p >= sys.max_pt('n')) WHERE k < (sys.max_pt('n'))")
+    assert run("SELECT k FROM u") == [2]
+
+
+def test_the_newest_partition_is_found_without_the_manifests_of_the_others(run: Run, tmp_path: Path) -> None:
+    run("CREATE TABLE n (k INT, p INT, q INT) PARTITIONED BY (p, q) WITH ('manifest.merge-min-count' = '100')")
+    folder = tmp_path / "default.db" / "n" / "manifest"
+    seen: list[Path] = []
+    for row in ("(1, 5, 1)", "(2, 40, NULL)", "(3, 7, 9)"):
+        run(f"INSERT INTO n VALUES {row}")
+        seen += [f for f in folder.glob("manifest-*") if "list" not in f.name and f not in seen]
+    hidden = [(f, f.read_bytes()) for f in (seen[0], seen[2])]
+    for file, _ in hidden:
+        file.unlink()
+    assert run("SELECT sys.max_pt('n')") == ["40"]
+    for file, data in hidden:
+        file.write_bytes(data)
+    run("ALTER TABLE n DROP PARTITION (p = 40)")
+    assert run("SELECT sys.max_pt('n')") == ["7"]
+    run("TRUNCATE TABLE n; INSERT INTO n VALUES (1, NULL, 1)")
+    with pytest.raises(OptionError, match="n has no partition with data"):
+        run("SELECT sys.max_pt('n')")
+    run("INSERT INTO n VALUES (1, -3, 1)")
+    assert run("SELECT sys.max_pt('n')") == ["-3"]
