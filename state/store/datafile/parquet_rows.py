@@ -21,6 +21,9 @@ _BUFFER_BYTES = 1 << 20
 _PROBE_ROWS = 256
 """How many rows are read first, to measure them. Their size decides how many rows a batch gets."""
 
+_OPTIONAL_KEYS = "Map keys must be annotated as required"
+"""What Arrow says of a MAP whose keys are optional in the file."""
+
 _BY_ARROW = re.compile(r"parquet-cpp-arrow version ([0-9]{1,4})\.")
 _FIXED_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 """The bytes that a value takes in memory, by its type in the file. Decimals take 16 bytes."""
@@ -329,13 +332,22 @@ class ParquetRows:
 
     def _opened(self, int96_unit: str) -> pq.ParquetFile:
         # A column of a small file is fetched as a whole, because a buffer would be larger than the column.
-        return pq.ParquetFile(
-            self._source,
-            buffer_size=0 if self._source.size() <= _BUFFER_BYTES else _BUFFER_BYTES,
-            pre_buffer=False,
-            page_checksum_verification=True,
-            coerce_int96_timestamp_unit=int96_unit,
-        )
+        buffer_bytes = 0 if self._source.size() <= _BUFFER_BYTES else _BUFFER_BYTES
+        try:
+            return pq.ParquetFile(
+                self._source,
+                buffer_size=buffer_bytes,
+                pre_buffer=False,
+                page_checksum_verification=True,
+                coerce_int96_timestamp_unit=int96_unit,
+            )
+        except pa.ArrowInvalid as e:
+            if _OPTIONAL_KEYS not in str(e):
+                raise
+            raise UnsupportedTableError(
+                "a MAP in this Parquet file has optional keys, as Paimon wrote them before release 0.9, and bucketline "
+                "cannot read such a file; compact the table fully with Paimon first"
+            ) from e
 
     @property
     def _counts_back(self) -> bool:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from bucketline.conf.errors import BucketlineError, OptionError
-from bucketline.state.errors import CorruptFileError
+from bucketline.state.errors import CorruptFileError, UnsupportedTableError
 from bucketline.state.store.datafile.stored_types import check_types
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.state.types.logical import DataField, parse_type_text
@@ -159,3 +159,16 @@ def test_a_column_that_is_missing_names_the_schema_file_that_lacks_it(tmp_path: 
         with pytest.raises(BucketlineError, match=f"(?s)n1.*{re.escape(path)}/schema/schema-0") as found:
             read()
         assert found.value.code in ("SCHEMA_MISMATCH", "OPTION")
+
+
+def test_a_map_with_optional_keys_is_refused_and_not_called_damaged(tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "k INT, m MAP<STRING, INT>")
+    table.write(pa.Table.from_pylist([{"k": 1, "m": [("a", 2)]}], schema=table.schema))
+    file = Path(table.files()["file_path"][0].as_py())
+    # The footer says of each column whether it is required (0) or optional (2), and then its name.
+    required = b"\x25\x00\x18\x03key"
+    whole = file.read_bytes()
+    assert whole.count(required) == 1
+    file.write_bytes(whole.replace(required, b"\x25\x02\x18\x03key"))
+    with pytest.raises(UnsupportedTableError, match=rf"{file.name}: a MAP in this Parquet file has optional keys"):
+        open_table(table.path).to_arrow()
