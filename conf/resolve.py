@@ -106,13 +106,13 @@ def read_settings_file(path: str) -> dict[str, Setting]:
         with Path(path).open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except OSError as e:
-        raise OptionError(f"cannot read job file {path!r}: {e}", path=path) from e
+        raise OptionError(f"cannot read the file {path!r}: {e}", path=path) from e
     if len(data) > _MOST_BYTES:
-        raise OptionError(f"cannot read job file {path!r}: it is larger than {_MOST_BYTES >> 20} MiB", path=path)
+        raise OptionError(f"cannot read the file {path!r}: it is larger than {_MOST_BYTES >> 20} MiB", path=path)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as e:
-        raise OptionError(f"cannot read job file {path!r}: {e}", path=path) from e
+        raise OptionError(f"cannot read the file {path!r}: {e}", path=path) from e
     return read_settings(text, name=path)
 
 

@@ -54,7 +54,7 @@ def frame_job(spark: Any, frame: Any, first: FirstOfRows, after: Sequence[tuple[
         for count, next_task in after:
             frame = sent(frame, task, count)
             task = _Received(next_task)
-        rows = frame.mapInArrow(in_worker(_Results(task)), RESULT_DDL).collect()
+        rows = _mapped(frame, _Results(task), RESULT_DDL).collect()
     return [TaskResult(row["kind"], bytes(row["payload"])) for row in rows]
 
 
@@ -62,7 +62,7 @@ def routed_frame(frame: Any, task: FirstOfRows, count: int) -> Any:
     """Takes a DataFrame of rows, and runs `task` on them. Returns a DataFrame of the messages that `task` sends to the
     tasks of the next stage. Each message has a key, which decides to which of the `count` tasks it goes.
     """
-    return frame.mapInArrow(in_worker(_Rows(task, count)), ROUTED_DDL)
+    return _mapped(frame, _Rows(task, count), ROUTED_DDL)
 
 
 def sent(frame: Any, task: FirstOfRows, count: int) -> Any:
@@ -78,6 +78,29 @@ def received(batches: Batches) -> Iterator[Sent]:
     """
     for batch in batches:
         yield from read_routed(batch)
+
+
+def _mapped(frame: Any, task: Callable[[Batches], Batches], ddl: str) -> Any:
+    """Runs `task` on the record batches of a DataFrame, and returns its rows as a DataFrame with the columns `ddl`.
+
+    `mapInArrow` of PySpark takes a column name with a dot for a field inside of a column, and does not find it. So the
+    columns of such a DataFrame are sent under other names, and the task gives them their own names again.
+    """
+    names = frame.columns
+    if any("." in name or "`" in name for name in names):
+        frame, task = frame.toDF(*(f"c{i}" for i in range(len(names)))), _Renamed(task, tuple(names))
+    return frame.mapInArrow(in_worker(task), ddl)
+
+
+@dataclass(frozen=True, slots=True)
+class _Renamed:
+    """Gives the columns of record batches the names `names`, and runs `task` on these record batches."""
+
+    task: Callable[[Batches], Batches]
+    names: Sequence[str]
+
+    def __call__(self, batches: Batches) -> Batches:
+        return self.task(batch.rename_columns(list(self.names)) for batch in batches)
 
 
 @dataclass(frozen=True, slots=True)

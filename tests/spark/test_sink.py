@@ -197,6 +197,20 @@ def test_columns_are_matched_by_name_and_a_wrong_one_is_named(spark: Any, tmp_pa
     assert content(table) == folded(batch(0))
 
 
+def test_columns_have_any_names(spark: Any, tmp_path: Path) -> None:
+    """PySpark takes a dot for the way to a field: the batch failed with UNRESOLVED_COLUMN."""
+    names = ["k.b", "a`b", "Größe %", "select", "p/q"]
+    columns = pa.schema([pa.field(names[0], pa.int64(), nullable=False), *((name, pa.string()) for name in names[1:])])
+    table = create_table(str(tmp_path / "w.db" / "t"), columns, ("k.b", "p/q"), ("p/q",), options={"bucket": "2"})
+    ddl = ", ".join(f"`{f.name.replace('`', '``')}` {'long' if f.type == pa.int64() else 'string'}" for f in columns)
+    rows = [dict(zip(names, (i, f"{i}.", "x", None, part), strict=True)) for i, part in enumerate(("a.b/c", "%2F:`"))]
+    stream = FileStream(tmp_path, ddl)
+    stream.add(pa.Table.from_pylist(rows, columns))
+    stream.run(spark, lambda frame, batch_id: TableSink(table.path)(frame.repartition(2), batch_id))
+    found = open_table(table.path).to_arrow().to_pylist()
+    assert sorted(found, key=lambda row: row["k.b"]) == rows
+
+
 def test_a_partitioned_table_with_row_kinds(spark: Any, tmp_path: Path) -> None:
     schema = pa.schema([pa.field("day", pa.string(), nullable=False), *COLUMNS])
     table = create_table(str(tmp_path / "shop.db" / "p"), schema, ("day", "id"), ("day",), {"bucket": "2"})
