@@ -8,13 +8,14 @@ data_source_pushdown_filters}.
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.reader_options import check_batch, check_stream, reader_options
+from bucketline.state.errors import UnsupportedTableError
 from bucketline.streaming.reader.batch_reader import (
     BatchRead,
     BatchReader,
@@ -68,8 +69,21 @@ class BucketlineSource(DataSource):  # type: ignore[misc]
         check_stream(self._options)
         return stream_reader(self._known(), schema)
 
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        raise _only_reads()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        raise _only_reads()
+
     def _known(self) -> BatchRead:
         return unchecked_read(self._options) if self._read is None else self._read
+
+
+def _only_reads() -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f'format("{FORMAT}") only reads. To write a DataFrame, let bucketline.sql run INSERT INTO ... SELECT, or call '
+        "Table.overwrite with a Spark engine; to write a stream, give a bucketline.TableSink to foreachBatch"
+    )
 
 
 def register(spark: Any) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
+from bucketline.conf.option import did_you_mean
 from bucketline.state.errors import SchemaMismatchError, UnsupportedTableError
 from bucketline.state.format.storable import holds_nanoseconds
 from bucketline.state.types.buffers import own_copy
@@ -71,6 +72,12 @@ def check_given(user_schema: spark.StructType, own: spark.StructType) -> None:
     with the column whose type differs.
     """
     for field in user_schema.fields:
+        if field.name not in own.names:
+            raise SchemaMismatchError(
+                f"the given schema has a column {field.name!r}, which the read does not have; it has "
+                f"{', '.join(own.names)}{did_you_mean(field.name, own.names)}",
+                column=field.name,
+            )
         mine = own[field.name]
         types = [field.dataType.simpleString(), mine.dataType.simpleString()]
         if types[0] != types[1]:

@@ -68,7 +68,7 @@ def test_a_file_that_is_no_job_file_is_not_read_to_its_end(tmp_path: Path) -> No
     with pytest.raises(OptionError, match="larger than 1 MiB"):
         load_job("/dev/zero")
     path.write_bytes(b"\xff")
-    with pytest.raises(OptionError, match="cannot read job file"):
+    with pytest.raises(OptionError, match="cannot read the file"):
         load_job(str(path))
 
 

@@ -206,7 +206,7 @@ def test_job_files_are_found_on_disk_or_named_when_missing(tmp_path: Path) -> No
     path = tmp_path / "job.yaml"
     path.write_text(YAML)
     assert load_job(str(path), ["table=file:/u"]).table == "file:/u"
-    with pytest.raises(OptionError, match="cannot read job file"):
+    with pytest.raises(OptionError, match="cannot read the file"):
         load_job(str(tmp_path / "none.yaml"))
 
 

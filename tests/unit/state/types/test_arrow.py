@@ -381,6 +381,16 @@ def test_nested_values_that_do_not_fit_are_refused_by_path(
     assert _refused(data_type, pa.array(values, arrow)).fields["column"] == column
 
 
+def test_a_map_without_rows_may_lack_its_one_offset() -> None:
+    """Spark sends lists without elements so. What lay behind the buffer was read as the offset."""
+    entries = pa.array([], pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.int32())]))
+    offsets = pa.py_buffer(b"\xff" * 64).slice(8, 0)
+    maps = pa.MapArray.from_buffers(pa.map_(pa.string(), pa.int32()), 0, [None, offsets], children=[entries])
+    assert _conform(MAP, maps).to_pylist() == []
+    lists = pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), maps)
+    assert _conform({"type": "ARRAY", "element": MAP}, lists).to_pylist() == [[]]
+
+
 def test_an_absent_row_may_lack_required_sub_fields() -> None:
     required = {"type": "ROW", "fields": [{"id": 1, "name": "a", "type": "INT NOT NULL"}]}
     found = _conform(required, pa.array([{"a": 1}, None], pa.struct([("a", pa.int64())])))

@@ -251,7 +251,7 @@ def test_print_config_shows_an_option_of_which_only_the_table_knows_whether_it_m
     ("arguments", "code", "says"),
     [
         ([], 2, "Missing option '--conf-file'"),
-        (["--conf-file", "nowhere.yaml"], 3, "cannot read job file"),
+        (["--conf-file", "nowhere.yaml"], 3, "cannot read the file"),
         (["--conf-file", "JOB", "--set", "sorce.format=rate"], 3, "did you mean 'source.format'"),
         (["--conf-file", "JOB", "--set", "source.format"], 3, "is not 'key=value'"),
         (["--conf-file", "JOB", "--set", "trigger=soon"], 3, "availableNow"),

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.reader_options import reader_options
-from bucketline.state.errors import SchemaMismatchError, SnapshotExpiredError
+from bucketline.state.errors import SchemaMismatchError, SnapshotExpiredError, UnsupportedTableError
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.streaming.reader.batch_reader import BatchReader, PushingReader, planned_schema, unchecked_read
 from bucketline.streaming.reader.source import BucketlineSource
@@ -56,6 +56,16 @@ def test_an_empty_table_has_no_splits_and_no_rows(tmp_path: Path) -> None:
     reader = BucketlineSource({"path": table.path}).reader(BucketlineSource({"path": table.path}).schema())
     assert list(reader.partitions()) == []
     assert list(reader.read(None)) == []
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_write_through_the_format_is_refused_with_the_ways_to_write(overwrite: bool, tmp_path: Path) -> None:
+    source = BucketlineSource({"path": keyed(tmp_path).path})
+    for writer in (source.writer, source.streamWriter):
+        with pytest.raises(
+            UnsupportedTableError, match=r"only reads\. To write a DataFrame, .* INSERT INTO .*TableSink"
+        ):
+            writer(source.schema(), overwrite)
 
 
 def test_pushed_filters_leave_out_files_and_rows_and_stay_with_spark(tmp_path: Path) -> None:

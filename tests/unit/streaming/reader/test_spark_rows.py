@@ -76,3 +76,7 @@ def test_a_given_schema_needs_the_types_of_the_table() -> None:
         check_given(StructType([StructField("n", StringType())]), own)
     with pytest.raises(SchemaMismatchError, match="column n: the given schema says NOT NULL"):
         check_given(StructType([StructField("n", DecimalType(9, 2), False)]), own)
+    with pytest.raises(
+        SchemaMismatchError, match="has a column 'idd', which the read does not have; it has id, n; did you"
+    ):
+        check_given(StructType([StructField("idd", LongType())]), own)
