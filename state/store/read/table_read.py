@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from numbers import Integral
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,6 +75,12 @@ def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[Branc
     """Returns the schema of the requested rows, and the rows, batch by batch. If `seen` is not empty, the snapshots in
     `seen` are read instead of the snapshot that the request asks for. Raises the errors of `Table.to_batches`.
     """
+    if request.limit is not None and (isinstance(request.limit, bool) or not isinstance(request.limit, Integral)):
+        raise OptionError(
+            f"the limit of a read must be a whole number of rows, but is {request.limit!r}; None is no limit",
+            key="limit",
+            value=request.limit,
+        )
     if request.limit is not None and request.limit < 0:
         raise OptionError(
             f"the limit of a read cannot be negative, but is {request.limit}; give the largest number of rows, or "

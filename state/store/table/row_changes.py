@@ -54,9 +54,15 @@ def delete_rows(table: TableHandle, filter: Filter, *, engine: Engine = LOCAL_EN
 def _planned_condition(schema: TableSchema, filter: Filter) -> Condition:
     """Returns the condition of a filter, which may also name the columns of row tracking (`_ROW_ID` and others).
 
-    Raises OptionError if the filter uses a row tracking column in an expression instead of comparing the column with
-    values, because the rows do not have these columns when the expression is computed.
+    Raises OptionError if the filter is None, because a forgotten filter must not change every row. Raises OptionError
+    if the filter uses a row tracking column in an expression instead of comparing the column with values, because the
+    rows do not have these columns when the expression is computed.
     """
+    if filter is None:
+        raise OptionError(
+            "a change of rows needs a filter, but the filter is None; give the filter 'true' to change all rows",
+            key="filter",
+        )
     condition = plan_condition(filter, kept_schema(schema).fields, place_fields(schema))
     place = next(iter(places_among(schema, condition.columns)), None)
     if place is not None and schema.primary_keys:

@@ -129,6 +129,12 @@ def with_kinds(data: SpreadData, row_kinds: pa.Array | pa.ChunkedArray | str | N
             "row_kinds can be an array only if data is a Table or RecordBatch; give the name of a column instead",
             column=ROW_KIND_COLUMN,
         )
+    if not isinstance(row_kinds, pa.Array | pa.ChunkedArray):
+        raise SchemaMismatchError(
+            "row_kinds must be an int8 array of pyarrow or the name of a column, as pa.array([0, 3], pa.int8()), but "
+            f"is {type(row_kinds).__name__}",
+            column=ROW_KIND_COLUMN,
+        )
     if len(row_kinds) != data.num_rows:
         raise SchemaMismatchError(
             f"{counted(len(row_kinds), 'row kind')} for {counted(data.num_rows, 'row')}: give one row kind for each "

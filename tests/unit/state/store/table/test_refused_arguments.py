@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bucketline.conf.errors import OptionError
+from bucketline.state.errors import SchemaMismatchError
 from bucketline.state.store.table.table import create_table, open_table
 from bucketline.streaming.batch.sink import TableSink
 
@@ -92,3 +93,32 @@ def test_a_value_that_no_partition_can_have_is_refused(value: Any, tmp_path: Pat
     assert table.to_arrow().num_rows == 1
     table.drop_partitions([{"n": "1"}])
     assert table.to_arrow().num_rows == 0
+
+
+def test_a_forgotten_filter_changes_no_row(tmp_path: Path) -> None:
+    """`delete(None)` emptied the table."""
+    table = create_table(str(tmp_path / "t"), "k INT, v INT", ("k",), options={"bucket": "1"})
+    table.write(pa.table({"k": pa.array([1], pa.int32()), "v": pa.array([1], pa.int32())}))
+    for change in (table.delete, lambda none: table.update(none, {"v": 2})):
+        with pytest.raises(OptionError, match="needs a filter, but the filter is None; give the filter 'true'"):
+            change(None)  # type: ignore[arg-type, no-untyped-call]
+    assert table.to_arrow().to_pylist() == [{"k": 1, "v": 1}]
+    table.delete("true")
+    assert table.to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("limit", [1.0, True, "1"])
+def test_a_limit_is_a_whole_number(limit: Any, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "k INT")
+    with pytest.raises(OptionError, match="the limit of a read must be a whole number of rows"):
+        table.to_arrow(limit=limit)
+
+
+@pytest.mark.parametrize("kinds", [[0], ("+I",), 0])
+def test_row_kinds_are_an_array_or_a_name(kinds: Any, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "k INT", ("k",), options={"bucket": "1"})
+    with pytest.raises(
+        SchemaMismatchError, match=r"row_kinds must be an int8 array of pyarrow or the name of a column"
+    ):
+        table.write(pa.table({"k": pa.array([1], pa.int32())}), kinds)
+    assert table.snapshots().num_rows == 0
