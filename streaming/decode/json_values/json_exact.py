@@ -70,6 +70,12 @@ def parse_json(data: bytes) -> object:
     except RecursionError as e:
         raise ValueError("not readable as JSON: nested too deeply") from e
     except ValueError as e:
+        if data[:1] == b"\0":
+            # No text in JSON begins with this byte.
+            raise ValueError(
+                "no JSON: it begins with a zero byte, as records of a schema registry do; records in Avro are read "
+                "with decode avro or debezium-avro, those of the converters for JSON Schema and Protobuf are not read"
+            ) from e
         raise ValueError(f"no JSON: {e}") from e
 
 

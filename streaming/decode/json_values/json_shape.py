@@ -146,6 +146,10 @@ STAMP_UNITS = {
     "io.debezium.time.NanoTimestamp": "ns",
     "org.apache.kafka.connect.data.Timestamp": "ms",
 }
+_YEARS_AND_DURATIONS = frozenset(
+    {"io.debezium.time.Year", "io.debezium.time.MicroDuration", "io.debezium.time.NanoDuration"}
+)
+"""Debezium's numbers about time that are neither a date nor a time nor a moment."""
 SOURCE_PARTS = ("db", "schema", "table")
 """The fields of an event's `source` that contain the name of its table."""
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -355,7 +359,7 @@ def _stamp_form(data_type: DataType, name: object) -> Form:
 
 
 def _is_time_like(name: object) -> bool:
-    return name in DATES or name in TIME_UNITS or name in STAMP_UNITS
+    return name in DATES or name in TIME_UNITS or name in STAMP_UNITS or name in _YEARS_AND_DURATIONS
 
 
 def _mismatch(name: object, wanted: str) -> Form:

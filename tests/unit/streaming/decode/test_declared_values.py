@@ -103,6 +103,17 @@ def test_a_decimal_becomes_the_nearest_double() -> None:
     only_bad("FLOAT", number(10**60), "cannot become FLOAT", node=node)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "number"),
+    [("Year", "int32", 2024), ("MicroDuration", "int64", 10**15), ("NanoDuration", "int64", 1)],
+)
+def test_a_year_and_a_duration_are_no_moments(name: str, kind: str, number: int) -> None:
+    node = {"type": kind, "name": TIME + name}
+    for column in ("DATE", "TIMESTAMP(3)", "TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIME(3)"):
+        only_bad(column, number, f"the source sends {TIME}{name}, which is not", node=node)
+    assert values("BIGINT", number, node=node) == [number]
+
+
 def test_a_name_of_a_type_that_is_no_text_says_nothing() -> None:
     assert values("INT", 7, node={"type": "int32", "name": ["no", "text"]}) == [7]
 

@@ -254,6 +254,7 @@ def test_a_delete_that_lacks_a_part_of_the_tables_key_says_what_to_set() -> None
         ({"schema": None, "payload": order(1)}, "not a Debezium event"),
         ({"payload": [1], "schema": None}, "not a Debezium event"),
         (b"{", "no JSON"),
+        (b"\0\0\0\0\1{}", "no JSON: it begins with a zero byte, as records of a schema registry do"),
         ([1], "the record: [1] is not a JSON object"),
     ],
 )
