@@ -20,6 +20,7 @@ from bucketline.state.errors import (
     CommittedNotVisibleError,
     CorruptFileError,
     MissingSnapshotError,
+    StorageError,
 )
 from bucketline.state.store.catalog.table_handle import TableHandle
 from bucketline.state.store.catalog.tell_once import tell_once
@@ -50,6 +51,7 @@ T = TypeVar("T")
 
 ROOT = "/simulated/shop.db"
 _BATCHES = ("batch", JOB)
+_PLANNED_AGAIN = (*_BATCHES, "write", "overwrite", "delete", "update", "merge", "compact", "sort", "rescale")
 _ATTEMPTS = 6
 _RESTART_MS = 3000
 _DAYS_MS = 2 * 86_400_000
@@ -298,6 +300,10 @@ class Life:
             if "branch" in doing.operation or excusing or self._has_slept():
                 return  # the branch was deleted meanwhile; or snapshots are being removed
             raise Judgement(f"{doing}: {error}") from error
+        elif isinstance(error, StorageError) and error.missing and doing.operation in _PLANNED_AGAIN:
+            unexcused = [judge for judge in judges if not judge.is_excused(doing)]
+            if len(unexcused) == len(judges):
+                raise Judgement(f"{doing}: {error}") from error
 
     def _has_slept(self) -> bool:
         """Whether a process was stopped for so long that docs/ announces some errors."""

@@ -237,3 +237,10 @@ def state_of(found: pa.Table) -> State:
 def _rows_of(found: pa.Table) -> list[Row]:
     more = found["more"].to_pylist() if "more" in found.column_names else [None] * found.num_rows
     return list(zip(found["id"].to_pylist(), found["day"].to_pylist(), found["v"].to_pylist(), more, strict=True))
+
+
+def difference(held: State, expected: State) -> tuple[list[tuple[Row, int]], list[tuple[Row, int]]]:
+    """The rows that are too much in `held`, and those that it lacks, each with how often."""
+    more = [(r, n) for r, n in held.items() if n > expected.get(r, 0)]
+    less = [(r, n) for r, n in expected.items() if n > held.get(r, 0)]
+    return sorted(more, key=str), sorted(less, key=str)

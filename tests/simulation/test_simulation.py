@@ -53,6 +53,8 @@ def test_in_every_world_readers_see_what_was_written(part: int) -> None:
         "97399",  # a writer in a catalog that is stopped until its snapshot has expired
         "95530",  # a branch that dies while it is taken back
         "85726",  # a batch that is stopped until its HASH index file has expired
+        "92520",  # a rollback that dies when it has put back a snapshot, which a consumer then waits for
+        "92595",  # changelogs that expire beside another expiry
         "85341",  # a batch that has expired when the table is rolled back to before it
     ],
 )

@@ -22,6 +22,7 @@ from bucketline.state.commit.expire import (
     unite,
 )
 from bucketline.state.determinism import World
+from bucketline.state.errors import StorageError
 from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.json_files.snapshot_json import encode_snapshot
@@ -99,10 +100,18 @@ def expire_changelogs(io: FileIO, path: str, schema: TableSchema, world: World, 
         time_of=time_of,
     )
     going = [snapshot for i in ids if i < end and (snapshot := changelog(i)) is not None]
-    if not going:
+    oldest = snapshots.get(earliest)
+    if not going or oldest is None:
+        # If the oldest snapshot is gone, another run of expiry is removing snapshots. That run looks at the changelogs
+        # afterwards.
         return ExpiredChangelogs()
-    kept = [s for s in (changelog(end), snapshots.get(earliest)) if s is not None]
-    return _remove(io, path, schema, root, going, kept, end)
+    first = changelog(end)
+    try:
+        return _remove(io, path, schema, root, going, [oldest] if first is None else [first, oldest], end)
+    except StorageError as e:
+        if not snapshots.is_gone(oldest, e):
+            raise
+        return ExpiredChangelogs()
 
 
 def _remove(

@@ -1,6 +1,8 @@
 """Changelogs kept longer than snapshots: readers of changes find what they need, and nothing else stays."""
 
+import shutil
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,19 +13,23 @@ from bucketline.state.format.entries import Snapshot
 from bucketline.state.format.json_files.snapshot_json import decode_snapshot
 from bucketline.state.format.json_files.tag_json import Tag
 from bucketline.state.format.paths import MANIFEST_DIR
+from bucketline.state.store.catalog.changelogs import changelog_ids
 from bucketline.state.store.catalog.kept_files import data_paths
 from bucketline.state.store.catalog.tags import Tags
+from bucketline.state.store.maintenance.changelog_expiry import expire_changelogs
 from bucketline.state.store.maintenance.expiry import ExpireResult, expire_snapshots
 from bucketline.state.store.table.compact import compact_table
 from bucketline.state.store.table.maintenance import expire_table
-from bucketline.state.store.table.table import Table, create_table, open_table
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.store.table.write import write_table
 from tests.support.storage.faulty_io import Fault, FaultyIO
+from tests.support.storage.interleaved import stopped_at
 from tests.support.tables.aged_table import aged_table, assert_whole, stored_files
 from tests.support.tables.commit_table import CommitTable, StillClock
 from tests.support.tables.worlds import handle_in
 
 THREE = Retention(min_count=3, max_count=1000, time_ms=0, limit=1000)
+KV = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 PRODUCERS = ["none", "input", "lookup"]
 
 
@@ -222,3 +228,29 @@ def test_a_branch_made_from_a_tag_whose_snapshot_has_expired_names_no_changelog(
     table.expire_snapshots(retain_min=1, retain_max=1)
     table.create_branch("b", "x")
     assert open_table(table.path, options={"branch": "b"}).doctor() == []
+
+
+def test_changelogs_expire_beside_another_expiry_that_removes_the_oldest_snapshot(tmp_path: Path) -> None:
+    kept = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "5", "changelog.num-retained.max": "100"}
+    base = create_table(str(tmp_path / "base"), KV, options=kept)
+    for number in range(8):
+        base.write(pa.table({"k": [number], "v": [number]}).cast(KV))
+    assert changelog_ids(handle_of(base).io, base.path) == [1, 2, 3]
+    base.set_options({"snapshot.num-retained.max": "2", "changelog.num-retained.max": "3"})
+
+    def others(path: str) -> None:
+        open_table(path).expire_snapshots()
+
+    at = 0
+    while True:
+        at, path = at + 1, str(tmp_path / str(at))
+        shutil.copytree(base.path, path)
+        table = handle_of(open_table(path))
+        with stopped_at(at, partial(others, path)) as stopped:
+            expire_changelogs(table.io, path, table.table_schema, table.world, root=path)
+        if not stopped.where:
+            break
+        found = open_table(path)
+        assert found.snapshots()["snapshot_id"].to_pylist() == [7, 8] and found.to_arrow().num_rows == 8
+        assert changelog_ids(table.io, path) == [6] and not found.doctor()
+    assert at > 5
