@@ -289,7 +289,8 @@ def _merged(
         merge = schema.settings.merge
         keys = schema.trimmed_primary_key, merge.sequence_fields, merge.newest_is_smallest
         return merge_rows(rows, *keys, fold, FLUSH_BATCH_ROWS, look=look)
-    inputs = [_sequenced(blob, start) for (_, blob), start in zip(runs, starts, strict=True)]
+    read = unseal if len(runs) > 1 else read_alone
+    inputs = [_sequenced(read(blob), start) for (_, blob), start in zip(runs, starts, strict=True)]
     limit = runs_at_once(write.merge_memory_bytes)
     early = partial(_merge, schema, first, look=look)
     inputs = few_runs(inputs, limit, lambda runs: watched(early(runs), write.watch), write.local_directory, stack)
@@ -336,10 +337,20 @@ def _append(write: BucketWrite, bucket_id: BucketId, state: BucketState, runs: R
         return writer.close()
 
 
-def _sequenced(blob: Blob, start: int) -> Iterator[pa.RecordBatch]:
+def _sequenced(rows: pa.RecordBatchReader, start: int) -> Iterator[pa.RecordBatch]:
     """Yields the batches of a sealed run. In the run, the column `_SEQUENCE_NUMBER` has arrival ranks; `start` is added
     to each rank, and the sum is the sequence number of the row.
     """
-    for batch in unseal(blob):
+    for batch in rows:
         position = batch.schema.get_field_index(SEQUENCE)
         yield batch.set_column(position, SEQUENCE, pc.add(batch.column(position), pa.scalar(start, pa.int64())))
+
+
+def read_alone(blob: Blob) -> pa.RecordBatchReader:
+    """Returns a reader of the record batches of the only sealed run of a bucket. A table is read in batches as large as
+    those of a merge, because each batch costs the writer of a file some time for each column.
+    """
+    if not isinstance(blob, pa.Table):
+        return unseal(blob)
+    fitting = FLUSH_BATCH_BYTES * blob.num_rows // max(1, blob.nbytes)
+    return blob.to_reader(max_chunksize=max(1, min(FLUSH_BATCH_ROWS, fitting)))

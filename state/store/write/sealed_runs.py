@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from io import RawIOBase
+from io import BufferedWriter, RawIOBase
 from itertools import pairwise
 from typing import Generic, Literal, TypeVar
 
@@ -41,6 +41,9 @@ BLOB_BYTES = 1 << 20
 """The largest number of rows and bytes of one record batch of a sealed run. A reader of sealed runs holds one batch of
 each run that it merges.
 """
+
+PIECE_BYTES = 1 << 20
+"""How many bytes of a sealed run are written to disk at once."""
 
 SMALL_BYTES = 4 << 20
 """The size of rows, in bytes, up to which one thread sorts or writes them as fast as several threads."""
@@ -397,11 +400,15 @@ def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
 
 
 def write_packed(rows: pa.RecordBatchReader, sink: RawIOBase) -> None:
-    """Writes the rows to `sink` as a compressed Arrow IPC stream, with the record batches that they have."""
+    """Writes the rows to `sink` as a compressed Arrow IPC stream, with the record batches that they have. The sink gets
+    the bytes in pieces of PIECE_BYTES, however many columns the rows have.
+    """
+    out = BufferedWriter(sink, PIECE_BYTES)
     options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+    with pa.ipc.new_stream(out, rows.schema, options=options) as writer:
         for batch in rows:
             writer.write_batch(batch)
+    out.detach()  # This writes the last piece, and leaves the sink open.
 
 
 class CutRows(ABC):

@@ -17,12 +17,12 @@ from bucketline.state.store.engine.given_rows import GivenRows
 from bucketline.state.store.engine.local_engine import seal_in_process
 from bucketline.state.store.table.table import Table, create_table
 from bucketline.state.store.write import bucket_writer
-from bucketline.state.store.write.bucket_writer import CompactTrigger
+from bucketline.state.store.write.bucket_writer import CompactTrigger, read_alone
 from bucketline.state.store.write.commit_change import appended, commit_change
 from bucketline.state.store.write.grouping import GivenBuckets
 from bucketline.state.store.write.run_buffer import RunBuffer
 from bucketline.state.store.write.run_passes import few_runs, runs_at_once
-from bucketline.state.store.write.sealed_runs import RunForm, RunSealer, SealedRun, unseal
+from bucketline.state.store.write.sealed_runs import RunForm, RunSealer, SealedRun, seal, unseal
 from bucketline.state.store.write.table_at import table_at
 from bucketline.state.store.write.write_buckets import write_buckets
 from bucketline.state.store.write.write_plan import WriteScope
@@ -130,6 +130,14 @@ def test_what_a_process_sorts_together_of_a_bucket_is_one_run_unless_the_source_
     few, cut = runs_of(90), runs_of(1000)
     assert len(few) == 4 and all(isinstance(run.blob, pa.Table) for run in few)
     assert len(cut) == 3 and not any(isinstance(run.blob, pa.Table) for run in cut)
+
+
+def test_the_only_run_of_a_bucket_is_read_in_large_batches() -> None:
+    """A file of 1,000 columns was written in parts of 149 rows, each with a header for each column."""
+    rows = pa.table({f"c{n}": pa.array(range(20_000), pa.int64()) for n in range(200)})
+    assert [b.num_rows for b in read_alone(rows)] == [10_485, 9_515]
+    assert len(list(unseal(rows))) > 20
+    assert read_alone(seal(rows)).read_all() == rows
 
 
 @pytest.mark.parametrize("buckets", [[3, 0, 3, 1, 0], [70_000, 3, 70_000, 9, 3], [-2, 5, -2, -1, 5]])
