@@ -10,15 +10,19 @@ import pyarrow.compute as pc
 import pytest
 
 from bucketline.state.errors import StorageError
+from bucketline.state.format.entry_starts import find_entry_starts
+from bucketline.state.format.manifest_schema import ENTRY_FORMAT
+from bucketline.state.format.metadata_records import avro_blocks
 from bucketline.state.sql.compute.plan_condition import plan_condition
 from bucketline.state.store.read.filtered_partitions import FilteredPartitions
 from bucketline.state.store.read.projection import filtered
 from bucketline.state.store.read.splits import plan_scan, read_split
 from bucketline.state.store.read.table_read import ReadRequest, filter_condition
-from bucketline.state.store.table.table import Table, create_table, handle_of
+from bucketline.state.store.table.table import Table, create_table, handle_of, open_table
 from bucketline.state.types.arrow import arrow_schema
 from bucketline.state.types.binary_row import decode_row, encode_row
 from bucketline.state.types.columns_text import parse_columns
+from tests.support.peers.golden import golden_table, golden_tables
 
 _DAYS = [date(2024, 1, n) for n in range(1, 8)]
 _COLUMNS: dict[str, tuple[str, list[object], list[str]]] = {
@@ -127,3 +131,22 @@ def test_entries_of_merged_manifests_are_in_the_order_of_their_partitions(tmp_pa
     assert [decode_row(e.partition, types) for e in handle.manifests.read(merged)] == [
         (p,) for p in (None, 1, 2, 4, 300, 300)
     ]
+
+
+def test_partitions_of_tables_that_paimon_wrote_are_found_without_decoding_all_entries() -> None:
+    seen = 0
+    for table in (open_table(str(golden_table(name))) for name in golden_tables()):
+        handle = handle_of(table)
+        newest = handle.snapshot_store.latest()
+        if not table.partition_by or newest is None:
+            continue
+        types = [f.type for f in handle.table_schema.select(table.partition_by)]
+        for manifest in handle.manifests.base_and_delta(newest):
+            blocks = avro_blocks(Path(handle.manifests.path(manifest.file_name)).read_bytes(), ENTRY_FORMAT)
+            assert blocks is not None and all(find_entry_starts(block, types) is not None for block in blocks)
+        every, name = table.to_arrow(), table.partition_by[0]
+        for value in every[name].unique():
+            found = table.to_arrow(filter=pc.field(name) == value)
+            assert _bag(found) == _bag(every.filter(pc.field(name) == value))
+            seen += 1
+    assert seen > 1
