@@ -172,8 +172,8 @@ def in_partition_order(entries: Sequence[ManifestEntry], types: Sequence[DataTyp
     """Returns the entries ordered by the values of their partitions. Entries of one partition keep their order, so a
     DELETE stays after its ADD. `types` are the types of the partition columns.
 
-    So the entries of a partition are in few blocks of a manifest, and if the entries fill several manifests, most
-    manifests have narrow partition bounds. A reader of a few partitions skips the other blocks and manifests.
+    So if the entries fill several manifests, most manifests have narrow partition bounds, and a reader of a few
+    partitions skips the other manifests.
     Source: Paimon 2.0 ManifestFileSorter, which orders entries in a similar way if `manifest-sort.enabled` is true.
     """
     if not types:

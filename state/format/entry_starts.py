@@ -1,4 +1,4 @@
-"""Finds the partitions of the entries in a block of a manifest without decoding the entries.
+"""Finds the entries in a block of a manifest, and their partitions, without decoding the entries.
 
 Each entry begins with its version, its kind and its partition, and a partition begins with its number of columns. The
 pattern of these bytes is searched in the unpacked block. Other bytes can look the same by chance, and damaged bytes can
@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from bucketline.state.format.avro.container import RecordBlock, encode_varint
 from bucketline.state.types.binary_row import row_bytes
@@ -24,32 +25,36 @@ _VERSION, _ADD, _DELETE = map(encode_varint, (2, 0, 1))
 
 @dataclass(frozen=True, slots=True)
 class EntryStarts:
-    """The partitions of the entries in a block, and how many of the entries are DELETE entries."""
+    """The entries in a block: the partition of each entry, and the place of its bytes in the unpacked block, given by
+    its start and its end. `deleted` is the number of DELETE entries.
+    """
 
-    partitions: frozenset[bytes]
+    partitions: tuple[bytes, ...]
+    spans: tuple[tuple[int, int], ...]
     deleted: int
 
 
 def find_entry_starts(block: RecordBlock, types: Sequence[DataType]) -> EntryStarts | None:
-    """Returns the partitions of the entries in a block. `types` are the types of the table's partition columns. Returns
-    None if the partitions cannot be told without decoding the block.
+    """Returns where the entries of a block are, and their partitions. `types` are the types of the table's partition
+    columns. Returns None if the entries cannot be told apart without decoding the block.
 
     Raises CorruptFileError if the block cannot be unpacked.
     """
     if not types or not _begins_with_partition(block):
         return None
     body = block.body()
-    partitions: set[bytes] = set()
-    found = deleted = 0
+    partitions: list[bytes] = []
+    starts: list[int] = []
+    deleted = 0
     for start in _pattern(len(types)).finditer(body):
         at, varint = start.end(), start[2]
         size = varint[0] >> 1 if len(varint) == 1 else _size(varint)
-        partitions.add(body[at : at + size])
-        found += 1
+        partitions.append(body[at : at + size])
+        starts.append(start.start())
         deleted += start[1] == _DELETE
-    if found != block.count or any(row_bytes(p, types) != len(p) for p in partitions):
+    if len(starts) != block.count or starts[0] != 0 or any(row_bytes(p, types) != len(p) for p in {*partitions}):
         return None
-    return EntryStarts(frozenset(partitions), deleted)
+    return EntryStarts(tuple(partitions), tuple(pairwise((*starts, len(body)))), deleted)
 
 
 def _begins_with_partition(block: RecordBlock) -> bool:

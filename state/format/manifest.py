@@ -63,8 +63,8 @@ def decode_chosen(data: bytes, types: Sequence[DataType], choose: PartitionChoic
     """Returns the entries of a manifest whose partitions `choose` returns. `types` are the types of the table's
     partition columns.
 
-    Blocks without such entries are not decoded, so damage in them may go unnoticed. Apart from this, raises the errors
-    of `decode_manifest`.
+    Other entries are not decoded, so damage in them may go unnoticed. Apart from this, raises the errors of
+    `decode_manifest`.
     """
     blocks = avro_blocks(data, ENTRY_FORMAT)
     chosen = _Chosen(choose)
@@ -75,10 +75,13 @@ def decode_chosen(data: bytes, types: Sequence[DataType], choose: PartitionChoic
     found = [(block, find_entry_starts(block, types)) for block in blocks]
     wanted = frozenset(choose(frozenset[bytes]().union(*(starts.partitions for _, starts in found if starts))))
     for block, starts in found:
-        if starts is not None and wanted.isdisjoint(starts.partitions):
-            chosen.skip(block.count, starts.deleted)
-        else:
+        if starts is None:
             chosen.decode(block.records())
+            continue
+        places = [place for place, partition in enumerate(starts.partitions) if partition in wanted]
+        if places:
+            chosen.take(places, block.records_at([starts.spans[place] for place in places]))
+        chosen.skip(block.count, starts.deleted)
     return chosen.found()
 
 
@@ -91,18 +94,24 @@ class _Chosen:
         self._entries: list[ManifestEntry] = []
         self._count = self._deleted = 0
 
+    def take(self, places: Sequence[int], records: Sequence[dict[str, Any]]) -> None:
+        """Adds entries of wanted partitions. `places` are their places among the entries that come next."""
+        for place, record in zip(places, records, strict=True):
+            self._entries.append(_entry(self._count + place, record, self._shared))
+
     def skip(self, count: int, deleted: int) -> None:
+        """Counts the entries that come next, without adding them."""
         self._count += count
         self._deleted += deleted
 
     def decode(self, records: Iterable[dict[str, Any]]) -> None:
+        """Adds those of the entries that come next that belong to wanted partitions, and counts all of them."""
         records = list(records)
+        kinds = [_kind(ordinal, record) for ordinal, record in enumerate(records, self._count)]
         wanted = frozenset(self._choose({r["_PARTITION"] for r in records}))
-        for ordinal, record in enumerate(records, self._count):
-            self._deleted += _kind(ordinal, record) is FileKind.DELETE
-            if record["_PARTITION"] in wanted:
-                self._entries.append(_entry(ordinal, record, self._shared))
-        self._count += len(records)
+        places = [place for place, record in enumerate(records) if record["_PARTITION"] in wanted]
+        self.take(places, [records[place] for place in places])
+        self.skip(len(records), sum(kind is FileKind.DELETE for kind in kinds))
 
     def found(self) -> ChosenEntries:
         return ChosenEntries(self._entries, self._count - self._deleted, self._deleted)

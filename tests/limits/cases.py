@@ -105,7 +105,7 @@ _CASES = (
         lambda scale: rows.text_rows(scaled(5000, scale, 100), scaled(500, scale, 10), units=scaled(500, scale)),
         (
             Step("write", rows.write, 300, 1.2),
-            Step("read one partition", rows.read_one_partition, 64, 3.0, is_whole=True),
+            Step("read one partition", rows.read_one_partition, 64, 4.0, is_whole=True),
             Step("list", rows.list_partitions, 64, 1.2),
             Step("read", rows.read, 200, 1.2),
         ),

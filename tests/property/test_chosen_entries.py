@@ -16,6 +16,7 @@ from bucketline.state.format.data_file import SimpleStats
 from bucketline.state.format.entries import FileKind, ManifestEntry
 from bucketline.state.format.manifest import decode_chosen, decode_manifest, encode_manifest
 from bucketline.state.format.manifest_schema import ENTRY_FORMAT
+from bucketline.state.format.metadata_records import Encoding
 from bucketline.state.types.binary_row import encode_row
 from bucketline.state.types.logical import DataType, parse_type_text
 from tests.support.tables.commits import data_file, entry
@@ -61,7 +62,7 @@ def test_entries_of_wanted_partitions_are_those_of_the_whole_manifest(seed: int)
     draw = random.Random(seed)
     columns = _types(draw)
     types = [t for t, _ in columns]
-    entries = _entries(draw, columns, draw.choice([0, 1, 5, 3 * BLOCK_RECORDS]))
+    entries = _entries(draw, columns, draw.choice([0, 1, 5, 2 * BLOCK_RECORDS // 8]))
     partitions = sorted({e.partition for e in entries})
     data = encode_manifest(in_partition_order(entries, types) if seed % 2 else entries)
     whole = decode_manifest(data)
@@ -128,12 +129,14 @@ def _outcome(data: bytes, *, whole: bool) -> object:
         return "damaged"
 
 
-def test_blocks_without_a_wanted_entry_are_not_decoded() -> None:
+def test_entries_that_are_not_wanted_are_not_decoded() -> None:
     entries = [entry(FileKind.ADD, data_file(f"data-{n}"), partition=p) for n, p in enumerate(_PARTITIONS)]
     data = _unpacked(entries).replace(b"data-2", b"/ata-2")
     with pytest.raises(CorruptFileError, match="/ata-2"):
         decode_manifest(data)
     assert decode_chosen(data, _TYPES, _WANTED.intersection).entries == entries[1:2]
+    together = encode_manifest(entries, Encoding(codec="null")).replace(b"data-2", b"/ata-2")
+    assert decode_chosen(together, _TYPES, _WANTED.intersection).entries == entries[1:2]
     with pytest.raises(CorruptFileError, match="/ata-2"):
         decode_chosen(data, _TYPES, lambda partitions: partitions)
 

@@ -31,10 +31,7 @@ Record = dict[str, object]
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
-BLOCK_RECORDS = 64
-"""The number of records in a block that is written here. A reader of a few records unpacks all blocks, but decodes only
-the blocks that hold these records. With fewer records in a block, files would be larger.
-"""
+BLOCK_RECORDS = 2048
 _HEADER_BYTES = 1 << 16
 _MAX_VARINT_BYTES = 10
 DEFAULT_CODEC = "zstandard"
@@ -153,14 +150,24 @@ class RecordBlock:
 
     def records(self) -> list[Record]:
         """Returns the records of the block as `iterate_records` does. Raises CorruptFileError for a damaged block."""
-        source = BytesIO(encode_varint(self.count) + self.body() + b"\0")
+        return self._decoded(self.body(), self.count)
+
+    def records_at(self, spans: Sequence[tuple[int, int]]) -> list[Record]:
+        """Returns those records of the block whose bytes are at these places of the unpacked block, each given by its
+        start and its end. Raises CorruptFileError if the bytes are no such records.
+        """
+        body = self.body()
+        return self._decoded(b"".join([body[start:end] for start, end in spans]), len(spans))
+
+    def _decoded(self, body: bytes, count: int) -> list[Record]:
+        source = BytesIO(encode_varint(count) + body + b"\0")
         try:
             records: list[Record] = fastavro.schemaless_reader(source, self._items)
         except MALFORMED as e:
             raise CorruptFileError(
                 f"the block at offset {self.offset} holds no valid Avro records: {e!r}", offset=self.offset
             ) from e
-        if len(records) != self.count or source.tell() != len(source.getbuffer()):
+        if len(records) != count or source.tell() != len(source.getbuffer()):
             raise CorruptFileError(
                 f"the block at offset {self.offset} does not hold exactly {counted(self.count, 'record')}, as it says",
                 offset=self.offset,
