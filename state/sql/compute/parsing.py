@@ -70,9 +70,11 @@ def check_spelling(text: str, key: str = "expression") -> None:
             raise OptionError(f"the type {token.text} is called {new} in Spark's SQL; write {new}", key=key)
         raw = text[token.start : token.end + 1]
         if token.token_type is TokenType.STRING and raw.startswith("'") and "\\" in _KEPT_ESCAPES.sub("", raw):
+            # A raw string cannot hold the quote that ends it.
+            remedy = "'' for a quote inside of a string, and r'...'" if "\\'" in raw else f"r{raw}"
             raise OptionError(
                 f"{raw}: in Spark's SQL a backslash in a string escapes the character after it; earlier releases did "
-                f"not do this. Write r{raw} for a literal backslash, and for example `chr(10)` for a line feed",
+                f"not do this. Write {remedy} for a literal backslash, and for example `chr(10)` for a line feed",
                 key=key,
             )
 

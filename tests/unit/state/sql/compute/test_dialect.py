@@ -55,6 +55,7 @@ def test_a_filter_means_the_same_in_reads_changes_and_queries(table: bl.Table, t
         ('"id" = 5', "write `id` for the column, 'id' for the string"),
         ('c = "a"', "write `a` for the column, 'a' for the string"),
         ("c = 'a\\nb'", "Write r'a\\nb' for a literal backslash"),
+        ("c = 'it\\'s'", "Write '' for a quote inside of a string, and r'...' for a literal backslash"),
         ("length(c) > 1 AND c = 'a\\\\b'", "Write r'a\\\\b'"),
         ("CAST(c AS TIMESTAMPTZ) IS NULL", "is called TIMESTAMP_LTZ"),
         ("c = trim(a, 'x')", "trim(BOTH 'x' FROM text)"),
