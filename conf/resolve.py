@@ -16,6 +16,7 @@ from bucketline.conf.durations import check_given_durations
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import (
     CATALOG,
+    CHECKPOINT,
     CREATE_OPTIONS,
     JOB_KEYS,
     JOB_PREFIXES,
@@ -27,6 +28,7 @@ from bucketline.conf.job import (
     Setting,
     job_config,
 )
+from bucketline.conf.job import TABLE as PLACE_OF_TABLE
 from bucketline.conf.job_file.properties_file import parse_properties
 from bucketline.conf.job_file.references import has_reference, hides, is_reference, looked_up, references_in
 from bucketline.conf.option import nearest, nearest_key
@@ -65,6 +67,7 @@ _MOST_BYTES = 1 << 20
 _MOST_DEPTH = 20
 _ROUTES = TABLES.rstrip(".")
 _ROUTES_FORM = "a list of routes, as in `tables: [{source-table: ..., table: ...}]`"
+_ONE_PLACE = (PLACE_OF_TABLE.key, CHECKPOINT.key)
 _LISTS = (_ROUTES, EXCLUDE.key)
 """Keys whose lists are not joined with commas: routes, and patterns, which may contain commas."""
 COMMAND_LINE, TABLE, DEFAULT = "command line", "table", "default"
@@ -347,6 +350,8 @@ class _Flat:
         elif isinstance(node, yaml.SequenceNode):
             if not all(isinstance(part, yaml.ScalarNode) for part in node.value):
                 raise OptionError(f"{self._name}: '{key}' must be a list of strings", key=key)
+            if key in _ONE_PLACE:
+                raise OptionError(f"'{key}' in {self._name} is one place, and cannot be a list", key=key)
             self._count(sum(len(part.value) + 1 for part in node.value))
             yield key, ",".join(part.value for part in node.value)
         elif node.tag != _NULL_TAG or (key == INFINITY.key and node.value == Infinity.NULL.value):

@@ -186,6 +186,8 @@ def test_a_missing_required_key_is_named(missing: str) -> None:
         ("- a", "must have keys"),
         ("create: {primary-key: [[a]]}", "must be a list of strings"),
         ("? [a]\n: b", "a key must be a string"),
+        ("table: [a, b]", "'table' in job.yaml is one place, and cannot be a list"),
+        ("checkpoint: [/c]", "'checkpoint' in job.yaml is one place"),
         ("tables: []", "'tables' in job.yaml is empty: write a list of routes, as in `tables: [{"),
         ("tables:\ntable: t", "'tables' in job.yaml is empty"),
         ("tables: {}", "'tables' in job.yaml is empty"),
