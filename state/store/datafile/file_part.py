@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from bucketline.conf.wording import counted
 from bucketline.state.errors import CorruptFileError
 from bucketline.state.store.storage.positioned import PositionedReader
 
@@ -15,7 +16,8 @@ class PartOfFile(PositionedReader):
     def __init__(self, file: pa.NativeFile, offset: int, size_bytes: int) -> None:
         if offset + size_bytes > file.size():
             raise CorruptFileError(
-                f"the part of {size_bytes:,} bytes from byte {offset:,} on is not in it: it has {file.size():,} bytes",
+                f"the part of {counted(size_bytes, 'byte')} from byte {offset:,} on is not in it: it has "
+                f"{counted(file.size(), 'byte')}",
                 offset=min(offset, file.size()),
             )
         self._file, self._offset, self._size = file, offset, size_bytes
