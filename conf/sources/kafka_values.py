@@ -15,17 +15,20 @@ from bucketline.conf.job_file.references import has_reference
 from bucketline.conf.option import parse_bool
 from bucketline.conf.wording import shortened
 
-_AT_LEAST_ONE: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition")
+_START: Final = "startingTimestamp"
+_AT_LEAST_ONE: Final = ("maxOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition")
 _NUMBERS: Final = (
     *_AT_LEAST_ONE,
-    *("startingTimestamp", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs"),
+    *("minOffsetsPerTrigger", _START),
+    *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs"),
 )
 _HEADERS: Final = "includeHeaders"
 _ENDINGS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _OFFSETS, _TIMES = "startingOffsets", "startingOffsetsByTimestamp"
 _WORDS: Final = ("earliest", "latest")
 _STRATEGY, _STRATEGIES = "startingOffsetsByTimestampStrategy", ("error", "latest")
-_WHOLE = re.compile(r"\d{1,18}")
+_WHOLE = re.compile(r"\d{1,19}")
+_LARGEST: Final = (1 << 63) - 1
 
 
 def check_kafka_values(options: Mapping[str, str]) -> None:
@@ -38,9 +41,8 @@ def check_kafka_values(options: Mapping[str, str]) -> None:
         if name in _ENDINGS:
             raise _wrong(key, text, "a stream has no end; remove the option, and set 'trigger' to availableNow")
         if name in _NUMBERS:
-            least = 1 if name in _AT_LEAST_ONE else 0
-            if _WHOLE.fullmatch(text) is None or int(text) < least:
-                raise _wrong(key, text, f"must be a whole number from {least} on")
+            # Spark removes blanks around this number only.
+            _check_number(key, text.strip() if name == _START else text, 1 if name in _AT_LEAST_ONE else 0)
         elif name == _HEADERS:
             _check_switch(key, text)
         elif name == _STRATEGY:
@@ -48,6 +50,13 @@ def check_kafka_values(options: Mapping[str, str]) -> None:
                 raise _wrong(key, text, f"must be one of {', '.join(_STRATEGIES)}")
         else:
             _check_positions(name, key, text)
+
+
+def _check_number(key: str, text: str, least: int) -> None:
+    if _WHOLE.fullmatch(text) is None or int(text) < least:
+        raise _wrong(key, text, f"must be a whole number from {least} on")
+    if int(text) > _LARGEST:
+        raise _wrong(key, text, f"must be at most {_LARGEST}")
 
 
 def _check_switch(key: str, text: str) -> None:

@@ -114,7 +114,7 @@ def error_of_task(error: Exception) -> BucketlineError | None:
     None. Only the class and the message of the returned error are those of the task's error. Returns None if the query
     is being stopped.
     """
-    if not _is_of_spark(error) or _OF_A_STOP.search(str(error)):
+    if not _is_of_spark(error) or _OF_A_STOP.search(_text_of(error)):
         return None
     return error_within(said_by(error))
 
@@ -190,7 +190,7 @@ def explained_in_one_line() -> Iterator[None]:
     try:
         yield
     except Exception as e:
-        if not _is_of_spark(e) or _OF_A_STOP.search(str(e)):
+        if not _is_of_spark(e) or _OF_A_STOP.search(_text_of(e)):
             raise
         raise explain(e) from None
 

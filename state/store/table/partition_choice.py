@@ -104,6 +104,9 @@ def _text_of_value(field: DataField, value: object) -> str:
         raise _no_value(field, value, remedy)
     try:
         scalar = pa.scalar(value, arrow_type(field.type))
+        # Arrow cuts a moment or a time to the precision of the column, and a moment to its day.
+        if isinstance(value, _TIMES) and scalar.cast(pa.scalar(value).type) != pa.scalar(value):
+            raise _no_value(field, value, remedy)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         raise _no_value(field, value, remedy) from None
     return legacy_text(from_scalar(scalar, field.type), field.type)

@@ -34,6 +34,20 @@ def test_what_is_set_stays_as_it_is_written_and_a_loss_is_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("maxOffsetsPerTrigger", "9223372036854775807"),
+        ("maxRecordsPerPartition", "9223372036854775807"),
+        ("minOffsetsPerTrigger", "0"),
+        ("startingTimestamp", " 1700000000000 "),
+        ("startingOffsets", ' {"orders": {"0": -2, "1": 9223372036854775807}} '),
+    ],
+)
+def test_an_unusual_value_that_spark_takes_is_taken(option: str, text: str) -> None:
+    assert source_options(kafka(**{option: text})).options[option] == text
+
+
+@pytest.mark.parametrize(
     ("source", "says"),
     [
         (SourceConfig("kafka", {"subscribe": "orders"}, RecordFormat.JSON), "kafka.bootstrap.servers is required"),
@@ -45,6 +59,10 @@ def test_what_is_set_stays_as_it_is_written_and_a_loss_is_told() -> None:
             "source.options.maxOffsetsPerTrigger = '1k': must be a whole number from 1 on",
         ),
         (kafka(maxoffsetspertrigger="0"), "maxoffsetspertrigger = '0': must be a whole number from 1 on"),
+        (
+            kafka(maxOffsetsPerTrigger="9223372036854775808"),
+            "maxOffsetsPerTrigger = '9223372036854775808': must be at most 9223372036854775807",
+        ),
         (kafka(startingTimestamp="2026-01-01"), "startingTimestamp = '2026-01-01': must be a whole number from 0 on"),
         (kafka(includeHeaders="yes"), "includeHeaders = 'yes': must be 'true' or 'false'"),
         (kafka(startingOffsets="first"), "startingOffsets = 'first': must be earliest, latest, or a JSON object"),

@@ -13,6 +13,7 @@ from bucketline.streaming.batch.failure import (
     SparkFailedError,
     SparkLostError,
     cause_line,
+    error_of_task,
     explain,
     explained,
     explained_in_one_line,
@@ -161,6 +162,9 @@ def test_an_error_of_spark_is_read_after_its_session_has_ended() -> None:
     )
     with pytest.raises(SparkFailedError, match="Relative path in absolute URI: a:b"), explained():
         raise error
+    with pytest.raises(SparkFailedError, match="Relative path in absolute URI: a:b"), explained_in_one_line():
+        raise error
+    assert error_of_task(error) is None
 
 
 def test_errors_that_are_not_of_spark_pass_unchanged() -> None:

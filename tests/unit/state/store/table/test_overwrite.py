@@ -158,6 +158,25 @@ def test_a_partition_is_named_by_a_value_of_its_type(
     assert table.to_arrow().num_rows == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "more_exact"),
+    [
+        ("DATE", date(2026, 1, 1), datetime(2026, 1, 1, 5)),
+        ("TIMESTAMP(3)", datetime(2026, 1, 1), datetime(2026, 1, 1, 0, 0, 0, 1)),
+        ("TIME(3)", time(5), time(5, 0, 0, 1)),
+    ],
+)
+def test_a_moment_that_no_partition_can_have_drops_no_partition(
+    kind: str, value: object, more_exact: object, tmp_path: Path
+) -> None:
+    """Arrow cuts such a value to the precision of the column, and the partition of the cut value was dropped."""
+    table = create_table(str(tmp_path / "t"), f"p {kind}, v INT", partition_by=["p"])
+    table.write(pa.table({"p": pa.array([value], table.schema.field("p").type), "v": pa.array([1], pa.int32())}))
+    with pytest.raises(OptionError, match="is not a value of partition column 'p'"):
+        table.drop_partitions([{"p": more_exact}])
+    assert table.to_arrow().num_rows == 1
+
+
 def test_none_names_the_partition_of_nulls_alone(tmp_path: Path) -> None:
     """The same folder holds blank texts, and these were dropped too."""
     table = create_table(str(tmp_path / "t"), "p STRING, v INT", partition_by=["p"])
