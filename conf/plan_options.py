@@ -160,7 +160,9 @@ def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> Pl
 
 
 def refuse_unused_plans(given: Mapping[str, str], compaction: Compaction) -> None:
-    """Raises OptionError for an option of plans in `given` if a writer with this `compaction` makes no plans."""
+    """Raises OptionError if `given` has an option of compaction plans, although a writer makes no plans. `compaction`
+    is the writer's setting of the option `compaction`; only with `dedicated` and `async` does a writer make plans.
+    """
     unused = next((key for key in given if key in OPTIONS_OF_PLANS), None)
     if unused is not None and compaction not in (Compaction.DEDICATED, Compaction.ASYNC):
         raise OptionError(

@@ -61,7 +61,7 @@ _SECTION_KEYS = (
     *(f"{SOURCE_OPTIONS}{KAFKA_OPTIONS[0]}", f"{CREATE_OPTIONS}bucket", f"{OPTIONS}{ROUTE_MEMORY.key}"),
     *(f"{STORAGE}s3.endpoint", f"{CATALOG}warehouse", f"{TYPES}COLUMN", f"{EXPECT}NAME.check"),
 )
-"""Examples of settings of each section of a job file."""
+"""An example of a setting for each section of a job file. An error about a section shows the example."""
 _MOST_BYTES = 1 << 20
 """The largest size of a job file in bytes, and of its settings after YAML's aliases are expanded."""
 _MOST_DEPTH = 20
@@ -351,7 +351,7 @@ class _Flat:
             if not all(isinstance(part, yaml.ScalarNode) for part in node.value):
                 raise OptionError(f"{self._name}: '{key}' must be a list of strings", key=key)
             if key in _ONE_PLACE:
-                raise OptionError(f"'{key}' in {self._name} is one place, and cannot be a list", key=key)
+                raise OptionError(f"'{key}' in {self._name} names one place, so it cannot be a list", key=key)
             self._count(sum(len(part.value) + 1 for part in node.value))
             yield key, ",".join(part.value for part in node.value)
         elif node.tag != _NULL_TAG or (key == INFINITY.key and node.value == Infinity.NULL.value):

@@ -61,8 +61,8 @@ def references_in(text: str) -> list[str]:
 
 
 def refuse_unknown_references(key: str, text: str) -> None:
-    """Raises OptionError if the text of a setting that names a place has something like a reference that stands for
-    nothing, such as `${HOME}` or `${evn:HOME}`. Without this check a folder of that name would be made.
+    """Raises OptionError if a text contains `${...}` that is no reference, such as `${HOME}` or `${evn:HOME}`. `text`
+    is the value of the setting `key`, which names a place. Without this check a folder with that name would be made.
     """
     unknown = _UNKNOWN.search(_REFERENCE.sub("", text))
     if unknown is not None:

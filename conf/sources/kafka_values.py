@@ -67,7 +67,9 @@ def _check_switch(key: str, text: str) -> None:
 
 
 def _check_positions(name: str, key: str, text: str) -> None:
-    """Checks a text that gives a number for each topic partition: an offset, or a time in milliseconds."""
+    """Checks the text of an option that gives a number for each topic partition: an offset, or a time in milliseconds.
+    The option `startingOffsets` also takes the words `earliest` and `latest`.
+    """
     if name == _OFFSETS and text.strip().lower() in _WORDS:
         return
     words = f"must be {', '.join(_WORDS)}, or" if name == _OFFSETS else "must be"

@@ -172,8 +172,8 @@ def in_partition_order(entries: Sequence[ManifestEntry], types: Sequence[DataTyp
     """Returns the entries ordered by the values of their partitions. Entries of one partition keep their order, so a
     DELETE stays after its ADD. `types` are the types of the partition columns.
 
-    So if the entries fill several manifests, most manifests have narrow partition bounds, and a reader of a few
-    partitions skips the other manifests.
+    If the ordered entries fill several manifests, each manifest holds few neighbouring partitions. A reader of a few
+    partitions then skips the manifests of other partitions.
     Source: Paimon 2.0 ManifestFileSorter, which orders entries in a similar way if `manifest-sort.enabled` is true.
     """
     if not types:

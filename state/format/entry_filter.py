@@ -9,7 +9,7 @@ from bucketline.state.format.manifest import PartitionChoice
 
 
 class PartitionCondition(Protocol):
-    """A condition on partitions that is no list of partitions."""
+    """A condition on the values of partition columns, for example `part < 9`."""
 
     def may_hold(self, manifests: Sequence[ManifestFileMeta]) -> Sequence[bool]:
         """Returns for each manifest False if its bounds show that no partition in it meets the condition, otherwise
@@ -25,7 +25,7 @@ class PartitionCondition(Protocol):
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
     """A filter for manifest entries. An entry passes if its partition is in `partitions` and meets `condition`, and if
-    its bucket is in `buckets`; None lets all entries pass.
+    its bucket is in `buckets`. Each of the three may be None, and then restricts nothing.
 
     `buckets` are (partition, bucket) pairs. Partitions are serialized rows, compared byte by byte.
     """
@@ -43,8 +43,8 @@ class EntryFilter:
         return named if self.partitions is None else named & self.partitions
 
     def may_hold_bucket(self, low: int | None, high: int | None) -> bool:
-        """Returns False if the filter lets no bucket between `low` and `high` pass, otherwise True. A bound that is
-        None is not known.
+        """Returns False if all bucket numbers of the filter are below `low`, or all are above `high`; otherwise True.
+        `low` and `high` are the bounds of a manifest, or None if they are not known.
         """
         if not self.buckets or low is None or high is None:
             return True
@@ -56,8 +56,9 @@ class EntryFilter:
         return self.buckets is None or (entry.partition, entry.bucket) in self.buckets
 
     def choice(self) -> PartitionChoice | None:
-        """Returns a function that returns those of some partitions that the filter lets pass; None if it lets all
-        partitions pass. The function remembers its answers, because many manifests have the same partitions.
+        """Returns a function that takes partitions, and returns those of them that the filter lets pass; None if the
+        filter lets all partitions pass. The function remembers which partitions meet `condition`, because many
+        manifests have the same partitions.
         """
         wanted, condition = self.wanted_partitions, self.condition
         if condition is None:

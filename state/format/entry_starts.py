@@ -1,9 +1,9 @@
 """Finds the entries in a block of a manifest, and their partitions, without decoding the entries.
 
 Each entry begins with its version, its kind and its partition, and a partition begins with its number of columns. The
-pattern of these bytes is searched in the unpacked block. Other bytes can look the same by chance, and damaged bytes can
-hide an entry. So the result is used only if the pattern is found exactly once for each entry that the block says it
-has, and if each partition has the length that its columns ask for; otherwise the caller must decode the block.
+functions search the unpacked block for this pattern of bytes. Other bytes can look the same by chance, and damaged
+bytes can hide an entry. So the result counts only if the pattern is found as often as the block has entries by its own
+count, and if each partition is as long as its values need. Otherwise the caller must decode the block.
 
 Source: Avro 1.11 specification, binary encoding; Paimon 2.0 ManifestEntrySerializer, SerializationUtils.
 """
@@ -35,8 +35,9 @@ class EntryStarts:
 
 
 def find_entry_starts(block: RecordBlock, types: Sequence[DataType]) -> EntryStarts | None:
-    """Returns where the entries of a block are, and their partitions. `types` are the types of the table's partition
-    columns. Returns None if the entries cannot be told apart without decoding the block.
+    """Returns the places and the partitions of the entries of a block. `types` are the types of the table's partition
+    columns. Returns None if the table has no partition columns, or if the places are not certain; then the caller must
+    decode the block.
 
     Raises CorruptFileError if the block cannot be unpacked.
     """

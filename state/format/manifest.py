@@ -60,11 +60,11 @@ class ChosenEntries:
 
 
 def decode_chosen(data: bytes, types: Sequence[DataType], choose: PartitionChoice) -> ChosenEntries:
-    """Returns the entries of a manifest whose partitions `choose` returns. `types` are the types of the table's
-    partition columns.
+    """Returns those entries of a manifest that belong to wanted partitions. `choose` gets the partitions of the
+    entries, and returns the wanted ones. `types` are the types of the table's partition columns.
 
-    Other entries are not decoded, so damage in them may go unnoticed. Apart from this, raises the errors of
-    `decode_manifest`.
+    Entries of other partitions are not decoded where this is possible, so damage in these entries may go unnoticed.
+    Otherwise raises the errors of `decode_manifest`.
     """
     blocks = avro_blocks(data, ENTRY_FORMAT)
     chosen = _Chosen(choose)
@@ -95,17 +95,19 @@ class _Chosen:
         self._count = self._deleted = 0
 
     def take(self, places: Sequence[int], records: Sequence[dict[str, Any]]) -> None:
-        """Adds entries of wanted partitions. `places` are their places among the entries that come next."""
+        """Adds the entries of `records`, which belong to wanted partitions. `places` has the position of each of these
+        entries, counted from the first entry that is not counted yet. Does not count the entries.
+        """
         for place, record in zip(places, records, strict=True):
             self._entries.append(_entry(self._count + place, record, self._shared))
 
     def skip(self, count: int, deleted: int) -> None:
-        """Counts the entries that come next, without adding them."""
+        """Counts the next `count` entries, of which `deleted` are DELETE entries. Does not add them."""
         self._count += count
         self._deleted += deleted
 
     def decode(self, records: Iterable[dict[str, Any]]) -> None:
-        """Adds those of the entries that come next that belong to wanted partitions, and counts all of them."""
+        """Counts the next entries, given as `records`, and adds those of them that belong to wanted partitions."""
         records = list(records)
         kinds = [_kind(ordinal, record) for ordinal, record in enumerate(records, self._count)]
         wanted = frozenset(self._choose({r["_PARTITION"] for r in records}))

@@ -67,8 +67,8 @@ def read_records(data: bytes, form: AvroRecordFormat) -> Iterable[Record]:
 
 
 def avro_blocks(data: bytes, form: AvroRecordFormat) -> Iterator[RecordBlock] | None:
-    """Returns the blocks of a file whose records have the format `form`; None if the file is a Parquet or ORC file.
-    Raises CorruptFileError if the file is damaged, while the caller iterates.
+    """Returns the blocks of an Avro file whose records have the format `form`; None for a Parquet or ORC file. If the
+    file is damaged, CorruptFileError is raised while the caller iterates.
     """
     return None if data.startswith(tuple(_READERS)) else record_blocks(data, form)
 

@@ -1,9 +1,9 @@
 """The names of packed changelog files, in which Flink puts the changelog files of several buckets one after the other.
 
 A packed file lies in the folder of one bucket, and its name says which: `compacted-changelog-ID$BUCKET-SIZE.cc-FORMAT`.
-It begins with a changelog file of this bucket, which has SIZE bytes. A manifest names this first part by the name of
-the packed file. It names each other part `compacted-changelog-ID$BUCKET-SIZE-OFFSET-LENGTH.cc-FORMAT`, in the folder of
-the bucket that the part belongs to. There is no file with such a name.
+The packed file begins with a changelog file of this bucket, which has SIZE bytes. In a manifest, this first part has
+the name of the packed file. Each other part has a name `compacted-changelog-ID$BUCKET-SIZE-OFFSET-LENGTH.cc-FORMAT` in
+the folder of its own bucket, but no file with this name exists: the bytes of the part are in the packed file.
 
 Source: Paimon 2.0 CompactedChangelogPathResolver, ChangelogCompactTask.
 """

@@ -47,8 +47,8 @@ def partition_bounds(rows: Sequence[PartitionRow]) -> tuple[list[object], list[o
 
 
 def sorted_partitions(partitions: Collection[bytes], types: Sequence[DataType]) -> list[tuple[PartitionRow, bytes]]:
-    """Returns the partitions with their decoded values, ordered by the first column, then by the second, and so on.
-    Nulls come first. Raises CorruptFileError if a partition cannot be decoded.
+    """Returns a pair for each partition: its decoded values, and its bytes. The pairs are ordered by the first column,
+    then by the second, and so on. Nulls come first. Raises CorruptFileError if a partition cannot be decoded.
     """
     rows = [(decode_row(partition, types), partition) for partition in partitions]
     return sorted(rows, key=lambda found: [(v is not None, () if v is None else _rank(v)) for v in found[0]])

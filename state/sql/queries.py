@@ -68,7 +68,7 @@ def read_insert(words: Words) -> Insert:
 
 
 def _begins_query(words: Words) -> bool:
-    """Returns True if the bracket that comes next is followed by a query, and not by the names of columns."""
+    """Returns True if a query follows the bracket that comes next; False if names of columns follow it."""
     word = words.peek(1)
     return word in ("SELECT", "WITH", "VALUES", "(") or (word == "TABLE" and words.peek(2) not in (",", ")"))
 

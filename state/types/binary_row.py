@@ -436,8 +436,9 @@ def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
 
 
 def row_bytes(data: bytes, types: Sequence[DataType]) -> int:
-    """Returns how many bytes a serialized row should have, including the number of fields, judging by the slots of its
-    fields. Returns -1 if `data` is too short to have all slots.
+    """Returns the size in bytes that the serialized row in `data` must have. `types` are the types of its fields. The
+    size includes the 4 bytes for the number of fields, the slots of the fields, and long values, whose sizes are in the
+    slots. Returns -1 if `data` is too short to have all slots.
     """
     slot = 4 + 8 * _null_area_words(len(types))
     size = slot + 8 * len(types)

@@ -194,7 +194,7 @@ def _fit_map(
     if not pa.types.is_map(array.type):
         raise _mismatch(column, data_type, str(array.type))
     key_type, value_type = map_types(data_type)
-    # Other libraries, such as Spark's, may leave out the one offset that an empty array has.
+    # An empty array should have one offset, but other libraries, such as Spark's, may leave the offset out.
     offsets = array.offsets.to_numpy() if len(array) else np.zeros(1, np.int32)
     start, stop = int(offsets[0]), int(offsets[-1])
     keys = array.keys.slice(start, stop - start)

@@ -13,9 +13,9 @@ from bucketline.streaming.batch.failure import error_of_task
 
 @contextmanager
 def planned_again_if_expired(at: TableAt) -> Iterator[None]:
-    """Raises CommitConflictError in place of an error of the `with` block, if the error may come from files that were
-    removed because the snapshot of `at` has expired. `repeat_if_gone` then plans the batch again. In the block, the
-    batch reads files of this snapshot, in this process or in tasks.
+    """Replaces an error of the `with` block by a CommitConflictError, if the snapshot of `at` may have expired and the
+    error may come from a file that expiry has removed. `repeat_if_gone` catches the CommitConflictError, and plans the
+    batch again. The block is the part of a batch that reads files of this snapshot, in this process or in tasks.
     """
     try:
         yield
@@ -27,8 +27,9 @@ def planned_again_if_expired(at: TableAt) -> Iterator[None]:
 
 
 def _expired_meanwhile(at: TableAt, error: Exception) -> CommitConflictError | None:
-    """Returns the conflict of `planned_too_early`. `error` may also be an error of Spark about a task that did not find
-    a file. Returns None if the storage does not say which snapshots exist.
+    """Returns the conflict with which the batch is planned again; None if the error has another cause, or if the
+    storage does not say which snapshots exist. `error` may be an error of this process, or an error of Spark about a
+    task.
     """
     with suppress(StorageError):
         return planned_too_early(at, error_of_task(error) or error)

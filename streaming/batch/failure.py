@@ -142,8 +142,10 @@ def said_by(error: BaseException) -> str:
 
 
 def _text_of(error: BaseException) -> str:
-    """Returns the text of an error. PySpark asks the JVM for the text of errors of Spark, and the assertion of PySpark
-    that the JVM is there fails after the session has ended. The error still has the parts of the text then.
+    """Returns the text of an error, also of an error of Spark whose session has ended.
+
+    PySpark asks the JVM for the text of such an error. After the session has ended there is no JVM, and PySpark raises
+    AssertionError. Then the text is put together from attributes of the error.
     """
     try:
         return str(error)

@@ -1,4 +1,6 @@
-"""The postponed rows of a stream's table: counts the rows that wait, and moves the rows to their buckets."""
+"""Counts the postponed rows of a stream's table, and moves these rows to their buckets. Postponed rows are in the
+postpone bucket, because no compaction has moved them to a real bucket yet.
+"""
 
 from bucketline.state.commit.message import CommitMessage
 from bucketline.state.commit.postpone_backlog import PostponeBacklog, find_waiting
@@ -11,8 +13,9 @@ from bucketline.streaming.tasks.spark_engine import SparkEngine
 
 
 def postponed_moved(target: Target, engine: SparkEngine) -> tuple[Target, tuple[CommitMessage, ...]]:
-    """Compacts the table at its newest snapshot so that all postponed rows move to their buckets. Returns the target at
-    this snapshot, and the commit messages of the compaction, which is not committed yet.
+    """Compacts the table at its newest snapshot so that all postponed rows move to their buckets. Does this again, a
+    few times at most, if the snapshot expires meanwhile. Returns the target at the snapshot, and the commit messages of
+    the compaction. The caller must commit these messages.
     """
 
     def once() -> tuple[Target, tuple[CommitMessage, ...]]:

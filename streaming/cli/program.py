@@ -111,7 +111,7 @@ class Program(click.Group):
         if cmd_name in MODULE_OF_COMMAND:
             import_module(MODULE_OF_COMMAND[cmd_name])
         else:
-            self.all_commands()  # the error names the most similar command
+            self.all_commands()  # All commands are needed, because the error names the most similar one.
         return super().get_command(ctx, cmd_name)
 
     def all_commands(self) -> Mapping[str, click.Command]:

@@ -55,5 +55,5 @@ class MarkingDecoder(Protocol):
 
 
 def leaves_out_values(decode: Decoder) -> bool:
-    """Returns True if the decoder adds the column UNAVAILABLE to its rows."""
+    """Returns True if the decoder marks values that the source left out, in the column UNAVAILABLE of its rows."""
     return isinstance(decode, MarkingDecoder) and decode.leaves_out_values

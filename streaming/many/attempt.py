@@ -254,8 +254,8 @@ class Attempt:
         return ahead.write(WriteTables(tasks_by_table, idle, memory)) if tasks_by_table else {}
 
     def _take_results(self, results: TableResults) -> None:
-        """Takes what the tasks have written for each table. If a table fails for a reason that stops the job or repeats
-        the batch, the files of all tables are removed.
+        """Stores the results of the tasks in the turns of their tables. Leaves out the tables that have failed. If the
+        failure of a table stops the job or makes the job repeat the batch, the files of all tables are removed.
         """
         failed: list[tuple[Turn, BucketlineError]] = []
         for number, turn in self._turns.items():
@@ -369,8 +369,9 @@ class Attempt:
         return [result for result in done if isinstance(result, BatchReport)]
 
     def _note_failure(self, turn: Turn, error: object) -> None:
-        """Called when a table has failed: the batch is not written into this table. If `error` is not about this one
-        table, raises the error, which stops the job.
+        """Leaves a table out of the batch if `error` is an exception, and does nothing if `error` is None. Raises the
+        error if the error is not about this table alone; then the job stops, or repeats the batch. Also raises the
+        error of a table if the job stops for each failed table (`on-table-failure`).
         """
         error = self._in_the_end(error)
         if not isinstance(error, Exception):
@@ -382,8 +383,9 @@ class Attempt:
         self._fail(turn.name, error, turn.note)
 
     def _in_the_end(self, result: T) -> T | BaseException:
-        """Returns the result or the error of a table. On the last try of the batch, a conflict that was raised because
-        a file is missing becomes the error about this file. Then a damaged table is parked, and does not stop the job.
+        """Returns what was given: the result or the error of a table. Only on the last try of the batch, a conflict
+        that was raised because a file is missing or damaged is replaced by the error about this file. That error is
+        about one table, so the damaged table is parked and the job does not stop.
         """
         if self._only is None and self._state.tries >= TIMES and isinstance(result, CommitConflictError):
             return lost_file(result) or result

@@ -56,7 +56,7 @@ class ManyState:
     - `has_looked` is true when the process has looked for the ledger in the checkpoint. Before that, `ledger` means
       nothing.
     - `touched` is the number of tables for which the last batch had records.
-    - `tries` says how often the current batch was tried in this process.
+    - `tries` is how often this process has tried the current batch, including the present try.
     """
 
     files: LedgerFiles

@@ -68,8 +68,8 @@ def fit(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def check_given(user_schema: spark.StructType, own: spark.StructType) -> None:
-    """Checks that a schema that the user gave has the types of the table's columns (`own`). Raises SchemaMismatchError
-    with the column whose type differs.
+    """Checks a schema that the user gave. `own` is the schema of the read without it. Raises SchemaMismatchError, which
+    names the column, if a column of the given schema is not in `own`, or has another type there.
     """
     for field in user_schema.fields:
         if field.name not in own.names:

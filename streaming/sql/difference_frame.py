@@ -18,8 +18,11 @@ from bucketline.streaming.sql.table_frame import frame_of_splits
 
 
 def difference_frame(spark: Any, table: TableHandle, tags: Differing, *, as_log: bool) -> Any:
-    """Returns the rows in which the snapshots of two tags differ, in the form of `differing_rows`. A task compares one
-    bucket. Raises the errors of `plan_difference`, and UnsupportedTableError for a column for which Spark has no type.
+    """Returns a DataFrame of the rows in which the snapshots of two tags differ. Each task compares one bucket.
+
+    The rows are new and changed rows, with the table's columns. If `as_log` is true, removed rows are included, and the
+    first column is `rowkind` (`+I`, `+U` or `-D`). Raises the errors of `plan_difference`, and UnsupportedTableError
+    for a column for which Spark has no type.
     """
     require_classic(spark)
     plan = plan_difference(table, tags.since, tags.until)
@@ -30,7 +33,7 @@ def difference_frame(spark: Any, table: TableHandle, tags: Differing, *, as_log:
 
 @dataclass(frozen=True, slots=True)
 class _Compare:
-    """Compares a bucket at two snapshots in a task, and yields the rows that differ in the types that Spark reads."""
+    """Compares a bucket at two snapshots, in a task. Yields the rows that differ, in the types that Spark reads."""
 
     place: TablePlace
     as_log: bool

@@ -174,8 +174,8 @@ class SparkQueries:
         return self.shown(pa.Table.from_batches(rows, schema=schema))
 
     def _changes(self, handle: TableHandle, between: Between | Differing, *, as_log: bool) -> Any:
-        """Returns the changes between two snapshots as a DataFrame. If `as_log` is true, the first column has the kind
-        of each row.
+        """Returns a DataFrame of the changes between two snapshots, or of the rows in which two tags differ. If
+        `as_log` is true, the first column has the kind of each row.
         """
         if isinstance(between, Differing):
             return difference_frame(self._spark, handle, between, as_log=as_log)

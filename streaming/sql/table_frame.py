@@ -95,8 +95,9 @@ def read_frame(spark: Any, path: str, options: Mapping[str, str]) -> Any:
 def frame_of_splits(
     spark: Any, splits: Sequence[Any], read: Callable[[Any], Iterator[pa.RecordBatch]], schema: StructType
 ) -> Any:
-    """Returns the rows of the splits as a DataFrame with the columns `schema`. Tasks call `read` with one split each,
-    and `read` returns the rows of the split. Splits and `read` are sent to the tasks.
+    """Returns the rows of all splits as a DataFrame with the columns `schema`. A split is a part of a read. Each task
+    calls `read` with one split, and `read` yields the rows of the split. `splits` and `read` are pickled and sent to
+    the tasks.
     """
     if not splits:
         return spark.createDataFrame([], schema)

@@ -81,10 +81,11 @@ def received(batches: Batches) -> Iterator[Sent]:
 
 
 def _mapped(frame: Any, task: Callable[[Batches], Batches], ddl: str) -> Any:
-    """Runs `task` on the record batches of a DataFrame, and returns its rows as a DataFrame with the columns `ddl`.
+    """Runs `task` on the record batches of a DataFrame. Returns the rows that `task` yields, as a DataFrame with the
+    columns `ddl`.
 
-    `mapInArrow` of PySpark takes a column name with a dot for a field inside of a column, and does not find it. So the
-    columns of such a DataFrame are sent under other names, and the task gives them their own names again.
+    PySpark's `mapInArrow` does not find a column whose name has a dot, because it looks for a field of a struct. So if
+    a name has a dot or a backtick, all columns are sent under other names, and get their own names back in the task.
     """
     names = frame.columns
     if any("." in name or "`" in name for name in names):

@@ -14,13 +14,13 @@ from bucketline.streaming.tasks.wire import TaskResult
 _PARALLELISM, _FEW = "spark.default.parallelism", 8
 
 _BEGUN: set[str] = set()
-"""The Spark applications of this process whose workers were started."""
+"""The ids of the Spark applications for which this process has started workers."""
 _lock = threading.Lock()
 
 
 def start_workers(spark: Any, loads: tuple[type, ...]) -> None:
-    """Starts as many Python workers as Spark can run tasks at the same time, if Spark tells that number. Spark keeps
-    the workers for the first batch. Each worker loads the modules of the classes in `loads`.
+    """Starts as many Python workers as Spark can run tasks at the same time, or only a few if Spark does not tell that
+    number. Spark keeps the workers for the first batch. Each worker loads the modules of the classes in `loads`.
     """
     run_everywhere(spark, _Start(loads))
 
@@ -43,13 +43,15 @@ def start_workers_beside(
 
 
 def run_everywhere(spark: Any, task: FirstOfNothing) -> list[bytes]:
-    """Runs a task once for each task that Spark can run at the same time, and returns what the tasks yield."""
+    """Runs copies of `task`, as many as Spark can run at the same time, or only a few if Spark does not tell that
+    number. Returns the payloads of all results. Notes that this Spark application has its workers.
+    """
     _begin(spark, _BEGUN)
     return [result.payload for result in bytes_job(spark, _at_a_time(spark.sparkContext), task)]
 
 
 def _begin(spark: Any, begun: set[str]) -> bool:
-    """Notes that the workers of this Spark application are being started. Returns True if that was not noted before."""
+    """Adds the id of the Spark application to `begun`. Returns True if the id was not in `begun` before."""
     application = spark.sparkContext.applicationId
     with _lock:
         is_first = application not in begun

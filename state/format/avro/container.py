@@ -153,8 +153,8 @@ class RecordBlock:
         return self._decoded(self.body(), self.count)
 
     def records_at(self, spans: Sequence[tuple[int, int]]) -> list[Record]:
-        """Returns those records of the block whose bytes are at these places of the unpacked block, each given by its
-        start and its end. Raises CorruptFileError if the bytes are no such records.
+        """Returns some of the records of the block. `spans` has the start and the end of each wanted record, as byte
+        positions in the unpacked block. Raises CorruptFileError if the bytes there are not one record for each span.
         """
         body = self.body()
         return self._decoded(b"".join([body[start:end] for start, end in spans]), len(spans))

@@ -1,7 +1,7 @@
 """Compares the rows of a bucket at two times: which keys were added, changed or removed.
 
-Source: Paimon 2.0 IncrementalDiffSplitRead. There a row has the kind with which it was stored; here the kind says what
-has become of the key.
+Source: Paimon 2.0 IncrementalDiffSplitRead. In Paimon, a row has the kind with which the row was stored. Here, the kind
+says whether the key was added (+I), changed (+U) or removed (-D).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,9 @@ def _at_time(batches: Iterable[pa.RecordBatch], time: int) -> Iterator[pa.Record
 
 @dataclass(frozen=True, slots=True)
 class _Differing:
-    """A fold of the rows of a key before and after, which keeps one row if the two differ, and otherwise none."""
+    """A fold of the rows of a key: the row before, the row after, or both. Keeps no row if the two rows are equal, and
+    otherwise one row with the kind that `difference` promises.
+    """
 
     def fold(self, table: pa.Table, starts: Mask) -> pa.Table:
         numbers = np.cumsum(starts) - 1

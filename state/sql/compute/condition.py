@@ -14,7 +14,7 @@ class RowTest(Protocol):
     """A test of rows that no Arrow expression can make, for example a comparison of two columns."""
 
     def mask(self, rows: pa.RecordBatch) -> pa.Array:
-        """Returns for each row whether it passes the test; null counts as no."""
+        """Returns a boolean array with one value for each row: true if the row passes the test, otherwise false."""
         ...
 
 

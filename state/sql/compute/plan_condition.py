@@ -37,7 +37,7 @@ class SqlTest:
     expression: SqlExpression
 
     def mask(self, rows: pa.RecordBatch) -> pa.Array:
-        """Returns for each row whether the expression is true."""
+        """Returns a boolean array: true for each row for which the expression is true, false if it is false or null."""
         return condition(self.expression, columns_of(rows), rows.num_rows)
 
 

@@ -271,7 +271,9 @@ class Manifests:
         return describe_manifest(name, len(data), entries, self._partition_types, schema_id)
 
     def _some(self, meta: ManifestFileMeta, wanted: EntryFilter, choice: PartitionChoice | None) -> list[ManifestEntry]:
-        """Returns the entries of a manifest that meet the filter, in order. `choice` is the choice of the filter."""
+        """Returns the entries of a manifest that meet the filter, in order. `choice` is the result of
+        `wanted.choice()`, which is made once for all manifests.
+        """
         if choice is None:
             return self.read(meta)
         data = self._read(meta.file_name, meta.file_size)

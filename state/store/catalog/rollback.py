@@ -372,8 +372,8 @@ def _done_mark(snapshots: Snapshots, tags: Iterable[Tag]) -> Tag | None:
 
 
 def without_done_mark(snapshots: Snapshots, tags: Tags) -> list[Tag]:
-    """Lists the tags, and returns them. If one of them is the mark of a rollback that was stopped near its end (see
-    `_done_mark`), and no other rollback must be finished, that tag is removed first.
+    """Returns all tags, ordered by snapshot id and name. Before that, removes the mark of a rollback that was stopped
+    near its end (see `_done_mark`), unless there is a rollback that the next write must finish.
     """
     listed = tags.list()
     mark = _done_mark(snapshots, listed)

@@ -21,13 +21,13 @@ files, or the work takes longer than a day.
 
 
 def may_repeat(error: CommitConflictError) -> bool:
-    """Returns True if the work may be planned and done again after its commit has failed with this error."""
+    """Returns True if work may be planned and done again after the work, or its commit, has failed with this error."""
     return isinstance(error, FilesGoneError) or error.rule in (HISTORY_GONE, ROWS_CHANGED)
 
 
 def lost_file(error: CommitConflictError) -> BaseException | None:
-    """Returns the error about a missing or damaged file for which the work should have been planned again; None if the
-    work has failed for another reason.
+    """Returns the error about a missing or damaged file that has caused the conflict `error`; None if the conflict
+    has another cause.
     """
     return error.__cause__ if error.rule == HISTORY_GONE else None
 
@@ -36,8 +36,8 @@ def repeat_if_gone(work: Callable[[], T]) -> T:
     """Calls `work` and returns its result. If the work fails with an error that `may_repeat` accepts, calls `work`
     again, but not more than `TIMES` times in all. Each call must write new files on the newest snapshot.
 
-    Raises the error of the last call. If the last call has also found a file missing or damaged, the error that names
-    this file is raised instead: the file is probably not missing because of an expiry.
+    If the last call fails too, its error is raised. If that error is a conflict whose cause is a missing or damaged
+    file, the error about this file is raised instead: after so many calls, expiry is probably not the reason.
     """
     for left in range(TIMES - 1, 0, -1):
         try:
@@ -45,7 +45,7 @@ def repeat_if_gone(work: Callable[[], T]) -> T:
         except CommitConflictError as e:
             if not may_repeat(e):
                 raise
-            _LOG.warning("work on a table has failed, and its work is done again, at most %d more times: %s", left, e)
+            _LOG.warning("a change of a table failed, and its work is done again, at most %d more times: %s", left, e)
     try:
         return work()
     except CommitConflictError as e:
@@ -66,7 +66,7 @@ def repeat_if_changed(work: Callable[[], T], world: World) -> tuple[T, int]:
 
     If the work conflicts with another writer, it is planned again on the newest snapshot, after a pause that doubles
     and has a random factor, so that two writers do not collide again. Raises the last CommitConflictError, which says
-    how often the work was planned.
+    how often the work was planned, or the error about a missing or damaged file that was its cause.
     """
     for left in range(CHANGED_TIMES - 1, 0, -1):
         try:

@@ -16,8 +16,8 @@ class PartOfFile(PositionedReader):
     def __init__(self, file: pa.NativeFile, offset: int, size_bytes: int) -> None:
         if offset + size_bytes > file.size():
             raise CorruptFileError(
-                f"the part of {counted(size_bytes, 'byte')} from byte {offset:,} on is not in it: it has "
-                f"{counted(file.size(), 'byte')}",
+                f"the file has {counted(file.size(), 'byte')}, and ends before the end of its part of "
+                f"{counted(size_bytes, 'byte')} from byte {offset:,} on",
                 offset=min(offset, file.size()),
             )
         self._file, self._offset, self._size = file, offset, size_bytes

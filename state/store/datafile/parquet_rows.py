@@ -22,7 +22,7 @@ _PROBE_ROWS = 256
 """How many rows are read first, to measure them. Their size decides how many rows a batch gets."""
 
 _OPTIONAL_KEYS = "Map keys must be annotated as required"
-"""What Arrow says of a MAP whose keys are optional in the file."""
+"""A part of Arrow's error message for a file with a MAP whose keys are optional, that is, may be null."""
 
 _BY_ARROW = re.compile(r"parquet-cpp-arrow version ([0-9]{1,4})\.")
 _FIXED_BYTES = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}

@@ -48,7 +48,7 @@ class FileChecks:
             text = f"{{state}}: the partition of {file.file_name} cannot be read: {e.message}"
             self.broken.note(state, "partition", entry.partition.hex(), text, owner=entry.identity)
             return
-        # A packed changelog file holds several files, and the names of the others say where they are in it.
+        # The metadata has the size of the part of a packed changelog file, not the size of the packed file.
         size = file.file_size if part_of(file.file_name) is None else None
         self._look(state, path, size, "{state} needs it", entry.identity)
         for other in extra:

@@ -31,9 +31,9 @@ part.
 """
 
 _BUDGETS_OF_A_RUN = 2
-"""How many times the budget for collecting rows a run of this process may hold. Rows are collected until they exceed
-the budget, so they exceed it by less than one record batch of the source. Only rows of a record batch that is larger
-than the budget are cut into several runs.
+"""The largest run that stays in this process, as a multiple of the memory budget for collecting rows. Rows are
+collected until they reach this budget, so the last record batch can exceed the budget. Therefore rows are cut into
+several runs only if a record batch of the source is larger than the budget.
 """
 
 
@@ -130,12 +130,13 @@ def _sealed_runs(stages: Stages[Parts], threads: int) -> Generator[SealedRun | P
 
 
 def seal_in_process(seal: SealPlan, threads: int, readers: int, *, sorting_bytes: int) -> SealPlan:
-    """Returns how rows are sealed that stay in this process. `seal` is the plan for rows that are sent to other tasks,
-    `threads` is how many groups of rows are sorted at the same time, in at most `sorting_bytes`, and `readers` is how
-    many parts of the source are read at the same time.
+    """Returns the plan by which rows that stay in this process are sealed into runs (sorted rows). `seal` is the plan
+    for rows that are sent to other tasks. `threads` groups of rows are sorted at the same time, if together they have
+    at most `sorting_bytes`. `readers` parts of the source are read at the same time, and share the memory budget.
 
-    Runs stay tables, which become streams only if they are spilled to disk. The rows of a bucket that are sorted
-    together become one run: cut rows are copied, and the time and memory of merging grow with the number of runs.
+    A run stays an Arrow table, and becomes a stream of bytes only if the run is spilled to disk. The rows of a bucket
+    that are sorted together become one run. Several runs would cost more: their rows would be copied, and merging takes
+    more time and memory for more runs.
     """
     budget_bytes = seal.budget_bytes // readers
     return replace(

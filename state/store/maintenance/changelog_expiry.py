@@ -102,8 +102,8 @@ def expire_changelogs(io: FileIO, path: str, schema: TableSchema, world: World, 
     going = [snapshot for i in ids if i < end and (snapshot := changelog(i)) is not None]
     oldest = snapshots.get(earliest)
     if not going or oldest is None:
-        # If the oldest snapshot is gone, another run of expiry is removing snapshots. That run looks at the changelogs
-        # afterwards.
+        # If the oldest snapshot is gone, another expiry is removing snapshots. Afterwards, that expiry looks at the
+        # changelogs, too.
         return ExpiredChangelogs()
     first = changelog(end)
     try:

@@ -39,7 +39,9 @@ from bucketline.state.types.arrow import VALUE_KIND
 from bucketline.state.types.order import key_order
 
 _MEMORY_BYTES = MERGE_BYTES // 3
-"""The memory in which the rows of one side are merged, in bytes. The two sides are compared in as much."""
+"""A third of the memory of a read, in bytes: the rows of the earlier snapshot are merged in one third, those of the
+later snapshot in another, and the merged rows are compared in the last.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,15 @@ class BucketSide:
 
     @property
     def names(self) -> frozenset[str]:
-        """Returns the names of all files. A file never changes, so two sides with the same names have the same rows."""
+        """Returns the names of all data files and index files. A file never changes, so a bucket whose files have the
+        same names at two snapshots has the same rows at both.
+        """
         return frozenset((*(f.file_name for f in self.bucket.files), *(e.file_name for e in self.vectors)))
 
 
 @dataclass(frozen=True, slots=True)
 class BucketPair:
-    """A bucket at two snapshots, which can be sent to tasks."""
+    """A bucket at the earlier and at the later snapshot. The pair is a plain value, so it can be sent to tasks."""
 
     before: BucketSide
     after: BucketSide
@@ -109,8 +113,9 @@ def plan_difference(table: TableHandle, since: Version, until: Version) -> Diffe
 
 
 def read_difference(place: TablePlace, pair: BucketPair) -> Iterator[pa.RecordBatch]:
-    """Yields the rows in which a bucket differs, with the table's columns and the row kind (int8) as the last column:
-    +I for a new key, +U for a key with other values, -D for a key that is gone, with its last values.
+    """Yields one row for each key of a bucket whose row differs at the two snapshots. The rows have the table's
+    columns, and the row kind (int8) as the last column: +I for a new key, +U for a key with other values, and -D for a
+    removed key. A row of the kind -D has the last values of its key.
     """
     table, schema = place.open(), place.schema
     columns = [*(f.name for f in schema.fields), VALUE_KIND]
@@ -138,8 +143,8 @@ def _sides(view: BranchView) -> dict[BucketId, BucketSide]:
 def _refuse_rescaled(
     table: TableHandle, schema: TableSchema, old: dict[BucketId, BucketSide], new: dict[BucketId, BucketSide]
 ) -> None:
-    """Raises UnsupportedTableError for a partition whose number of buckets differs, because its keys are in other
-    buckets.
+    """Raises UnsupportedTableError if a partition has different numbers of buckets at the two snapshots, because a key
+    may then be in different buckets.
     """
     counts = {partition: side.bucket.total_buckets for (partition, _), side in old.items()}
     for (partition, _), side in new.items():
@@ -148,7 +153,7 @@ def _refuse_rescaled(
             place = f"{table.path}/{partition_path(schema, partition)}"
             raise UnsupportedTableError(
                 f"{place} had {counted(found, 'bucket')} at the first tag and has {count} at the second, so the rows "
-                "cannot be compared; choose two tags before or after the rescale"
+                "cannot be compared; choose two tags that are both before or both after the rescale"
             )
 
 
@@ -162,7 +167,7 @@ def _in_key_order(access: FileAccess, bucket: BucketFiles, columns: Sequence[str
                 access.rows(bucket, file, columns, batch_rows=BATCH_ROWS) for file in runs[0].files
             )
         else:
-            # In a table with deletion vectors each key has one row, so that the rows are only brought into order.
+            # In a table with deletion vectors each key has one row, so the rows only need to be brought into key order.
             fold = reading_fold(schema) if is_merged(schema, runs) else KeepAll()
             needed = merge_columns(schema, columns[:-1])
             rows = merge_section(access, bucket, runs, needed, fold=fold, memory_bytes=_MEMORY_BYTES)

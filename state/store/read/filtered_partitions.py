@@ -28,11 +28,11 @@ from bucketline.state.types.binary_row import decode_row, encode_rows
 from bucketline.state.types.logical import INTEGER_ROOTS, DataField, TypeRoot
 
 _NEIGHBOURS = 64
-"""How many partitions are tested together with their bounds."""
+"""How many neighbouring partitions are tested together, by their common bounds, before each of them is tested alone."""
 
 _EXACT = frozenset((*INTEGER_ROOTS, TypeRoot.VARCHAR, TypeRoot.DATE, TypeRoot.BOOLEAN))
-"""The types for which equal values always have the same bytes in a serialized partition, and are shown as they are
-stored.
+"""The types whose equal values always have the same bytes in a serialized partition, and whose values readers see as
+they are stored. So a value in a filter names exactly one value of the partition column.
 """
 
 
@@ -47,7 +47,9 @@ class FilteredPartitions:
     expression: pc.Expression
 
     def may_hold(self, manifests: Sequence[ManifestFileMeta]) -> list[bool]:
-        """Returns for each manifest False if its bounds show that it has no such partition, otherwise True."""
+        """Returns for each manifest False if its bounds show that rows of its partitions cannot meet the filter,
+        otherwise True.
+        """
         return self._possible([self._manifest_guarantee(m) for m in manifests])
 
     def passing(self, partitions: Collection[bytes]) -> set[bytes]:
@@ -93,8 +95,8 @@ def partition_guarantee(fields: Sequence[DataField], row: PartitionRow) -> pc.Ex
 
 
 def wanted_entries(schema: TableSchema, expression: pc.Expression | None) -> EntryFilter:
-    """Returns a filter for manifest entries that lets the entries of all partitions pass in which rows can meet the
-    filter `expression` of a read.
+    """Returns a filter for manifest entries. An entry passes if rows of its partition can meet `expression`, the filter
+    of a read. All entries pass if `expression` is None, or reads no partition column.
     """
     fields = schema.select(schema.partition_keys)
     if expression is None or not fields:

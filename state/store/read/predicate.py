@@ -54,8 +54,8 @@ def filter_columns(schema: pa.Schema, expression: pc.Expression) -> tuple[str, .
 
 
 def filter_binds(schema: pa.Schema, expression: pc.Expression) -> bool:
-    """Returns True if the schema has all columns that the filter reads. The filter must fit the table of which the
-    schema has some columns.
+    """Returns True if the schema has all columns that the filter reads. `schema` has some columns of a table, and the
+    filter must fit the schema of the whole table.
     """
     try:
         schema.empty_table().filter(expression)

@@ -77,7 +77,7 @@ def read_table(table: TableHandle, request: ReadRequest, *, seen: Sequence[Branc
     """
     if request.limit is not None and (isinstance(request.limit, bool) or not isinstance(request.limit, Integral)):
         raise OptionError(
-            f"the limit of a read must be a whole number of rows, but is {request.limit!r}; None is no limit",
+            f"the limit of a read must be a whole number of rows, but is {request.limit!r}; give None for all rows",
             key="limit",
             value=request.limit,
         )
@@ -194,7 +194,8 @@ def _with_asked(view: BranchView, projection: Projection) -> BranchView:
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
     """What a read opens of one branch: `buckets`, and, if readers see postponed rows, the postpone buckets (`waiting`).
-    `files` are all live files of the snapshot. All three leave out partitions in which no row can meet the filter.
+    `files` are the live files of the snapshot, whether readers see them or not. All three leave out partitions in which
+    no row can meet the filter.
     """
 
     view: BranchView

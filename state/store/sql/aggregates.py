@@ -70,11 +70,11 @@ def sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def order_keys(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
-    """Returns the sort keys that together sort rows in the same order as the column in Spark, where the column is not
-    null. The first key counts most.
+    """Returns the sort keys (columns) by which Arrow sorts rows in the order in which Spark sorts them by `column`. The
+    first key counts most. The caller must sort nulls of `column` itself by an earlier key.
 
-    Structs are compared field by field, and a null in a field comes before every value. So each field has two sort
-    keys or more: one that says whether the field has a value, and those of the field itself.
+    Structs are compared field by field, and a null in a field comes before every value. So each field of a struct has
+    at least two sort keys: first a column that says whether the field has a value, then the keys of the field's values.
     """
     if not pa.types.is_struct(column.type):
         return [sortable(column)]

@@ -1,5 +1,5 @@
-"""Reads the options for queries of the changes between two snapshots: Paimon's `incremental-between` and similar
-options.
+"""Reads Paimon's option `incremental-between` and similar options. They are for queries that read the changes between
+two snapshots, or compare the rows of two tags.
 
 Source: Paimon 2.0 AbstractDataTableScan.createIncrementalStartingScanner, IncrementalDeltaStartingScanner.
 """
@@ -19,7 +19,7 @@ from bucketline.state.store.read.table_read import ReadRows
 from bucketline.state.store.system.changes import changes_between, differing_rows
 
 RANGE_KEYS = frozenset((BETWEEN, BETWEEN_TIMES, TO_AUTO_TAG, TAG_TO_SNAPSHOT.key))
-"""The options that name the first and the last snapshot."""
+"""The options that say which snapshots or tags a query of changes is about."""
 
 AUDIT_LOG = "audit_log"
 """The only system table that shows changes between snapshots."""
@@ -61,7 +61,7 @@ def changed_between(table: TableHandle, options: Mapping[str, str], system: str 
         )
     (key,) = ranges
     if key == TO_AUTO_TAG:
-        raise refused(f"'{key}' is not supported: name the tag and the one before it in '{BETWEEN}'", option=key)
+        raise refused(f"'{key}' is not supported: name the tag and the tag before it in '{BETWEEN}'", option=key)
     if system is not None and system.lower() != AUDIT_LOG:
         raise refused(f"'{key}' is not supported for ${system}; read the table, or its ${AUDIT_LOG}", option=key)
     first, _, second = (part.strip() for part in options[key].partition(","))
@@ -78,7 +78,9 @@ def changed_between(table: TableHandle, options: Mapping[str, str], system: str 
 
 
 def changed_rows(table: TableHandle, between: Between | Differing, *, as_log: bool) -> ReadRows:
-    """Returns the columns and rows of a query of changes; with `as_log`, in the form of `$audit_log`."""
+    """Returns the columns and rows of a query of changes, or of a comparison of two tags. If `as_log` is true, the rows
+    are those of the system table `$audit_log`: the first column is `rowkind`, and removed rows are included.
+    """
     if isinstance(between, Differing):
         return differing_rows(plan_difference(table, between.since, between.until), as_log=as_log)
     return changes_between(table, between.since, between.until, as_log=as_log)

@@ -47,8 +47,8 @@ class NewestPartitions:
         return replace(again, relations=tuple(replace(new, options=old.options) for new, old in relations))
 
     def in_value(self, node: exp.Expression) -> exp.Expression:
-        """Returns a value or condition with the value of the newest partition in place of each call of `sys.max_pt`.
-        Raises OptionError for a table without partitions.
+        """Returns the expression `node` with a literal in place of each call of `sys.max_pt`: the value of the newest
+        partition. Raises OptionError for a table without partitions.
         """
         copied = exp.Paren(this=node.copy())
         calls = [dot for dot in copied.find_all(exp.Dot) if dot.expression.name.lower() == FUNCTION]
@@ -56,7 +56,7 @@ class NewestPartitions:
             for call in newest_partition_calls(dot.sql(DIALECT)):
                 literal = self._literal(replace(call, is_compared=_is_compared(dot)))
                 dot.replace(parse_value(literal, FUNCTION).copy())
-        # The rest of the tree stays as it is, because the queries in it know their tables by the positions in the text.
+        # Nothing else in the tree may change, because queries in the tree name their tables by positions in the text.
         return copied.this if calls else node
 
     def _with_literals(self, text: str) -> str:
@@ -96,12 +96,12 @@ def _newest(handle: TableHandle, name: TableReference) -> tuple[str, DataType]:
 
 
 def newest_value(handle: TableHandle, types: Sequence[DataType]) -> object:
-    """Returns the largest value of the first partition column, among the partitions with files; None if there is none.
-    `types` are the types of the partition columns.
+    """Returns the largest value of the first partition column, among the partitions with files; None if no partition
+    with files has a value. `types` are the types of the partition columns.
 
-    The bounds of the manifests have the largest value that was ever written, if no full merge of manifests has removed
-    it. In most tables it is still there, so the entries of other partitions are not decoded. Otherwise all entries are
-    read.
+    The largest upper bound in the manifests is tried first, and only the entries of partitions with this value are
+    decoded. In most tables such a partition has files. Otherwise all files of these partitions have been deleted, and
+    the entries of all partitions are read.
     """
     newest = handle.snapshot_store.latest()
     if newest is None:

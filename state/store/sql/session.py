@@ -123,7 +123,11 @@ class SqlSession:
         between = changed_between(handle_of(table), options, relation.name.system)
         mode = INCREMENTAL_BETWEEN_SCAN_MODE.key
         if not isinstance(between, Between) and mode in hints:
-            what = f"without '{BETWEEN}'; set both or none" if between is None else "on a comparison of two tags"
+            what = (
+                f"without '{BETWEEN}'; set both or none"
+                if between is None
+                else "on a comparison of two tags; remove the hint"
+            )
             raise refused(f"the hint '{mode}' has no effect {what}", option=mode)
         return table, between
 

@@ -70,8 +70,9 @@ def changes_between(table: TableHandle, since: int, until: int, *, as_log: bool)
 
 
 def differing_rows(plan: DifferencePlan, *, as_log: bool) -> ReadRows:
-    """Returns the rows in which two snapshots differ, with the columns of the later snapshot. With `as_log`, the rows
-    have the form of `audit_log`; otherwise only rows that are new or have changed are returned.
+    """Returns the rows in which two snapshots differ, with the columns of the later snapshot. New and changed rows have
+    their values at the later snapshot. If `as_log` is true, removed rows are included, with their values at the earlier
+    snapshot, and the first column has the row kind as text (`+I`, `+U` or `-D`).
     """
     schema = arrow_schema(plan.place.schema.fields)
     rows = chain.from_iterable(read_difference(plan.place, pair) for pair in plan.pairs)

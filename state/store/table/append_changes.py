@@ -334,9 +334,10 @@ def write_append_changes(
     Nothing is compacted, because a compaction would bring back the rows that are taken out. Raises CommitConflictError
     if another process has changed one of the files since the files were read.
 
-    `keeps_ids` and `new` are for tables with row tracking. With `keeps_ids`, the rows of `source` carry the row ids of
-    the rows that they replace. `new` is a source of rows that were not in the table, which get row ids by the commit.
-    These rows are written to files of their own, because a file either stores row ids or gets them by the commit.
+    `keeps_ids` and `new` are for tables with row tracking. If `keeps_ids` is true, the rows of `source` have the row
+    ids of the rows that they replace. `new` is a source of rows that were not in the table; the commit gives these rows
+    their row ids. Rows of `source` and of `new` are written to different files, because either a file stores the row
+    ids of all its rows, or the commit gives them to all its rows.
     """
     kept = replace(at.plan, schema=changed_schema(at.plan.schema)) if keeps_ids else at.plan
     sources = [(kept, source)] if new is None else [(kept, source), (at.plan, new)]

@@ -149,11 +149,12 @@ def _merge_spread(
 def _write_appended(
     at: TableAt, planned: PlannedMerge, joined: Callable[[KeptAndTaken, PlannedMerge], Parts | Joined], engine: Engine
 ) -> WriteResult:
-    """Merges into a table without a primary key. `joined` returns a source of the rows that a merge appends, and the
-    merge then tells the given `KeptAndTaken` which rows of the table are taken out.
+    """Merges into a table without a primary key. `joined` returns a source of the rows that the merge appends. While
+    these rows are read, the `KeptAndTaken` that was given to `joined` is told which rows of the table are taken out.
 
-    If the merge updates rows that have row ids, and inserts rows too, rows are joined twice: once for the updated rows,
-    which keep their row ids, and once for the new rows, which get row ids by the commit.
+    If the merge updates rows that have row ids, and inserts rows too, the table and the source of the merge are joined
+    twice: once for the updated rows, which keep their row ids, and once for the new rows, to which the commit gives row
+    ids.
     """
     stored, new = KeptAndTaken(at), None
     with expiry_as_conflict(at):

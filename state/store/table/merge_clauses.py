@@ -118,8 +118,8 @@ class PlannedMerge:
 
     @property
     def keeps_ids(self) -> bool:
-        """Returns True if the merge updates rows that have row ids. The updated rows keep their row ids, so `target`
-        must have the column of row ids in the methods below.
+        """Returns True if the merge updates rows that have row ids. The updated rows keep their row ids. So the rows
+        that are given to the methods below as `target` must have the column `_ROW_ID`.
         """
         return tracks_rows(self.schema) and any(c.assignments is not None for c in (*self.matched, *self.by_source))
 

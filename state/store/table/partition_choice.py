@@ -30,11 +30,11 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
     """Returns a test that is true for a serialized partition if at least one of `choices` matches it. If `choices` is
     None, the test is true for every partition.
 
-    A choice gives values of some or all partition columns. A text has the form in which the value is printed, or the
-    form in the folder's name, which several values may share: the name of the default partition stands for a null and
-    for blank texts. Another value of Python, as 1.5 or a date, stands for this value alone, and None for a null alone.
-    Raises OptionError for a column that is not a partition column, and for a value that no partition can have, such as
-    `x` for an INT.
+    A choice maps some or all partition columns to values. A value may be a text, in the form in which the value is
+    printed or in the form of the folder's name. The name of the default partition stands for a null and for blank
+    texts, because they share a folder. None stands for a null alone. Any other value of Python, such as 1.5 or a date,
+    stands for this value alone. Raises OptionError for a column that is not a partition column, and for a value that no
+    partition can have, such as `x` for an INT.
     """
     if choices is None:
         return lambda partition: True
@@ -59,8 +59,8 @@ def choose_partitions(schema: TableSchema, choices: Sequence[Mapping[str, object
 
 
 def _forms(schema: TableSchema, partition: bytes) -> dict[str, set[str | None]]:
-    """Returns, for each partition column, all strings that stand for its value in the partition. None is among them if
-    the value is null.
+    """Returns, for each partition column, all texts that stand for the column's value in the partition. If the value is
+    null, None is one of these texts.
     """
     fields = schema.select(schema.partition_keys)
     forms: dict[str, set[str | None]] = {name: {text} for name, text in partition_values(schema, partition)}
@@ -86,7 +86,9 @@ def short_text(text: str, data_type: DataType) -> str:
 
 
 def _wanted_text(field: DataField, value: object, default: str) -> str | None:
-    """Returns the text that stands for a wanted value of a partition column; None for a null."""
+    """Returns the text that `_forms` has for a partition with this value; None if the value is None. Raises OptionError
+    for a value that the column cannot have.
+    """
     if value is None:
         return None
     if isinstance(value, _NUMBERS + _TIMES) and field.type.root not in _ROOTS_BY_TEXT:
@@ -98,7 +100,9 @@ def _wanted_text(field: DataField, value: object, default: str) -> str | None:
 
 
 def _text_of_value(field: DataField, value: object) -> str:
-    """Returns the text of a value of Python as `_forms` writes the same value of a partition."""
+    """Returns the text that `_forms` has for a partition with this value, which is a number, a date or a time of
+    Python. Raises OptionError if the value does not have the column's type.
+    """
     remedy = "give a value of this type, or its text"
     if isinstance(value, _NUMBERS) == (field.type.root in _TIME_ROOTS):
         raise _no_value(field, value, remedy)

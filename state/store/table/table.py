@@ -133,7 +133,8 @@ class Table(KeptTable):
         """Removes all rows of the partitions that match one of the mappings from partition column to value, in one
         commit; no changelog is written. Returns the newest snapshot's id, which is unchanged if no partition matches.
 
-        A value is a value of the column's type, or its text; None is the partition of nulls alone.
+        A value has the type of its column, or is the text of such a value. None stands for null, and not for blank
+        texts, which are stored in the same folder.
         """
         return drop_partitions(self._handle, partitions)
 

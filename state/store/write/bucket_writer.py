@@ -347,8 +347,9 @@ def _sequenced(rows: pa.RecordBatchReader, start: int) -> Iterator[pa.RecordBatc
 
 
 def read_alone(blob: Blob) -> pa.RecordBatchReader:
-    """Returns a reader of the record batches of the only sealed run of a bucket. A table is read in batches as large as
-    those of a merge, because each batch costs the writer of a file some time for each column.
+    """Returns a reader of the record batches of a sealed run (sorted rows) that is the only run of its bucket. If the
+    run is an Arrow table, the batches are as large as those of a merge. Smaller batches would cost more time, because
+    the writer of a file takes some time for each column of each batch.
     """
     if not isinstance(blob, pa.Table):
         return unseal(blob)

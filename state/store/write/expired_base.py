@@ -1,4 +1,6 @@
-"""Recognises that work has failed only because the snapshot on which the work was planned has expired meanwhile."""
+"""Decides whether work may have failed only because the snapshot on which the work was planned has expired meanwhile.
+Such work is planned again.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +11,17 @@ from bucketline.state.store.write.table_at import TableAt
 
 
 def planned_too_early(at: TableAt, error: Exception) -> CommitConflictError | None:
-    """Returns the conflict with which work is planned again on the newest snapshot, if the work has failed with
-    `error` because files of its snapshot may have been removed. Returns None if the error has another cause. `at` is
-    the table on which the work was planned.
+    """Returns a conflict if `error` may come from files that were removed because the snapshot of `at` has expired;
+    otherwise None. The work that raised `error` was planned on `at`. If the caller raises the conflict, the work is
+    planned again on the newest snapshot. Raises the errors of `Snapshots.get`.
 
-    Files of the newest snapshot do not expire. So if the table has no newer snapshot than `at`, a missing file means
-    that the table is damaged. A missing file can also appear as a damaged file: for example, a missing HASH index file
-    raises CorruptFileError. The error of a Spark task comes as text, which does not say whether a file was missing, so
-    every StorageError counts if the snapshot of `at` does not exist any more. Raises the errors of `Snapshots.get`.
+    Files of the newest snapshot do not expire. So if the snapshot of `at` is still the newest, a missing file means
+    that the table is damaged, and the result is None. Otherwise these errors give a conflict:
+
+    - a StorageError about a missing file;
+    - a CorruptFileError, because some missing files are reported as damaged, for example a missing HASH index file;
+    - any other StorageError, if the snapshot of `at` does not exist any more. The error of a Spark task comes as text,
+      and the text does not say whether a file was missing.
     """
     if not isinstance(error, CorruptFileError | StorageError):
         return None
@@ -33,8 +38,8 @@ def planned_too_early(at: TableAt, error: Exception) -> CommitConflictError | No
 
 @contextmanager
 def expiry_as_conflict(at: TableAt) -> Iterator[None]:
-    """Raises the conflict of `planned_too_early` in place of an error of the `with` block, if there is such a conflict.
-    The block plans work on `at`, and commits nothing.
+    """Replaces an error of the `with` block by the conflict of `planned_too_early`, if this function returns a
+    conflict. The block must only plan work on `at`, and commit nothing.
     """
     try:
         yield

@@ -251,8 +251,8 @@ class RunBuffer:
         return place
 
     def _spill_rows(self, rows: pa.RecordBatchReader) -> tuple[int, int]:
-        """Appends the rows to the spill file, compressed, one record batch after the other. Returns the position at
-        which they begin in the file, and how many bytes they take.
+        """Compresses the rows, and appends them to the spill file. Only one record batch is in memory at a time.
+        Returns the position at which the rows begin in the file, and how many bytes they take there.
         """
         spill = self._spill_file()
         start = spill.tell()

@@ -43,7 +43,7 @@ each run that it merges.
 """
 
 PIECE_BYTES = 1 << 20
-"""How many bytes of a sealed run are written to disk at once."""
+"""How many bytes of a sealed run (sorted, packed rows) are collected before they are written to disk."""
 
 SMALL_BYTES = 4 << 20
 """The size of rows, in bytes, up to which one thread sorts or writes them as fast as several threads."""
@@ -400,8 +400,9 @@ def batch_rows(rows: pa.Table | pa.RecordBatch) -> int:
 
 
 def write_packed(rows: pa.RecordBatchReader, sink: RawIOBase) -> None:
-    """Writes the rows to `sink` as a compressed Arrow IPC stream, with the record batches that they have. The sink gets
-    the bytes in pieces of PIECE_BYTES, however many columns the rows have.
+    """Writes the rows to `sink` as a compressed Arrow IPC stream. The stream has the same record batches as `rows`.
+    Small writes are collected into pieces of about PIECE_BYTES, because Arrow writes the buffers of each column
+    separately.
     """
     out = BufferedWriter(sink, PIECE_BYTES)
     options = pa.ipc.IpcWriteOptions(compression="lz4")

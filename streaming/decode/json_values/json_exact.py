@@ -74,7 +74,7 @@ def parse_json(data: bytes) -> object:
             # No text in JSON begins with this byte.
             raise ValueError(
                 "no JSON: it begins with a zero byte, as records of a schema registry do; records in Avro are read "
-                "with decode avro or debezium-avro, those of the converters for JSON Schema and Protobuf are not read"
+                "with decode avro or debezium-avro; records of the JSON Schema and Protobuf converters are not read"
             ) from e
         raise ValueError(f"no JSON: {e}") from e
 

@@ -149,7 +149,8 @@ STAMP_UNITS = {
 _YEARS_AND_DURATIONS = frozenset(
     {"io.debezium.time.Year", "io.debezium.time.MicroDuration", "io.debezium.time.NanoDuration"}
 )
-"""Debezium's numbers about time that are neither a date nor a time nor a moment."""
+"""The names of Debezium's types for a year and for an interval. A number of such a type is no date, time or timestamp.
+"""
 SOURCE_PARTS = ("db", "schema", "table")
 """The fields of an event's `source` that contain the name of its table."""
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"

@@ -160,5 +160,5 @@ def test_functions_of_paimon_read_the_changes_that_the_options_name(written: Run
     assert written(f"SELECT k FROM {ever} WHERE v > 3 UNION ALL SELECT k FROM t VERSION AS OF 1") == [3, 1, 2]
     written("CREATE TABLE u AS SELECT k FROM Paimon_Incremental_Query('t', 0, 1)")
     assert written("SELECT k FROM u ORDER BY k") == [1, 2]
-    with pytest.raises(OptionError, match="name the tag and the one before it"):
+    with pytest.raises(OptionError, match="name the tag and the tag before it"):
         written("SELECT * FROM paimon_incremental_to_auto_tag('t', '2026-01-01')")
