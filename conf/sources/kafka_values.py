@@ -41,7 +41,7 @@ def check_kafka_values(options: Mapping[str, str]) -> None:
         if name in _ENDINGS:
             raise _wrong(key, text, "a stream has no end; remove the option, and set 'trigger' to availableNow")
         if name in _NUMBERS:
-            # Spark removes blanks around this number only.
+            # Spark removes blanks around the number of startingTimestamp, but not around other numbers.
             _check_number(key, text.strip() if name == _START else text, 1 if name in _AT_LEAST_ONE else 0)
         elif name == _HEADERS:
             _check_switch(key, text)

@@ -18,7 +18,7 @@ class PartitionCondition(Protocol):
         ...
 
     def passing(self, partitions: Collection[bytes]) -> Collection[bytes]:
-        """Returns the partitions that meet the condition. Partitions are serialized rows."""
+        """Returns those of the given partitions that meet the condition. Partitions are serialized rows."""
         ...
 
 

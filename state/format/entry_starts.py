@@ -25,8 +25,8 @@ _VERSION, _ADD, _DELETE = map(encode_varint, (2, 0, 1))
 
 @dataclass(frozen=True, slots=True)
 class EntryStarts:
-    """The entries in a block: the partition of each entry, and the place of its bytes in the unpacked block, given by
-    its start and its end. `deleted` is the number of DELETE entries.
+    """The entries in a block. `partitions` has the partition of each entry, and `spans` the start and the end of each
+    entry, as byte positions in the unpacked block. `deleted` is the number of DELETE entries.
     """
 
     partitions: tuple[bytes, ...]

@@ -16,7 +16,7 @@ _NAME = re.compile(r"(compacted-changelog-[^$./]+\$(\d{1,9})-(\d{1,18}))(?:-(\d{
 
 @dataclass(frozen=True, slots=True)
 class PackedPart:
-    """The part of a packed file that is one changelog file: its first byte, its size in bytes, and its file format."""
+    """The part of a packed file that is one changelog file. `offset` is the position of the first byte of the part."""
 
     offset: int
     size_bytes: int
@@ -24,7 +24,7 @@ class PackedPart:
 
 
 def part_of(file_name: str) -> PackedPart | None:
-    """Returns which part of a packed file a file name stands for; None if the name is that of a plain file."""
+    """Returns the part of a packed file for which a file name stands; None for the name of any other file."""
     found = _NAME.fullmatch(file_name)
     if found is None:
         return None

@@ -27,7 +27,9 @@ def without_table_queries(text: str) -> str:
 
 
 def _table_queries(words: Words) -> Iterator[int]:
-    """Yields the positions of the tokens TABLE that begin a query. Other such tokens are names."""
+    """Yields the positions of the tokens TABLE that begin a query. A token TABLE that is a name, or a part of another
+    statement such as CREATE TABLE, is left out.
+    """
     opened: list[int] = []
     closed = -1  # The position of the bracket that the token before has closed.
     for at in range(len(words.tokens)):

@@ -1,4 +1,4 @@
-"""The program with all its commands."""
+"""The function `main`, which starts the command-line program."""
 
 import signal
 from collections.abc import Sequence

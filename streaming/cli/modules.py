@@ -1,4 +1,4 @@
-"""Which module has which command. A command's module is loaded when the command runs, because loading all modules takes
+"""Says which module has which command. A module is loaded when its command runs, because loading all modules takes
 longer than most commands.
 """
 

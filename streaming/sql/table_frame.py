@@ -129,7 +129,7 @@ def from_arrow(spark: Any, rows: pa.Table, schema: StructType) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _ReadSplits:
-    """Reads the splits that a task gets as pickled values."""
+    """Unpickles the splits (parts of a read) that a task gets, and yields the rows of these splits."""
 
     read: Callable[[Any], Iterator[pa.RecordBatch]]
 

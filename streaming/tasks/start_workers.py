@@ -44,7 +44,8 @@ def start_workers_beside(
 
 def run_everywhere(spark: Any, task: FirstOfNothing) -> list[bytes]:
     """Runs copies of `task`, as many as Spark can run at the same time, or only a few if Spark does not tell that
-    number. Returns the payloads of all results. Notes that this Spark application has its workers.
+    number. Returns the payloads of all results. Afterwards `start_workers_beside` starts no workers for this Spark
+    application, because the copies of `task` have started them.
     """
     _begin(spark, _BEGUN)
     return [result.payload for result in bytes_job(spark, _at_a_time(spark.sparkContext), task)]

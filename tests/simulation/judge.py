@@ -84,8 +84,8 @@ class Published:
 
     @property
     def is_undone(self) -> bool:
-        """Whether it does not count in the history: it was removed while it was the newest, or taken back, or the table
-        was rolled back to before it when it had expired already."""
+        """Whether this snapshot is no part of the history: it was removed while it was the newest snapshot, or it was
+        taken back, or the table went back to an older snapshot after this one had expired."""
         return self.is_gone and (self.was_newest or self.is_behind or self.gone_by is self.by)
 
 
@@ -174,8 +174,8 @@ class Judge:
             line.newest.append((self.moment, newest))
 
     def _went_back(self, line: Line, number: int) -> None:
-        """The newest snapshot was removed, and `number` is the newest one now: what had expired and was newer than that
-        is not in the table any more."""
+        """Called when the newest snapshot was removed, and `number` is the newest snapshot now. Marks expired snapshots
+        that were newer, because what they hold is not in the table any more."""
         for p in (p for doing in self.doings for p in doing.published):
             p.is_behind |= p.root == line.root and p.is_gone and p.snapshot.id > number
 

@@ -149,7 +149,7 @@ class RecordBlock:
         return unpack_block(self._codec, self._packed, self.offset)
 
     def records(self) -> list[Record]:
-        """Returns the records of the block as `iterate_records` does. Raises CorruptFileError for a damaged block."""
+        """Returns all records of the block as dicts. Raises CorruptFileError if the block is damaged."""
         return self._decoded(self.body(), self.count)
 
     def records_at(self, spans: Sequence[tuple[int, int]]) -> list[Record]:

@@ -1,4 +1,4 @@
-"""A part of an open file, as a file of its own."""
+"""Reads a part of an open file as if the part were a file, for example one changelog file in a packed file."""
 
 import pyarrow as pa
 

@@ -67,7 +67,7 @@ class FileAccess:
 
     def place(self, bucket: BucketFiles, file: DataFileMeta) -> tuple[FileIO, str]:
         """Returns the storage and the path of a data file. The file is in its bucket's folder, unless its metadata
-        names a full path, or it is a part of a packed changelog file.
+        names a full path. For a part of a packed changelog file, the path is that of the packed file.
         """
         if file.external_path is not None:
             return file_io_for(stored_path(file.external_path), self.schema.storage)

@@ -29,7 +29,7 @@ from bucketline.state.types.logical import INTEGER_ROOTS, DataType
 @dataclass(slots=True)
 class NewestPartitions:
     """The newest partitions of the tables that one statement names in calls of `sys.max_pt`. The newest partition of a
-    table is read once, so all calls of the statement have the same value.
+    table is read once, so all calls for this table have the same value.
     """
 
     session: SqlSession
@@ -83,7 +83,7 @@ def _is_compared(node: exp.Expression) -> bool:
 
 def _newest(handle: TableHandle, name: TableReference) -> tuple[str, DataType]:
     """Returns the text and the type of the largest value of the first partition column, among the partitions with
-    files.
+    files. Raises OptionError if the table `name` has no partition columns, or no partition with files.
     """
     schema = handle.table_schema
     if not schema.partition_keys:

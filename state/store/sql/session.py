@@ -113,9 +113,9 @@ class SqlSession:
         return Table(replace(handle, write_options={**handle.write_options, **writing}))
 
     def queried(self, relation: Relation) -> tuple[Table, Between | Differing | None]:
-        """Opens the table of a query. Returns the table, and the range of snapshots whose changes the query reads or
-        the tags that the query compares; None if the query reads the rows of one snapshot. Raises the errors of
-        `table`.
+        """Opens the table of a query. Returns the table, and either the range of snapshots whose changes the query
+        reads, or the tags that the query compares. The second result is None if the query reads the rows of one
+        snapshot. Raises the errors of `table`.
         """
         options = {**self.options_for(relation.name), **relation.options}
         hints = {k: v for k, v in relation.options.items() if k not in RANGE_KEYS}

@@ -108,7 +108,7 @@ def _text_of_value(field: DataField, value: object) -> str:
         raise _no_value(field, value, remedy)
     try:
         scalar = pa.scalar(value, arrow_type(field.type))
-        # Arrow cuts a moment or a time to the precision of the column, and a moment to its day.
+        # Arrow cuts a timestamp or a time that is more exact than the column. No partition has such a value.
         if isinstance(value, _TIMES) and scalar.cast(pa.scalar(value).type) != pa.scalar(value):
             raise _no_value(field, value, remedy)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):

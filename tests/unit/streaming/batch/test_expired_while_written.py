@@ -32,7 +32,7 @@ during: list[Callable[[], None]] = []
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    """A test that fails leaves nothing to be done to the next one."""
+    """Forgets what `during` has left to do, so that a test that fails does not disturb the next test."""
     yield
     during.clear()
 
