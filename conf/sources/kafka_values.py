@@ -1,5 +1,5 @@
 """Checks the values of options of a Kafka source. Without these checks Spark would refuse the values only after it has
-started, and its errors do not name the option.
+started, and its errors do not name the option. `endingTimestamp` is refused too, which Spark ignores in a stream.
 
 A value that contains a reference, such as `${env:START}`, is not checked before the reference is replaced.
 Source: Spark 3.5 to 4.2 KafkaSourceProvider, JsonUtils.

@@ -31,8 +31,8 @@ SCHEMA = "schema"
 table.
 """
 
-_ASSIGN = "assign"
-TOPIC_OPTIONS = ("subscribe", "subscribePattern", _ASSIGN)
+_PATTERN, _ASSIGN = "subscribePattern", "assign"
+TOPIC_OPTIONS = ("subscribe", _PATTERN, _ASSIGN)
 
 MAX_OFFSETS_DEFAULT = "1000000"
 """The default of the largest number of records in a batch. Without a limit, the first batch of a job would read the
@@ -118,12 +118,21 @@ class KafkaSource:
     def reads(self, topic: str) -> bool:
         """Returns True if the source reads a topic. With a pattern, Spark reads each topic whose name contains a match.
 
+        Raises OptionError for a pattern that Python cannot read, although Spark may read it.
         Source: Spark 3.5 to 4.2 SubscribePatternStrategy.assignedTopicPartitions.
         """
         if self.topics:
             return topic in self.topics
         if self.pattern is not None:
-            return re.search(self.pattern, topic) is not None
+            try:
+                return re.search(self.pattern, topic) is not None
+            except re.error as e:
+                key = f"source.options.{_PATTERN}"
+                raise OptionError(
+                    f"{key} = {self.pattern!r} cannot be read as a regular expression of Python: {e}; write it in a "
+                    "way that Java and Python both read, as [A-Za-z] for \\p{Alpha}",
+                    key=key,
+                ) from e
         return topic in self.assigned
 
     def reads_partition(self, topic: str, partition: int) -> bool:
@@ -137,7 +146,7 @@ def kafka_source(options: Mapping[str, str]) -> KafkaSource:
     return KafkaSource(
         servers=find_option(options, SERVERS),
         topics=tuple(name.strip() for name in (names or "").split(",") if name.strip()),
-        pattern=pattern,
+        pattern=None if pattern is None else pattern.strip(),
         assigned=json.loads(assigned or "{}"),
         topics_text=next((text for text in (names, pattern, assigned) if text is not None), None),
     )

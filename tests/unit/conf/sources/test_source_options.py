@@ -4,7 +4,13 @@ import pytest
 
 from bucketline.conf.errors import OptionError
 from bucketline.conf.job import ReaderChoice, RecordFormat, SourceConfig, Trigger, parse_trigger
-from bucketline.conf.sources.source_options import begins_at_latest, source_identity, source_options, start_at
+from bucketline.conf.sources.source_options import (
+    begins_at_latest,
+    kafka_source,
+    source_identity,
+    source_options,
+    start_at,
+)
 from bucketline.state.types.columns_text import parse_columns
 from bucketline.streaming.job.source import spark_columns
 
@@ -218,6 +224,12 @@ def test_malformed_files_stop_the_job_unless_it_says_otherwise() -> None:
 def test_a_cluster_is_named_by_its_brokers_in_any_order() -> None:
     assert source_identity(kafka()) == "kafka://a:9092,b:9092"
     assert source_identity(SourceConfig("rate", {}, RecordFormat.NONE)) is None
+
+
+def test_a_pattern_of_topics_is_read_without_blanks_around_it_and_refused_by_name_if_python_cannot_read_it() -> None:
+    assert kafka_source({"subscribePattern": " orders-. "}).reads("orders-1")
+    with pytest.raises(OptionError, match=r"subscribePattern = '.*Alpha.*' cannot be read as a regular expression"):
+        kafka_source({"subscribePattern": r"\p{Alpha}+"}).reads("orders")
 
 
 def test_another_start_replaces_each_way_to_say_it() -> None:
