@@ -93,14 +93,15 @@ def _between(versions: Versions, first: str, second: str, *, as_snapshots: bool)
             return _checked(versions, since, until)
         if until < since:
             raise refused(
-                f"Tag end {second} with snapshot id {until} should be >= tag start {first} with snapshot id {since}",
+                f"the end, tag {second} of snapshot {until}, is older than the start, tag {first} of snapshot {since}; "
+                "name the older tag first",
                 option=BETWEEN,
             )
         return Differing(first, second)
     if not (first.isascii() and first.isdigit() and second.isascii() and second.isdigit()):
         raise refused(
-            f"Didn't find two tags for start '{first}' and end '{second}', and they are not two snapshot Ids. Please "
-            "set two tags or two snapshot Ids.",
+            f"the start '{first}' and the end '{second}' are neither two tags of the table nor two snapshot ids; give "
+            "two tags, or two snapshot ids",
             option=BETWEEN,
         )
     return _checked(versions, whole_number(first), whole_number(second))
@@ -108,7 +109,10 @@ def _between(versions: Versions, first: str, second: str, *, as_snapshots: bool)
 
 def _checked(versions: Versions, since: int, until: int) -> Between:
     if until < since:
-        raise refused(f"Ending snapshotId {until} should >= starting snapshotId {since}.", option=BETWEEN)
+        raise refused(
+            f"the end, snapshot {until}, is before the start, snapshot {since}; give the earlier snapshot first",
+            option=BETWEEN,
+        )
     if until > since:
         versions.by_id(until, BETWEEN)
     return Between(since, until)
@@ -119,7 +123,9 @@ def _between_times(table: TableHandle, versions: Versions, first_ms: int, second
     second time.
     """
     if second_ms < first_ms:
-        raise refused(f"Ending timestamp {second_ms} should be >= starting timestamp {first_ms}.", option=BETWEEN_TIMES)
+        raise refused(
+            f"the end {second_ms} is before the start {first_ms}; give the earlier time first", option=BETWEEN_TIMES
+        )
     start, end = versions.at_time(first_ms), versions.at_time(second_ms)
     if end is None or first_ms == second_ms:
         return Between(0, 0)
