@@ -16,7 +16,7 @@ from bucketline.state.lsm.merge.merge_runs import merge_runs
 from bucketline.state.types.arrow import VALUE_KIND
 from bucketline.state.types.row_kind import RowKind
 
-_TIME = "_TIME"
+_TIME = "_bucketline_time"
 _BEFORE, _AFTER = 0, 1
 
 

@@ -57,6 +57,16 @@ def test_the_files_that_changes_come_from_are_chosen(run: Run) -> None:
     assert run("SELECT v FROM t /*+ OPTIONS('incremental-between'='1,2') */") == [2]
 
 
+def test_the_tables_of_two_tags_may_have_any_names_of_columns(run: Run) -> None:
+    """The comparison adds a column of its own, and had called it `_TIME`."""
+    run(
+        "CREATE TABLE t (k INT, _TIME INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket'='1');"
+        "INSERT INTO t VALUES (1, 1), (2, 2); CALL sys.create_tag('t', 'a');"
+        "UPDATE t SET _TIME = 3 WHERE k = 1; CALL sys.create_tag('t', 'b')"
+    )
+    assert run("SELECT * FROM t /*+ OPTIONS('incremental-between'='a,b') */") == [(1, 3)]
+
+
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_two_tags_are_compared_key_by_key_whatever_was_committed_between(run: Run, vectors: str) -> None:
     run(
