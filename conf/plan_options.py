@@ -159,12 +159,17 @@ def plan_options(options: Mapping[str, str], *, each_commit: bool = False) -> Pl
     )
 
 
+def makes_plans(compaction: Compaction) -> bool:
+    """Returns True if a writer with this `compaction` makes compaction plans."""
+    return compaction in (Compaction.DEDICATED, Compaction.ASYNC)
+
+
 def refuse_unused_plans(given: Mapping[str, str], compaction: Compaction) -> None:
     """Raises OptionError if `given` has an option of compaction plans, although a writer makes no plans. `compaction`
     is the writer's setting of the option `compaction`; only with `dedicated` and `async` does a writer make plans.
     """
     unused = next((key for key in given if key in OPTIONS_OF_PLANS), None)
-    if unused is not None and compaction not in (Compaction.DEDICATED, Compaction.ASYNC):
+    if unused is not None and not makes_plans(compaction):
         raise OptionError(
             f"option '{unused}' needs '{own_options.COMPACTION.key}' = 'dedicated' or 'async', but it "
             f"is '{compaction.value}'; remove it",

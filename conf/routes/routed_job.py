@@ -28,6 +28,7 @@ from bucketline.conf.job import (
 )
 from bucketline.conf.metrics_options import METRICS_OPTIONS
 from bucketline.conf.option import nearest_key
+from bucketline.conf.plan_options import PLAN_PREFIX, makes_plans
 from bucketline.conf.routes.route import Names, Route, SourceName, check_target
 from bucketline.conf.routes.route_options import (
     COMMIT_PARALLELISM,
@@ -53,6 +54,7 @@ from bucketline.conf.sources.message_options import (
     UNAVAILABLE_VALUE,
 )
 from bucketline.conf.sources.source_options import KAFKA
+from bucketline.conf.table.own_options import COMPACTION, Compaction
 
 _ROUTE_KEYS = (
     *(option.key for option in PATTERNS),
@@ -64,6 +66,8 @@ _ROUTE_FAMILIES = (CREATE_OPTIONS, OPTIONS, TYPES, EXPECT)
 """Prefixes of settings that a route may have. All other settings belong at the top level of the file."""
 _NOT_OF_TABLES = (SOURCE_TABLE.key, TOPIC.key)
 """The settings of a route that only say which records it takes."""
+_WITHOUT_PLANS = frozenset(c.value for c in Compaction if not makes_plans(c))
+"""The values of `compaction` with which a writer makes no compaction plans."""
 
 
 class Left(Enum):
@@ -245,9 +249,13 @@ def _common(settings: Mapping[str, Setting]) -> dict[str, Setting]:
 
 def _merged(defaults: Mapping[str, Setting], own: Mapping[str, Setting]) -> dict[str, Setting]:
     """Returns the settings of a route, with the defaults added for settings that the route does not have. If the
-    route sets `a`, a default for `a.b` is left out, and the other way round.
+    route sets `a`, a default for `a.b` is left out, and the other way round. The options of compaction plans are left
+    out if the route sets a `compaction` that makes no plans, because a table of the route would refuse them.
     """
     replaced = {key for key in defaults if any(_is_inside(key, k) or _is_inside(k, key) for k in own)}
+    compaction = own.get(f"{OPTIONS}{COMPACTION.key}")
+    if compaction is not None and compaction.text.strip().lower() in _WITHOUT_PLANS:
+        replaced |= {key for key in defaults if key.startswith(f"{OPTIONS}{PLAN_PREFIX}")}
     return {key: setting for key, setting in defaults.items() if key not in replaced} | dict(own)
 
 

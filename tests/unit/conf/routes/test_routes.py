@@ -70,6 +70,24 @@ def test_a_name_is_meant_with_its_schema_with_its_database_or_with_both() -> Non
     assert SourceName("orders", database="shop").texts == ("shop.orders",)
 
 
+@pytest.mark.parametrize(("compaction", "inherits"), [("Inline", False), ("none", False), ("async", True)])
+def test_a_route_whose_tables_need_no_compaction_plans_does_not_inherit_their_options(
+    compaction: str, inherits: bool
+) -> None:
+    """Such an option beside `compaction: inline` is refused, and the other routes need it."""
+    job = routed(
+        f"""{HEAD}
+options: {{compaction: dedicated, compaction-plan.commits: 5}}
+tables:
+  - {{source-table: shop.a, table: "file:/w/ods.db/a"}}
+  - {{source-table: shop.b, table: "file:/w/ods.db/b", options: {{compaction: {compaction}}}}}
+"""
+    )
+    key = "options.compaction-plan.commits"
+    assert key in job.settings_of(0)
+    assert (key in job.settings_of(1)) is inherits
+
+
 def test_defaults_and_routes_are_merged_maps_by_key_and_texts_as_a_whole() -> None:
     job = routed(ROUTES)
     auto = job.config_of(Resolved(0, "file:/w/ods.db/orders"))
