@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from bucketline.conf.errors import BucketlineError, OptionError
 from bucketline.conf.option import check_texts
 from bucketline.conf.secrets import MaskedOptions
@@ -35,7 +33,7 @@ from bucketline.streaming.decode.decoder import Decoder
 from bucketline.streaming.log import log_to_standard_error
 from bucketline.streaming.tasks.read_task import ReadTask
 from bucketline.streaming.tasks.spark_engine import SparkEngine
-from bucketline.streaming.tasks.start_workers import start_workers_beside
+from bucketline.streaming.tasks.start_workers import session_of_program, start_workers_beside
 from bucketline.streaming.tasks.write_task import WriteTask
 
 _LOG = logging.getLogger(__name__)
@@ -81,7 +79,7 @@ class TableSink:
                 sink_id=self.sink_id,
             )
         decoders = () if self.decode is None else (type(self.decode),)
-        start_workers_beside(SparkSession.getActiveSession(), (ReadTask, WriteTask, *decoders))
+        start_workers_beside(session_of_program(), (ReadTask, WriteTask, *decoders))
 
     def __call__(self, batch: Any, batch_id: int) -> None:
         log_to_standard_error()

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from bucketline.streaming.tasks.bytes_job import FirstOfNothing, bytes_job
 from bucketline.streaming.tasks.wire import TaskResult
 
@@ -23,6 +25,13 @@ def start_workers(spark: Any, loads: tuple[type, ...]) -> None:
     number. Spark keeps the workers for the first batch. Each worker loads the modules of the classes in `loads`.
     """
     run_everywhere(spark, _Start(loads))
+
+
+def session_of_program() -> Any | None:
+    """Returns the active Spark session of this process; None if there is none, or if its JVM does not answer."""
+    with suppress(Exception):
+        return SparkSession.getActiveSession()
+    return None
 
 
 def start_workers_beside(
@@ -63,7 +72,11 @@ def _begin(spark: Any, begun: set[str]) -> bool:
 def _start(spark: Any, loads: tuple[type, ...]) -> None:
     with suppress(Exception):  # the session may have ended
         spark.sparkContext.setJobDescription("bucketline: Python workers start")
-        start_workers(spark, loads)
+        try:
+            start_workers(spark, loads)
+        finally:
+            # Without PYSPARK_PIN_THREAD all threads of the program share the description.
+            spark.sparkContext.setJobDescription(None)
 
 
 def _at_a_time(context: Any) -> int:

@@ -1,6 +1,7 @@
 """Python workers that start beside the program that makes a sink, without Spark."""
 
 import random
+from dataclasses import dataclass, field
 from typing import Any
 
 from bucketline.streaming.tasks.start_workers import start_workers_beside
@@ -8,11 +9,12 @@ from bucketline.streaming.tasks.write_task import WriteTask
 from tests.support.spark.tasks import Cluster
 
 
+@dataclass
 class Session(Cluster):
-    described = ""
+    described: list[str | None] = field(default_factory=list)
 
-    def setJobDescription(self, text: str) -> None:
-        self.described = text
+    def setJobDescription(self, text: str | None) -> None:
+        self.described.append(text)
 
     def getConf(self) -> "Session":
         return self
@@ -29,7 +31,7 @@ def test_each_worker_of_an_application_is_started_once() -> None:
     thread = start_workers_beside(session, (WriteTask,), begun)
     assert thread is not None
     thread.join(60)
-    assert session.tasks_run == 3 and session.described == "bucketline: Python workers start"
+    assert session.tasks_run == 3 and session.described == ["bucketline: Python workers start", None]
     assert start_workers_beside(session, (WriteTask,), begun) is None
     assert session.tasks_run == 3 and begun == {session.applicationId}
 
