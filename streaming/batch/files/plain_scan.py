@@ -3,7 +3,7 @@
 The physical plan is read as the JSON that Spark makes of it, in which every node has the name of its class. If a class
 or a field of the JSON is unknown, UnfitFileError is raised, and Spark reads the DataFrame.
 
-Source: Spark 4.0 TreeNode.toJSON, FileSourceScanExec, ProjectExec, RDDScanExec.
+Source: Spark 4.0 to 4.3 TreeNode.toJSON, FileSourceScanExec, ProjectExec, RDDScanExec.
 """
 
 import json
@@ -36,6 +36,8 @@ _OF_SCAN = frozenset(
     }
 )
 """The fields of a scan that reads all rows of all its files. Spark leaves out fields that are not set."""
+_OF_ONE_TASK = "markedForSingleTaskExecution"
+"""The field with which Spark 4.3 says whether one task has to read all files."""
 _OF_NO_EFFECT = frozenset({"comment"})
 
 PlanNode = Mapping[str, Any]
@@ -89,9 +91,11 @@ def scanned_fields(scan: PlanNode) -> list[dict[str, Any]]:
     """Returns the columns that a scan reads from its files, as the JSON of Spark's schema. Raises UnfitFileError for a
     scan that leaves out rows, or that adds columns or values which are not in the files.
     """
-    unknown = sorted(scan.keys() - _OF_SCAN)
+    unknown = sorted(scan.keys() - _OF_SCAN - {_OF_ONE_TASK})
     if unknown:
         raise UnfitFileError(f"Spark's scan of the files has the unknown field {unknown[0]}")
+    if scan.get(_OF_ONE_TASK, False) is not False:
+        raise UnfitFileError("one task has to read all files")
     if scan["partitionFilters"] or scan["dataFilters"]:
         raise UnfitFileError("the files are filtered")
     fields: list[dict[str, Any]] = scan["requiredSchema"]["fields"]

@@ -87,6 +87,8 @@ def scan(**changed: Any) -> dict[str, Any]:
 
 def test_a_scan_of_all_rows_says_which_columns_of_the_files_it_reads() -> None:
     assert [f["name"] for f in scanned_fields(scan())] == ["a", "b"]
+    of_spark_43 = scan(markedForSingleTaskExecution=False)
+    assert scanned_fields(of_spark_43) == scanned_fields(scan())
 
 
 @pytest.mark.parametrize(
@@ -96,6 +98,7 @@ def test_a_scan_of_all_rows_says_which_columns_of_the_files_it_reads() -> None:
         ({"partitionFilters": [[attribute(0)]]}, "filtered"),
         ({"optionalBucketSet": None}, "the unknown field optionalBucketSet"),
         ({"tableIdentifier": {}}, "the unknown field tableIdentifier"),
+        ({"markedForSingleTaskExecution": True}, "one task has to read all files"),
         (
             {"output": [[attribute(0, "a")], [attribute(1, "b")], [attribute(2, "file_name")]]},
             "columns that are not in the files",
