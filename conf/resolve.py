@@ -33,7 +33,14 @@ from bucketline.conf.job_file.properties_file import parse_properties
 from bucketline.conf.job_file.references import has_reference, hides, is_reference, looked_up, references_in
 from bucketline.conf.option import nearest, nearest_key
 from bucketline.conf.routes.route_options import EXCLUDE, TABLES, TOPIC
-from bucketline.conf.routes.routed_job import RoutedJob, check_route_key, has_routes, refuse_alone, routed_job
+from bucketline.conf.routes.routed_job import (
+    ROUTES_FORM,
+    RoutedJob,
+    check_route_key,
+    has_routes,
+    refuse_alone,
+    routed_job,
+)
 from bucketline.conf.secrets import keep_looked_up, mask
 from bucketline.conf.sink_options import (
     BAD_RECORDS_MAX,
@@ -66,7 +73,6 @@ _MOST_BYTES = 1 << 20
 """The largest size of a job file in bytes, and of its settings after YAML's aliases are expanded."""
 _MOST_DEPTH = 20
 _ROUTES = TABLES.rstrip(".")
-_ROUTES_FORM = "a list of routes, as in `tables: [{source-table: ..., table: ...}]`"
 _ONE_PLACE = (PLACE_OF_TABLE.key, CHECKPOINT.key)
 _LISTS = (_ROUTES, EXCLUDE.key)
 """Keys whose lists are not joined with commas: routes, and patterns, which may contain commas."""
@@ -131,7 +137,7 @@ def of_one_table(job: JobConfig | RoutedJob) -> JobConfig:
     if isinstance(job, RoutedJob):
         raise OptionError(
             "the job has several tables (the key 'tables'), but a job of one table is needed here",
-            key=TABLES.rstrip("."),
+            key=_ROUTES,
         )
     return job
 
@@ -192,7 +198,7 @@ def check_key(key: str, origin: str) -> None:
 
     Options of the source are not checked.
     """
-    if key.startswith((TABLES, f"{EXCLUDE.key}.")) or key == TABLES.rstrip("."):
+    if key.startswith((TABLES, f"{EXCLUDE.key}.")) or key == _ROUTES:
         if origin == COMMAND_LINE or origin.endswith(".properties"):
             raise OptionError(
                 f"'{key}' belongs to a list, and {origin} cannot address an entry of a list: write the list into a job "
@@ -201,8 +207,8 @@ def check_key(key: str, origin: str) -> None:
             )
         if key.startswith(TABLES) and (name := check_route_key(key, origin)) != TOPIC.key:
             check_key(name, origin)
-        elif key == TABLES.rstrip("."):
-            raise OptionError(f"'{key}' in {origin} must be {_ROUTES_FORM}", key=key)
+        elif key == _ROUTES:
+            raise OptionError(f"'{key}' in {origin} must be {ROUTES_FORM}", key=key)
         return
     for prefix, known in ((CREATE_OPTIONS, KNOWN_KEYS), (OPTIONS, KNOWN_KEYS | OUR_OPTIONS.keys())):
         if key.startswith(prefix):
@@ -342,7 +348,7 @@ class _Flat:
                     line = key_node.start_mark.line + 1
                     raise OptionError(f"{self._name}, line {line}: a key must be a string", path=self._name)
                 if not key and key_node.value == _ROUTES and (value.tag == _NULL_TAG or not value.value):
-                    raise OptionError(f"'{_ROUTES}' in {self._name} is empty: write {_ROUTES_FORM}", key=_ROUTES)
+                    raise OptionError(f"'{_ROUTES}' in {self._name} is empty: write {ROUTES_FORM}", key=_ROUTES)
                 yield from self.pairs(value, f"{key}.{key_node.value}" if key else key_node.value, depth + 1)
         elif isinstance(node, yaml.SequenceNode) and key in _LISTS:
             for number, part in enumerate(node.value):

@@ -66,6 +66,8 @@ _ROUTE_FAMILIES = (CREATE_OPTIONS, OPTIONS, TYPES, EXPECT)
 """Prefixes of settings that a route may have. All other settings belong at the top level of the file."""
 _NOT_OF_TABLES = (SOURCE_TABLE.key, TOPIC.key)
 """The settings of a route that only say which records it takes."""
+ROUTES_FORM = "a list of routes, as in `tables: [{source-table: ..., table: ...}]`"
+"""The form of the setting `tables`, for errors."""
 _WITHOUT_PLANS = frozenset(c.value for c in Compaction if not makes_plans(c))
 """The values of `compaction` with which a writer makes no compaction plans."""
 
@@ -161,9 +163,7 @@ def check_route_key(key: str, origin: str) -> str:
     """
     number, _, name = key.removeprefix(TABLES).partition(".")
     if not number.isdigit() or not name:
-        raise OptionError(
-            f"'tables' in {origin} must be a list of routes, as in `tables: [{{source-table: ..., table: ...}}]`"
-        )
+        raise OptionError(f"'tables' in {origin} must be {ROUTES_FORM}")
     if name.removeprefix(OPTIONS) in METRICS_OPTIONS:
         raise OptionError(
             f"'{name}' in tables[{number}] of {origin} is the same for all tables of a job: write it at the top level "

@@ -71,7 +71,8 @@ def decode_chosen(data: bytes, types: Sequence[DataType], choose: PartitionChoic
     if blocks is None:
         chosen.decode(read_records(data, ENTRY_FORMAT))
         return chosen.found()
-    # All partitions are asked for at once, because a condition is tested faster for many partitions.
+    # All partitions are asked for at once, because a condition is tested faster for many partitions. Blocks with wanted
+    # entries are unpacked a second time below, so that only one unpacked block is in memory at a time.
     found = [(block, find_entry_starts(block, types)) for block in blocks]
     wanted = frozenset(choose(frozenset[bytes]().union(*(starts.partitions for _, starts in found if starts))))
     for block, starts in found:

@@ -15,7 +15,14 @@ import pyarrow.parquet as pq
 
 from bucketline.conf.table.choices import FileFormat
 from bucketline.state.errors import CorruptFileError
-from bucketline.state.format.avro.container import DEFAULT_CODEC, Record, RecordBlock, encode_records, record_blocks
+from bucketline.state.format.avro.container import (
+    DEFAULT_CODEC,
+    Record,
+    RecordBlock,
+    encode_records,
+    iterate_records,
+    record_blocks,
+)
 from bucketline.state.format.avro.schema import AvroRecordFormat, Json
 
 
@@ -53,10 +60,9 @@ def read_records(data: bytes, form: AvroRecordFormat) -> Iterable[Record]:
     """Returns the records of a file as dicts, as `avro.iterate_records` does. Raises CorruptFileError if the file is
     damaged, either at once or while the caller iterates.
     """
-    blocks = avro_blocks(data, form)
-    if blocks is not None:
-        return (record for block in blocks for record in block.records())
-    read = next(read for magic, read in _READERS.items() if data.startswith(magic))
+    read = next((read for magic, read in _READERS.items() if data.startswith(magic)), None)
+    if read is None:
+        return iterate_records(data, form)
     try:
         table = read(pa.BufferReader(data))
         schema = pa.schema([f.with_type(_in_millis(f.type)) for f in table.schema])

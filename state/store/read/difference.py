@@ -18,7 +18,6 @@ from bucketline.conf.wording import counted
 from bucketline.state.commit.live_files import BucketId
 from bucketline.state.errors import UnsupportedTableError
 from bucketline.state.format.entries import IndexManifestEntry
-from bucketline.state.format.index.deletion_vector import DELETION_VECTORS
 from bucketline.state.format.json_files.schema_json import TableSchema
 from bucketline.state.format.paths import partition_path
 from bucketline.state.lsm.merge.difference import difference
@@ -33,7 +32,7 @@ from bucketline.state.store.read.file_access import FileAccess
 from bucketline.state.store.read.merge_read import MERGE_BYTES, is_merged, merge_columns, merge_section
 from bucketline.state.store.read.projection import as_shown, refuse_unreadable
 from bucketline.state.store.read.prune import BucketFiles
-from bucketline.state.store.read.splits import TablePlace
+from bucketline.state.store.read.splits import TablePlace, vectors_by_bucket
 from bucketline.state.store.read.table_read import file_access, index_entries, plan_views
 from bucketline.state.types.arrow import VALUE_KIND
 from bucketline.state.types.order import key_order
@@ -129,10 +128,7 @@ def read_difference(place: TablePlace, pair: BucketPair) -> Iterator[pa.RecordBa
 
 def _sides(view: BranchView) -> dict[BucketId, BucketSide]:
     (planned,) = plan_views([view], None, read_optimized=False)
-    vectors: dict[BucketId, list[IndexManifestEntry]] = {}
-    for entry in index_entries(view):
-        if entry.index_type == DELETION_VECTORS:
-            vectors.setdefault((entry.partition, entry.bucket), []).append(entry)
+    vectors = vectors_by_bucket(index_entries(view))
     return {
         (b.partition, b.bucket): BucketSide(b, tuple(vectors.get((b.partition, b.bucket), ())))
         for b in planned.buckets

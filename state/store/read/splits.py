@@ -35,7 +35,7 @@ from bucketline.state.store.read.table_read import ReadRequest, file_access, ind
 from bucketline.state.store.storage.file_io import file_io_for
 from bucketline.state.types.order import key_order
 
-_Vectors = Mapping[BucketId, Sequence[IndexManifestEntry]]
+VectorsByBucket = Mapping[BucketId, Sequence[IndexManifestEntry]]
 """The entries of an index manifest that describe deletion vectors, by bucket."""
 
 LEAST_SPLITS = 16
@@ -158,7 +158,7 @@ def plan_scan(
         places.append(TablePlace.of(view.table, view.schema))
         index = index_entries(view) if planned.partitions else ()
         access = file_access(view.table, view.schema, index)
-        vectors = _by_bucket(index)
+        vectors = vectors_by_bucket(index)
         if planned.waiting:
             by_partition: dict[bytes, list[BucketFiles]] = {}
             for bucket in (*planned.buckets, *planned.waiting):
@@ -252,7 +252,8 @@ def _is_divisible(schema: TableSchema, files: Sequence[DataFileMeta]) -> bool:
     return is_one and not (tracks_rows(schema) or schema.settings.reading.data_evolution)
 
 
-def _by_bucket(index: Iterable[IndexManifestEntry]) -> _Vectors:
+def vectors_by_bucket(index: Iterable[IndexManifestEntry]) -> VectorsByBucket:
+    """Returns the entries of the index files that hold deletion vectors, by bucket."""
     vectors: dict[BucketId, list[IndexManifestEntry]] = {}
     for entry in index:
         if entry.index_type == DELETION_VECTORS:
@@ -260,7 +261,7 @@ def _by_bucket(index: Iterable[IndexManifestEntry]) -> _Vectors:
     return vectors
 
 
-def _of(vectors: _Vectors, buckets: Iterable[BucketFiles]) -> tuple[IndexManifestEntry, ...]:
+def _of(vectors: VectorsByBucket, buckets: Iterable[BucketFiles]) -> tuple[IndexManifestEntry, ...]:
     """Returns the index entries of these buckets. The entries list only the vectors of files in the buckets."""
     entries = []
     for bucket in buckets:

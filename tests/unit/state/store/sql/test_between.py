@@ -58,7 +58,7 @@ def test_the_files_that_changes_come_from_are_chosen(run: Run) -> None:
 
 
 def test_the_tables_of_two_tags_may_have_any_names_of_columns(run: Run) -> None:
-    """The comparison adds a column of its own, and had called it `_TIME`."""
+    """The comparison adds a column of its own, which must not have the name of a column of the table."""
     run(
         "CREATE TABLE t (k INT, _TIME INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket'='1');"
         "INSERT INTO t VALUES (1, 1), (2, 2); CALL sys.create_tag('t', 'a');"
